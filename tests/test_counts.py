@@ -78,7 +78,7 @@ SENTENCES: dict[str, tuple[list[MetricResult], Counted, str]] = {
     "a partial match is no match": (
         [scored("context_recall", value) for value in (0.5, 0.64, 0.65, 1.0)],
         Counted(2, 4),
-        "2 of 4 answers match the reference mostly or wholly",
+        "2 of 4 answers match the expected answer mostly or wholly",
     ),
     "half of the facts": (
         [scored("retrieval_accuracy", value) for value in (0.49996, 0.5, 1.0)],
@@ -104,9 +104,10 @@ def test_the_page_counts_what_its_first_sentences_say(
     known = [verdict for verdict in verdicts if verdict is not None]
     assert Counted(sum(known), len(known)) == counted
     report.to_html(tmp_path / "page.html")
-    assert f"<td>{sentence}.</td>" in " ".join(
-        (tmp_path / "page.html").read_text("utf-8").split()
-    )
+    page = " ".join((tmp_path / "page.html").read_text("utf-8").split())
+    n_scored = len(verdicts)
+    few = ": too few to say, 30 wanted" if n_scored < 30 else ""
+    assert f"<td>{sentence}{few}." in page
 
 
 @pytest.mark.parametrize(

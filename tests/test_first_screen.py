@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from ragmetrics_core.page.row_groups import (
     TITLES,
     group_of_row,
 )
-from ragmetrics_core.reporting.gates import decide, parse_gate
+from ragmetrics_core.reporting.gates import all_in_words, decide, parse_gate
 from ragmetrics_core.reporting.run_facts import Decision, Input, RunFacts
 from ragmetrics_core.statistics.means import mean_interval
 
@@ -124,10 +125,14 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
         assert first.loss.startswith(f"{n_silent} of {len(codes)} row")
     elif losses:
         assert first.loss.startswith(f"{n_lost} of {n_scored} row")
+    few = f"oo few rows to say: {n_scored} scored, 30 wanted"
+    assert (few in first.loss + first.how_sure) == (n_scored > 0)
     if not n_scored:
         assert first.how_sure == ""
     elif losses:
-        assert re.search(f"{n_lost} of (the other )?{n_scored} row", first.loss)
+        of_other_row = "The other row went wrong" in first.loss and n_scored == 1
+        of_rows = re.search(f"{n_lost} of (the other )?{n_scored} row", first.loss)
+        assert of_other_row or of_rows
         for code, count in losses.items():
             assert (TITLES[code] in first.loss) == (count == most)
             is_shown = f"{TITLES[code]} ({count})" in first.loss
@@ -140,7 +145,7 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
             is_named = f"{TITLES[code]}: {of_code}" in first.how_sure
             assert is_named == (count == most and len(losses) > 1)
     else:
-        assert re.search(f"No loss found in (the other )?{n_scored} row", first.loss)
+        assert "No loss" not in first.loss, "few rows are no success"
     groups = {group.code: group.examples for group in first.groups}
     for code, examples in groups.items():
         for example in examples:
@@ -148,7 +153,16 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
             assert group_of_row(row) == code
             if example.score is not None:
                 assert row.results[example.metric].value == example.score
-    assert [example.index for example in first.worst] == worst_first(rows)[:3]
+    shown_first = {*LOSSES}
+    if n_silent > n_lost:
+        shown_first |= {*NOT_JUDGED, *NOT_SCORED} - {"bad_row"}
+    ranked = worst_first(rows)
+    unscored = [
+        row.index
+        for row in rows
+        if row.sample and row.index not in ranked and group_of_row(row) in shown_first
+    ]
+    assert [example.index for example in first.worst] == [*unscored, *ranked][:3]
     for group in first.groups:
         of_group = [row for row in rows if group_of_row(row) == group.code]
         shown = [example.index for example in group.examples]
@@ -158,7 +172,10 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
             for row in of_group
             if row.sample and row.index not in scored_first
         ]
-        assert shown == [*scored_first, *others][:3], "one order everywhere"
+        in_order = [*scored_first, *others]
+        if group.code in LOSSES:
+            in_order = [*others, *scored_first]
+        assert shown == in_order[:3], "one order everywhere"
 
 
 def expected_range(are_in: list[bool], n_failed: int) -> str:
@@ -215,8 +232,8 @@ def test_the_stage_to_mend_is_the_most_frequent_and_of_equals_the_earliest() -> 
     assert equal.mend_first is not None
     assert equal.mend_first.code == "no_context"
     assert equal.loss == (
-        "2 of 2 rows have a loss. Largest: answered without context (1); generation"
-        " went astray (1)."
+        "2 of 2 rows went wrong. Largest (each row under its first loss): answered"
+        " without context (1); generation went astray (1)."
     )
     more = screen([astray(0), without_context(1), astray(2)])
     assert more.mend_first is not None
@@ -244,8 +261,8 @@ def test_the_verdict_is_that_of_the_users_gates() -> None:
     without = tally.screen(report.summary(), report.run)
     assert without.outcome == ""
     assert without.verdicts == (
-        "No gate is set, so nothing says whether this is good enough; --fail-under"
-        " sets one.",
+        "No gate is set: whether this is good enough is for a threshold of your own"
+        " to say, which --fail-under sets.",
     )
 
 
@@ -337,24 +354,24 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
             index=index, sample=sample, results={own.metric: own for own in results}
         )
 
-    well = [row(place, scored("mine", 1.0)) for place in range(20)]
+    well = [row(place, scored("mine", 1.0)) for place in range(30)]
     failed = [
         row(place, Failed(metric="mine", reason="r", error=ERROR))
-        for place in range(20, 40)
+        for place in range(30, 60)
     ]
     undefined = [
-        row(place, Undefined(metric="mine", reason="r")) for place in range(20, 40)
+        row(place, Undefined(metric="mine", reason="r")) for place in range(30, 60)
     ]
     abstained = [
         row(place, Undefined(metric="mine", reason="r", code="abstained"))
-        for place in range(20, 22)
+        for place in range(30, 32)
     ]
     alone = screen(well)
-    assert alone.loss == "No loss found in 20 rows."
+    assert alone.loss == "No loss found in 30 rows."
     beside_undefined = screen([*well, *undefined, *abstained])
     assert beside_undefined.loss == (
-        "22 of 42 rows were not scored: 2 abstained (the answer declines), 20 with"
-        " an input missing. No loss found in the other 20 rows."
+        "32 of 62 rows were not scored: 2 declined, 30 with an input missing. No loss"
+        " found in the other 30 rows."
     )
     assert beside_undefined.mend_first is not None
     assert beside_undefined.mend_first.code == "missing"
@@ -362,22 +379,22 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     assert "of rows like the scored ones went wrong" in beside_undefined.how_sure
     beside_failed = screen([*well, *failed])
     assert beside_failed.loss.startswith(
-        "20 of 40 rows were not scored: 20 the judge failed on."
+        "30 of 60 rows were not scored: 30 the judge failed on."
     )
     assert beside_failed.mend_first is not None
     assert beside_failed.mend_first.code == "judge_failed"
-    assert "mine 20. For example: r" in beside_failed.warnings[0]
+    assert "mine 30. For example: r" in beside_failed.warnings[0]
     low, high = range_of(beside_failed)
     assert low == 0
-    assert high > 50, "each of the 20 may have a loss"
+    assert high > 50, "each of the 30 may have gone wrong"
     lost = [row(place, scored("mine", 0.1)) for place in range(5)]
     few_failed = screen([*lost, *well[5:], *failed[:1]])
     assert few_failed.loss == (
-        "5 of 20 rows have a loss: a low score, cause unclear; 1 more row was not"
+        "5 of 30 rows went wrong: a low score, cause unclear; 1 more row was not"
         " scored: 1 the judge failed on."
     )
     assert screen(failed).loss == (
-        "20 of 20 rows were not scored: 20 the judge failed on."
+        "30 of 30 rows were not scored: 30 the judge failed on."
     )
 
 
@@ -401,3 +418,194 @@ def range_of(first: FirstScreen) -> tuple[int, int]:
     shown = re.search(r"(\d+) to (\d+) % of rows like", first.how_sure)
     assert shown, first.how_sure
     return int(shown[1]), int(shown[2])
+
+
+LAMP = "Anna Brandt built the lamp of Vale in 1871."
+
+
+def lamps(n_rows: int, **fields: Any) -> list[dict[str, Any]]:
+    """Rows with a perfect answer, each about another lamp."""
+    rows = []
+    for number in range(n_rows):
+        fact = LAMP.replace("lamp", f"lamp {number}")
+        row = {
+            "question": f"Who built lamp {number} of Vale?",
+            "contexts": [fact, "Bread is baked twice a week."],
+            "answer": fact,
+            "reference": fact,
+        }
+        rows.append({**row, **fields})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("fields", "highest"),
+    [
+        ({}, {"context_adherence": 0.965, "retrieval_accuracy": 0.860}),
+        ({"facts": [LAMP]}, {"context_adherence": 0.965}),
+    ],
+)
+def test_the_highest_mean_of_the_embedded_judge_is_reached_and_said(
+    fields: dict[str, Any], highest: dict[str, float]
+) -> None:
+    report = evaluate(lamps(30, **fields), judge="lexical")
+    summary = report.summary()
+    gate = decide(parse_gate("context_adherence=0.97", report.metrics), summary)
+    first = screen_of(report, summary, report.run, [gate])
+    for numbers in summary.metrics:
+        name = numbers.metric
+        said = f"Highest mean this judge can give: {highest.get(name, 0):.3f}."
+        assert (said in first.sentences[name]) == (name in highest)
+        assert first.highest[name] == pytest.approx(highest.get(name, 1.0), abs=5e-4)
+        assert numbers.max is not None
+        assert numbers.max <= first.highest[name] + 1e-9
+    assert summary["context_adherence"].mean == first.highest["context_adherence"]
+    assert first.warnings == (
+        "The gate context_adherence=0.97 cannot be passed with this judge: 0.965 is"
+        " the highest mean that it can give to these rows. Lower the gate, or take"
+        " another judge.",
+    )
+    reachable = decide(parse_gate("context_adherence=0.96", report.metrics), summary)
+    assert screen_of(report, summary, report.run, [reachable]).warnings == ()
+
+
+def test_other_judges_reach_one() -> None:
+    first = screen(
+        [SampleResult(index=0, sample=Sample(), results={"mine": scored("mine", 0.1)})]
+    )
+    assert first.highest == {"mine": 1.0}
+    assert "Highest" not in first.sentences["mine"]
+
+
+def test_few_rows_are_said_to_be_few_and_have_no_bar(tmp_path: Path) -> None:
+    refusals = lamps(99, answer="I don't know.")
+    report = evaluate([*lamps(1), *refusals], judge="lexical", metrics=["adherence"])
+    first = screen_of(report, report.summary(), report.run)
+    assert first.loss == (
+        "99 of 100 rows were not scored: 99 declined. Too few rows to say: 1 scored,"
+        " 30 wanted."
+    )
+    assert first.sentences["context_adherence"] == (
+        "1 of 1 answer rests on the retrieved text: too few to say, 30 wanted. Not"
+        " scored: 99 declined. Highest mean this judge can give: 0.965."
+    )
+    assert first.groups_in_words == "100 rows: 99 declined, 1 no loss found."
+    assert [example.row for example in first.worst] == [2, 3, 4]
+    assert first.order_in_words.startswith("Worst first: rows without a score")
+    report.to_html(tmp_path / "page.html")
+    assert '<rect class="mass"' not in (tmp_path / "page.html").read_text()
+    many = evaluate(lamps(30), judge="lexical", metrics=["adherence"])
+    many.to_html(tmp_path / "page.html")
+    assert '<rect class="mass"' in (tmp_path / "page.html").read_text()
+
+
+def test_the_gate_at_risk_and_the_stage_to_mend_are_told_apart() -> None:
+    astray = {"answer": "It was a wizard from Norland who raised it by magic in 1902."}
+    lost = {"contexts": ["Bread is baked twice a week.", "Rain fell on the roofs."]}
+    rows = [*lamps(20), *lamps(8, **lost), *lamps(5, **astray, facts=[LAMP])]
+    report = evaluate(rows, judge="lexical")
+    summary = report.summary()
+
+    def at_risk(*gates: str) -> str:
+        decisions = [
+            decide(parse_gate(text, report.metrics), summary) for text in gates
+        ]
+        return screen_of(report, summary, report.run, decisions).at_risk
+
+    assert screen_of(report, summary, report.run).mend_first is not None
+    assert at_risk() == at_risk("context_recall=0.1") == ""
+    assert at_risk("retrieval_accuracy=0.85") == (
+        "Of the 8 rows that count against retrieval_accuracy, whose gate is not"
+        " passed, 8 are of this kind."
+    )
+    assert at_risk("context_recall=0.95", "retrieval_accuracy=0.1") == (
+        "Of the 5 rows that count against context_recall, whose gate is not passed,"
+        " most are of another kind: generation went astray (5)."
+    )
+
+
+def gates_decided(*outcomes: str) -> list[Decision]:
+    return [
+        Decision(metric=f"m{place}", outcome=outcome, sentence="s")  # type: ignore[arg-type]  # one of three
+        for place, outcome in enumerate(outcomes)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "exit_code", "line"),
+    [
+        ((), 0, ""),
+        (("passed",), None, ""),
+        (("passed",), 0, "The gate passed: exit 0."),
+        (("failed",), 1, "The gate failed: exit 1."),
+        (("undecided",), 3, "The gate is undecided: exit 3."),
+        (("passed", "undecided"), 3, "1 of 2 gates passed, 1 undecided: exit 3."),
+        (("passed", "passed"), None, "2 of 2 gates passed."),
+        (
+            ("failed", "undecided", "failed"),
+            1,
+            "0 of 3 gates passed, 2 failed, 1 undecided: exit 1.",
+        ),
+    ],
+)
+def test_one_line_says_what_all_gates_decide(
+    outcomes: tuple[str, ...], exit_code: int | None, line: str
+) -> None:
+    assert all_in_words(gates_decided(*outcomes), exit_code) == line
+
+
+@pytest.mark.parametrize("command", ["evaluate", "report"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--fail-under", "adherence=0.9"],
+        ["--fail-under", "adherence=0.99", "--fail-under", "recall=0.1"],
+        ["--fail-under", "adherence=0.965"],
+        ["--fail-under", "adherence=0.965", "--undecided", "pass"],
+        ["--fail-under", "adherence=0.965", "--undecided", "fail"],
+        ["--fail-under", "adherence=0.9", "--name", "its summary cannot be written"],
+    ],
+)
+def test_the_screen_names_the_exit_code_of_its_command(
+    command: str,
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [*lamps(20), *lamps(1, answer="It was a wizard.")]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = "rows.jsonl"
+    page = ["--report", "rows.html"]
+    if "--name" in options:
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))  # a folder
+    if command == "report":
+        evaluate(rows, judge="lexical").to_jsonl("results.jsonl")
+        file, page = "results.jsonl", ["--html", "rows.html"]
+    capsys.readouterr()
+    code = main([command, file, *page, *options])
+    line = next(
+        line for line in capsys.readouterr().out.splitlines() if ": exit " in line
+    )
+    assert line.endswith(f": exit {code}.")
+    assert line in " ".join(Path("rows.html").read_text().split())
+
+
+def test_an_interrupted_run_names_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lamps(9)))
+    add = ScreenTally.add
+
+    def add_and_interrupt(tally: ScreenTally, row: SampleResult) -> str:
+        if row.index == 3:
+            raise KeyboardInterrupt
+        return add(tally, row)
+
+    monkeypatch.setattr(ScreenTally, "add", add_and_interrupt)
+    gates = ["--fail-under", "adherence=0.9", "--fail-under", "recall=0.9"]
+    assert main(["evaluate", "rows.jsonl", *gates]) == 130
+    shown = capsys.readouterr().out
+    assert "0 of 2 gates passed, 2 undecided: exit 130." in shown

@@ -66,8 +66,8 @@ def test_sentences() -> None:
     gate = Gate(metric="m", at_least=0.9)
     assert (
         decide(gate, EIGHTEEN).sentence
-        == "m may or may not reach 0.9: mean 0.900 of 20 scored rows, 95 % interval"
-        " 0.699–0.972. More rows would decide."
+        == "m reaches 0.9, but chance could explain it: mean 0.900 of 20 scored rows,"
+        " 95 % interval 0.699–0.972. More rows would decide."
     )
     assert (
         decide(gate, EIGHTEEN, on="point").sentence

@@ -544,7 +544,7 @@ def test_keys_and_filters(browser: Browser, tmp_path: Path) -> None:
     )
     browser.find("tr.row button")[0].send_keys(Keys.ARROW_DOWN)
     assert browser.js(
-        "return document.activeElement.closest('tr').textContent.includes('more')"
+        "return document.activeElement.closest('tr').textContent.includes('0.500')"
     )
     browser.find("button[data-value=no_context]")[0].click()
     assert browser.titles() == ["without"]
@@ -1240,8 +1240,8 @@ def test_labels_belong_to_one_row_of_one_report(
     browser.find("fieldset.people input[value=agree]")[0].click()
     assert (
         browser.find("#labels")[0].text
-        == "Download 1 label of context_utilization 2 rows need ids of their own to"
-        " be labelled."
+        == "Download 1 label of context_utilization 2 rows have no id, or share one,"
+        " so they cannot be labelled."
     )
     browser.driver.refresh()
     assert len(browser.find("#labels button")) == 1
@@ -1395,7 +1395,7 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
     assert "left out of the means: context_utilization 1. For example: r" in page
     assert (
         "2 of 4 rows were not scored: 1 unreadable, 1 the judge failed on. 1 of"
-        " the other 2 rows has a loss: answered without context." in page
+        " the other 2 rows went wrong: answered without context." in page
     )
     counts = re.findall(r'data-key="group"[^>]*>([\d,]+) ([^<]+)<', page)
     assert counts == [
@@ -1412,8 +1412,8 @@ def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
         for i in range(3)
     ]
     page = " ".join(page_of(Report(rows, RUN), tmp_path).split())
-    assert "0.67" in page
-    assert "<td>2 of 3 answers rest on the retrieved text.</td>" in page
+    assert "0.667" in page
+    assert "<td>2 of 3 answers rest on the retrieved text: too few to say" in page
     assert (
         "lexical (compares words; misses subtle failures, and some gross ones)" in page
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.options import add, command, flag, positive, show
+from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, positive, show
 from ragmetrics_core.cli.paths import RESULTS_MARK
 from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
 from ragmetrics_core.cli.source import COLUMNS, Source
@@ -48,6 +48,7 @@ _EXIT_CODES = (
     " judge that cannot be used; 3 a gate is undecided; 4 batches are on their way; 130"
     " interrupted, what was done is written."
 )
+_INTERRUPTED = 130
 _LIMITS = "a cap that is reached ends the run with what is done until then"
 _UNTIL = ("alpha", "seed", "max_samples", "against", "margin")
 _UNHELD = "{}: a dry run judges nothing."
@@ -204,7 +205,7 @@ def _run(options: argparse.Namespace) -> int:
             return 4
         plan = _planned(options)  # its source is read from the start once more
         measured = _measured(plan, budget)
-    return _told(plan, measured)
+    return _finish(plan, measured)
 
 
 def _planned(options: argparse.Namespace) -> _Plan:
@@ -238,7 +239,8 @@ def _dry_run(plan: _Plan) -> int:
     show("\n".join([text, *lines, *map(str, undecided)]))
     if counted.samples and len(counted.left_out) < len(plan.metrics):
         return shared.exit_code(undecided, plan.options)
-    return plan.source.idle(counted.left_out)
+    plan.source.say_why_idle(counted.left_out)
+    return BAD_INPUT
 
 
 def _measured(plan: _Plan, budget: Budget) -> _Measured:
@@ -308,34 +310,67 @@ def _tell_what_is_left(writer: JsonlWriter, out: Path, run: Run) -> None:
     print(sentence, file=sys.stderr)
 
 
-def _told(plan: _Plan, measured: _Measured) -> int:
-    """Write the page, print the first screen, and return the exit code."""
+def _finish(plan: _Plan, measured: _Measured) -> int:
+    """Write summary and page, print the first screen, and return the exit code."""
     options, run = plan.options, measured.run
     facts = _facts(plan, run)
     summary = measured.tally.summary(run=facts)
     decisions = facts.decisions or [
         decide(gate, summary, **plan.how_gates_are_held) for gate in plan.gates
     ]
-    shown = _applied(summary, options)
-    screen = measured.screen_tally.screen(shown, facts, decisions)
+    applied = _applied(summary, options)
+    exit_code = _exit_code(plan, run, summary, decisions)
+    summary_failure = None
+    if not run.interrupted:
+        text = markdown(applied, facts, decisions, exit_code)
+        summary_failure = shared.summary_failure(options, text)
+    if summary_failure:
+        exit_code = BAD_INPUT
+    screen = measured.screen_tally.screen(
+        applied, facts, decisions, exit_code=exit_code
+    )
     if measured.kept is not None:
         report = report_of(run, measured.kept, asked=options.metrics is not None)
         of_files = {"inputs": facts.inputs, "name": facts.name}
         page_facts = report.run.model_copy(update=of_files)
-        write_page_from(screen, options.report, report.results, shown, page_facts)
-    if lines := _lines(plan, measured, summary, shown, screen, facts):
+        write_page_from(screen, options.report, report.results, applied, page_facts)
+    if lines := _lines(plan, measured, summary, applied, screen, facts):
         show("\n".join(lines))
+    if summary_failure:
+        raise summary_failure
+    _say_why_nothing_was_scored(plan, measured, summary)
+    return exit_code
+
+
+def _exit_code(
+    plan: _Plan, run: Run, summary: Summary, decisions: Sequence[Decision]
+) -> int:
+    """The exit code that the run and its gates lead to."""
     if run.interrupted:
+        return _INTERRUPTED
+    if any(metric.count for metric in summary.metrics):
+        return shared.exit_code(decisions, plan.options)
+    return 1 if _was_judged(summary) else BAD_INPUT
+
+
+def _was_judged(summary: Summary) -> bool:
+    """Whether a metric applies to some row, with or without a score."""
+    return any(
+        metric.count or metric.failed or metric.not_judged for metric in summary.metrics
+    )
+
+
+def _say_why_nothing_was_scored(
+    plan: _Plan, measured: _Measured, summary: Summary
+) -> None:
+    """Say it on standard error, and that the run was interrupted; else nothing."""
+    if measured.run.interrupted:
         sentence = "ragmetrics: interrupted; what was done is counted above"
         print(sentence, file=sys.stderr)
-        return 130
-    shared.summarise(options, markdown(shown, facts, decisions))
-    if any(metric.count for metric in summary.metrics):
-        return shared.exit_code(decisions, options)
-    if any(metric.failed or metric.not_judged for metric in summary.metrics):
+    elif not _was_judged(summary):
+        plan.source.say_why_idle(measured.reasons)
+    elif not any(metric.count for metric in summary.metrics):
         print("ragmetrics: nothing was scored", file=sys.stderr)
-        return 1
-    return plan.source.idle(measured.reasons)
 
 
 def _lines(

@@ -14,7 +14,15 @@ from typing import Any, TypeVar, get_args
 
 from ragmetrics_core.cli import listed
 from ragmetrics_core.cli.parsers import show_help
-from ragmetrics_core.data import SettingError, Settings, Usage, clean, told, write_text
+from ragmetrics_core.data import (
+    InputError,
+    SettingError,
+    Settings,
+    Usage,
+    clean,
+    told,
+    write_text,
+)
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
@@ -27,6 +35,9 @@ from ragmetrics_core.models.reply_store import (
 )
 from ragmetrics_core.reporting.run_facts import Decision
 from ragmetrics_core.statistics.stopping import MIN_SCORED
+
+BAD_INPUT = 2
+"""The exit code of a command whose input cannot be used."""
 
 S = TypeVar("S", bound=Settings)
 
@@ -406,6 +417,20 @@ def summarise(options: argparse.Namespace, text: str) -> None:
             Path(place).open("a", encoding="utf-8") as file,
         ):
             file.write(f"{clean(text)}\n")
+
+
+def summary_failure(options: argparse.Namespace, text: str) -> InputError | None:
+    """Write the summary of a CI job before the screen, which names the exit code.
+
+    Returns:
+        Why it cannot be written, to be raised when the screen is shown; the exit code
+        is then ``BAD_INPUT``. None if all went well.
+    """
+    try:
+        summarise(options, text)
+    except InputError as failure:
+        return failure
+    return None
 
 
 def visible(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import check_folder, results_at
-from ragmetrics_core.cli.options import add, command, show
+from ragmetrics_core.cli.options import BAD_INPUT, add, command, show
 from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
 from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.first_screen import FirstScreen, screen_of
@@ -93,14 +93,22 @@ def _run(options: argparse.Namespace) -> int:
         decide(gate, summary, on=options.gate, min_scored=options.min_scored)
         for gate in gates
     ]
+    exit_code = 1
+    if any(metric.count for metric in summary.metrics):
+        exit_code = shared.exit_code(decisions, options)
+    text = markdown(summary, report.run, decisions, exit_code)
+    summary_failure = shared.summary_failure(options, text)
+    if summary_failure:
+        exit_code = BAD_INPUT
     shown = report.shown()
-    screen = screen_of(shown, summary, report.run, decisions, options.cluster, warnings)
+    screen = screen_of(
+        shown, summary, report.run, decisions, options.cluster, warnings, exit_code
+    )
     write_page_from(screen, options.html, shown.results, summary, shown.run)
     show("\n".join(_lines(screen, summary, report.run, options)))
-    shared.summarise(options, markdown(summary, report.run, decisions))
-    if not any(metric.count for metric in summary.metrics):
-        return 1
-    return shared.exit_code(decisions, options)
+    if summary_failure:
+        raise summary_failure
+    return exit_code
 
 
 def _names(options: argparse.Namespace) -> list[str]:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ragmetrics_core.page.counts import metric_with_gloss
 from ragmetrics_core.page.first_screen import Example, FirstScreen
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -19,19 +20,23 @@ def screen_lines(
     screen: FirstScreen, summary: Summary, run: RunFacts, remarks: Iterable[str] = ()
 ) -> list[str]:
     """The first screen, line by line; ``remarks`` are what else came up."""
-    lines = [f"{screen.title}: {screen.origin}", *screen.verdicts, screen.loss]
-    if screen.how_sure:
-        lines.append(screen.how_sure)
+    lines = [f"{screen.title}: {screen.origin}", *screen.verdicts]
+    lines += [
+        sentence
+        for sentence in (screen.together, screen.loss, screen.how_sure)
+        if sentence
+    ]
     lines += [f"! {warning}" for warning in screen.warnings]
     lines += _stage_to_mend(screen)
     lines += ["", text_grid(summary), ""]
-    lines += [f"{metric}: {found}" for metric, found in screen.sentences.items()]
+    for metric, sentences in screen.sentences.items():
+        lines.append(f"{metric_with_gloss(metric)}: {sentences}")
     lines += ["", screen.groups_in_words]
     if summary.folded_signs:
         lines.append("Signs of high risk, by rules of thumb; they are no verdict:")
     lines += [f"! {sign}" for sign in summary.folded_signs]
     lines += remarks
-    lines += footnotes(summary, run)
+    lines += footnotes(summary, run, has_reasons=False)
     return lines
 
 
@@ -41,7 +46,8 @@ def _stage_to_mend(screen: FirstScreen) -> list[str]:
         return []
     words = f"Mend first: {group.mending.stage} ({screen.why_first})."
     words += f" {group.mending.remedy}"
-    return [f"{words}{screen.how_found}{_rows_to_look_at(group.examples)}"]
+    words += f"{screen.how_found}{_rows_to_look_at(group.examples)}"
+    return [f"{words} {screen.at_risk}".rstrip()]
 
 
 def _rows_to_look_at(examples: Sequence[Example]) -> str:
@@ -52,19 +58,18 @@ def _rows_to_look_at(examples: Sequence[Example]) -> str:
 
 
 def worst_lines(worst: Sequence[Example]) -> list[str]:
-    """The worst rows, each with its lowest score and its question."""
+    """The worst rows, each with its lowest score, or why it has none, and its question."""
     if not worst:
         return []
     n_rows = len(worst)
-    rows = "The row with the lowest score:"
-    if n_rows > 1:
-        rows = f"The {n_rows} rows with the lowest scores:"
-    lines = [rows]
+    heading = "The worst row:" if n_rows == 1 else f"The {n_rows} worst rows:"
+    lines = [heading]
     for example in worst:
-        lines.append(
-            f"  row {example.row}: {example.metric} {example.score:.2f}:"
-            f" {example.question or '(no question)'}"
-        )
+        outcome = example.group
+        if example.score is not None:
+            outcome = f"{example.metric} {example.score:.3f}"
+        question = example.question or "(no question)"
+        lines.append(f"  row {example.row}: {outcome}: {question}")
     return lines
 
 

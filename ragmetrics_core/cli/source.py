@@ -218,11 +218,8 @@ class Source:
         )
         return facts.model_copy(update={"inputs": inputs})
 
-    def idle(self, reasons: Mapping[str, str]) -> int:
-        """Say why no metric applies to each file, by ``reasons`` why each is undefined.
-
-        The exit code of that.
-        """
+    def say_why_idle(self, reasons: Mapping[str, str]) -> None:
+        """Say why no metric applies to each file, by ``reasons`` why each is undefined."""
         why_undefined = "".join(f"; {name}: {why}" for name, why in reasons.items())
         named = [
             f"--{name}-column" for name in COLUMNS if f"no {name}" in why_undefined
@@ -242,7 +239,6 @@ class Source:
             )
         for note in chain(*(file.notes for file in self._files)):
             print(f"ragmetrics: {note}", file=sys.stderr)
-        return 2
 
     @property
     def remarks(self) -> list[str]:

@@ -3,10 +3,13 @@
 Each sentence holds for the rows that are counted, and for no others.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ragmetrics_core.data import JudgedChunks, Scored
+from ragmetrics_core.data import EMBEDDED, JudgedChunks, Polled, Scored
+from ragmetrics_core.lexical.constants import ADHERENT, FACT, WITH_VECTORS
+from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.summary import MetricSummary, counted
 from ragmetrics_core.statistics.stopping import ROUNDING
 
@@ -30,6 +33,7 @@ class Wording(NamedTuple):
     what: str
     asks: str
     explanation: str
+    gloss: str = ""  # beside the name, where that misleads
 
 
 WORDINGS = {
@@ -56,10 +60,11 @@ WORDINGS = {
         "answer",
         "matches",
         "match",
-        "the reference mostly or wholly",
-        "Does the answer match the reference?",
-        "The answer is rated by how much of the reference it holds. Counted: a score"
-        " from 0.65 on.",
+        "the expected answer mostly or wholly",
+        "Does the answer match the expected answer?",
+        "The answer is rated by how much of the reference, the expected answer, it"
+        " holds. Counted: a score from 0.65 on.",
+        "scores the answer against the expected answer",
     ),
     "retrieval_accuracy": Wording(
         "retrieval",
@@ -72,6 +77,14 @@ WORDINGS = {
     ),
 }
 """The shipped metrics; any other is told by its score."""
+
+
+def metric_with_gloss(metric: str) -> str:
+    """The name of a metric, with what it scores where the name misleads."""
+    wording = WORDINGS.get(metric)
+    if wording is None or not wording.gloss:
+        return metric
+    return f"{metric} ({wording.gloss})"
 
 
 def _useful_text_first(result: Scored) -> bool | None:
@@ -112,10 +125,75 @@ def verdict_on(metric: str, result: Scored) -> bool | None:
     return _HOLDS.get(metric, _half_or_more)(result)
 
 
+def highest_of(result: Scored) -> float:
+    """The highest score that the judge of a result could have given there.
+
+    The embedded judge adds up what texts share, so that some of its scores end below 1:
+    adherence, and retrieval accuracy where it split the reference itself.
+    """
+    if result.judge not in EMBEDDED:
+        return 1.0
+    evidence = result.evidence
+    if isinstance(evidence, Polled):
+        weights = ADHERENT if result.judge == "lexical" else WITH_VECTORS
+        return weights.highest
+    if isinstance(evidence, AccuracyEvidence) and evidence.combination == "soft":
+        return FACT.highest
+    return 1.0
+
+
+class MetricCounts:
+    """What is counted of the scored rows of one metric."""
+
+    def __init__(self) -> None:
+        # for how many rows the metric's sentence holds, and for how many it does not
+        self.verdicts = Counter[bool]()
+        self.groups_against = Counter[str]()  # of those for which it does not hold
+        self._sum_of_highest = 0.0
+        self._n_scored = 0
+
+    def add(self, metric: str, result: Scored, group: str) -> None:
+        """Count the score of a row, which stands in this group."""
+        self._sum_of_highest += highest_of(result)
+        self._n_scored += 1
+        verdict = verdict_on(metric, result)
+        if verdict is None:
+            return
+        self.verdicts[verdict] += 1
+        if not verdict:
+            self.groups_against[group] += 1
+
+    @property
+    def highest_mean(self) -> float:
+        """The highest mean that the judge could have given to these rows."""
+        if not self._n_scored:
+            return 1.0
+        return min(1.0, self._sum_of_highest / self._n_scored)
+
+    def sentences(self, numbers: MetricSummary) -> str:
+        """What the metric found, and what its mean leaves out or cannot reach."""
+        rows = Counted(self.verdicts[True], self.verdicts.total())
+        words = sentence_of(numbers, rows)
+        if has_too_few(numbers):
+            words = f"{words.removesuffix('.')}: too few to say,"
+            words += f" {numbers.limits.count:,} wanted."
+        if numbers.count and numbers.unscored_in_words:
+            words += f" Not scored: {numbers.unscored_in_words}."
+        if self.highest_mean < 1 - ROUNDING:
+            words += f" Highest mean this judge can give: {self.highest_mean:.3f}."
+        return words
+
+
+def has_too_few(numbers: MetricSummary) -> bool:
+    """Whether a metric scored some rows, and too few to say anything."""
+    return 0 < numbers.count < numbers.limits.count
+
+
 def sentence_of(numbers: MetricSummary, rows: Counted) -> str:
     """What a metric found, in a sentence that says what it counts."""
     if not numbers.count:
-        return "No row was scored."
+        why = numbers.unscored_in_words
+        return f"No row was scored: {why}." if why else "No row was scored."
     wording = WORDINGS.get(numbers.metric)
     if not rows.of:
         noun = "row" if wording is None else wording.noun

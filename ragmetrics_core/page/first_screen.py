@@ -5,11 +5,10 @@ mend first with examples, and in which group each row stands.
 """
 
 from array import array
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from math import inf
 
 from ragmetrics_core.data import (
     Sample,
@@ -19,7 +18,7 @@ from ragmetrics_core.data import (
     clean,
     judges_in_words,
 )
-from ragmetrics_core.page.counts import Counted, sentence_of, verdict_on
+from ragmetrics_core.page.counts import MetricCounts
 from ragmetrics_core.page.row_groups import (
     JUDGE_FAILED,
     LOSSES,
@@ -30,12 +29,13 @@ from ragmetrics_core.page.row_groups import (
     Mending,
     group_of_row,
 )
+from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, counted
 from ragmetrics_core.statistics.means import Interval, mean_interval
 from ragmetrics_core.statistics.repeats import n_repeats
-from ragmetrics_core.statistics.stopping import Outcome
+from ragmetrics_core.statistics.stopping import ROUNDING, Outcome
 
 _N_EXAMPLES = 3
 _LONGEST_QUESTION = 160
@@ -43,6 +43,7 @@ _LONGEST_REASON = 300
 _MOST_FILES = 3
 _CODES = tuple(TITLES)
 _SCORED = {*LOSSES, "no_loss"}  # groups of rows of which losses are known
+_NEVER_FIRST = ("bad_row", "no_loss")  # neither has a question to look at, or a loss
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
 _SCORE_UNIT = 10_000  # the page holds scores with four decimals
 
@@ -56,6 +57,7 @@ class Example:
     metric: str
     question: str
     rank: tuple[float, ...]  # the lowest first: as the page sorts its table
+    group: str  # in words
 
     @property
     def row(self) -> int:
@@ -86,6 +88,7 @@ class FirstScreen:
     origin: str  # judge and date
     verdicts: tuple[str, ...]
     outcome: str  # of all gates together; "" without gates
+    together: str  # all gates in one line; "" where their verdicts say as much
     loss: str
     how_sure: str
     warnings: tuple[str, ...]  # what makes the numbers speak for less
@@ -94,7 +97,10 @@ class FirstScreen:
     rows: int  # of the whole run; the groups may be those of rows drawn of it
     worst: tuple[Example, ...]
     sentences: Mapping[str, str]  # what each metric found
+    highest: Mapping[str, float]  # the mean that the judge could give at most
     why_first: str  # why the stage to mend is named
+    at_risk: str  # how the gate at risk and the stage to mend belong together
+    unscored_first: tuple[str, ...]  # groups whose rows without a score come first
 
     @property
     def how_found(self) -> str:
@@ -111,8 +117,19 @@ class FirstScreen:
         rows = counted(total, "row")
         if total < self.rows:
             rows += f" drawn at random of {self.rows:,}"
-        once = " Each row counts once, under its first loss." if len(parts) > 1 else ""
-        return f"{rows}: {', '.join(parts) or 'none'}.{once}"
+        return f"{rows}: {', '.join(parts) or 'none'}."
+
+    @property
+    def order_in_words(self) -> str:
+        """How rows are sorted, the worst first."""
+        unscored = "rows that went wrong without a score"
+        others = "; other rows without a score come last"
+        if set(NOT_SCORED) <= set(self.unscored_first):
+            unscored, others = "rows without a score, which are the most", ""
+        return (
+            f"Worst first: {unscored}, then by the lowest score of a row, then by the"
+            f" mean of its scores{others}."
+        )
 
 
 class ScreenTally:
@@ -127,38 +144,27 @@ class ScreenTally:
         self._groups = bytearray()  # of each row, by its place in _CODES
         self._clusters = array("q")
         self._hashes_of_contents = array("q")
-        self._verdicts: dict[str, Counter[bool]] = {}  # by metric
-        self._examples: dict[str, list[Example]] = {code: [] for code in _CODES}
+        self._counts: defaultdict[str, MetricCounts] = defaultdict(MetricCounts)
+        # the worst of each group, those with a score apart from those without
+        self._examples: defaultdict[tuple[str, bool], list[Example]] = defaultdict(list)
 
     def add(self, row: SampleResult) -> str:
         """Count one row; returns its group."""
         code = group_of_row(row)
         self._groups.append(_CODES.index(code))
         self._clusters.append(self._number_of(row.sample))
-        self._count_verdicts(row)
+        for name, result in row.results.items():
+            if isinstance(result, Scored):
+                self._counts[name].add(name, result, code)
         content = _content_of(row.sample)
         if any(content):
             self._hashes_of_contents.append(hash(content))
         if row.sample is not None:
-            examples = [*self._examples[code], _example_of(row, row.sample)]
-            self._examples[code] = _worst(examples)
+            example = _example_of(row, row.sample, TITLES[code])
+            place = (code, example.score is not None)
+            examples = [*self._examples[place], example]
+            self._examples[place] = _worst(examples, unscored_first=True)
         return code
-
-    def _count_verdicts(self, row: SampleResult) -> None:
-        """Count whether the sentence of each metric holds for the row."""
-        for name, result in row.results.items():
-            verdict = verdict_on(name, result) if isinstance(result, Scored) else None
-            if verdict is not None:
-                self._verdicts.setdefault(name, Counter())[verdict] += 1
-
-    def _sentences(self, summary: Summary) -> dict[str, str]:
-        """What each metric found, by metric."""
-        sentences = {}
-        for numbers in summary.metrics:
-            verdicts = self._verdicts.get(numbers.metric, Counter())
-            rows = Counted(verdicts[True], verdicts.total())
-            sentences[numbers.metric] = sentence_of(numbers, rows)
-        return sentences
 
     def screen(
         self,
@@ -166,6 +172,7 @@ class ScreenTally:
         run: RunFacts,
         decisions: Sequence[Decision] = (),
         warnings: Sequence[str] = (),
+        exit_code: int | None = None,
     ) -> FirstScreen:
         """Everything counted so far, with the verdict of the gates.
 
@@ -174,61 +181,129 @@ class ScreenTally:
             run: The facts of the run.
             decisions: What was decided of each gate.
             warnings: What else makes the numbers speak for less than they seem to.
+            exit_code: That of the command which shows the screen.
         """
         groups = self._all_groups()
         losses = _largest_first(group for group in groups if group.code in LOSSES)
         to_mend = _largest_first(group for group in groups if group.mending)
-        scored = [
-            example
-            for examples in self._examples.values()
-            for example in examples
-            if example.score is not None
-        ]
+        unscored_first = self._unscored_first(losses)
+        highest = {
+            numbers.metric: self._counts[numbers.metric].highest_mean
+            for numbers in summary.metrics
+        }
+        sentences = {
+            numbers.metric: self._counts[numbers.metric].sentences(numbers)
+            for numbers in summary.metrics
+        }
+        warnings = (
+            *_failures(summary),
+            *_out_of_reach(decisions, highest),
+            *self._copies(),
+            *warnings,
+        )
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
             verdicts=_verdicts(decisions),
             outcome=_outcome(decisions),
+            together=all_in_words(decisions, exit_code),
             loss=self._verdict_on_losses(losses, summary),
-            how_sure=self._how_sure(losses, run),
-            warnings=(*_failures(summary), *self._copies(), *warnings),
+            how_sure=self._how_sure(losses, summary, run),
+            warnings=warnings,
             mend_first=to_mend[0] if to_mend else None,
             groups=tuple(groups),
             rows=summary.rows,
-            worst=tuple(_worst(scored)),
-            sentences=self._sentences(summary),
+            worst=tuple(self._rows_to_look_at(unscored_first)),
+            sentences=sentences,
+            highest=highest,
             why_first=_why_first(to_mend),
+            at_risk=self._gate_at_risk(decisions, to_mend),
+            unscored_first=unscored_first,
         )
+
+    def _unscored_first(self, losses: Sequence[Group]) -> tuple[str, ...]:
+        """The groups whose rows without a score are worse than any low score.
+
+        Those of losses always are. The others are where they outnumber the losses.
+        """
+        if self._n_not_scored <= _n_rows_in(losses):
+            return tuple(LOSSES)
+        return tuple(code for code in _CODES if code not in _NEVER_FIRST)
+
+    def _rows_to_look_at(self, unscored_first: Sequence[str]) -> list[Example]:
+        """The worst rows of all groups."""
+        candidates = [
+            example
+            for (code, is_scored), examples in self._examples.items()
+            for example in examples
+            if is_scored or code in unscored_first
+        ]
+        return _worst(candidates, unscored_first=True)
+
+    def _gate_at_risk(
+        self, decisions: Sequence[Decision], to_mend: Sequence[Group]
+    ) -> str:
+        """How the stage to mend and the first gate that did not pass belong together.
+
+        The gate may speak of another metric than the stage. So it is said in which group
+        most of the rows stand that count against the gate; "" where that is not known.
+        """
+        at_risk = [
+            gate for gate in _worst_gates_first(decisions) if gate.outcome != "passed"
+        ]
+        if not at_risk or not to_mend:
+            return ""
+        metric = at_risk[0].metric
+        groups = self._counts[metric].groups_against
+        if not groups:
+            return ""
+        stage, most = to_mend[0].code, max(groups.values())
+        words = f"Of the {counted(groups.total(), 'row')} that"
+        words += " counts" if groups.total() == 1 else " count"
+        words += f" against {metric}, whose gate is not passed,"
+        if groups[stage] == most:
+            return f"{words} {most:,} {'is' if most == 1 else 'are'} of this kind."
+        title = next(TITLES[code] for code in _CODES if groups[code] == most)
+        return f"{words} most are of another kind: {title} ({most:,})."
 
     def _all_groups(self) -> list[Group]:
         """The groups in which rows stand, in the order in which they are tried."""
         return [
-            Group(code, title, count, tuple(self._examples[code]))
+            Group(code, title, count, tuple(self._examples_of(code)))
             for place, (code, title) in enumerate(TITLES.items())
             if (count := self._groups.count(place))
         ]
+
+    def _examples_of(self, code: str) -> list[Example]:
+        """The worst rows of a group; a row lost without a score is worse than others."""
+        examples = [*self._examples[code, False], *self._examples[code, True]]
+        return _worst(examples, unscored_first=code in LOSSES)
 
     def _verdict_on_losses(self, losses: Sequence[Group], summary: Summary) -> str:
         """The largest loss, and the rows without a score by reason; the larger first.
 
         Rows without a score are no evidence that all is well, so they are said here.
         """
-        drawn = " drawn at random" if self._n_rows < summary.rows else ""
         n_not_scored = self._n_not_scored
         n_scored = self._n_rows - n_not_scored
+        drawn = " drawn at random" if self._n_rows < summary.rows else ""
         if not n_not_scored:
-            return f"{_loss_in_words(losses, counted(n_scored, 'row') + drawn)}."
+            rows = counted(n_scored, "row") + drawn
+            return f"{_loss_in_words(losses, rows, n_scored, summary)}."
         reasons = self._reasons_of_no_score()
         verb = "was" if n_not_scored == 1 else "were"
-        if n_not_scored <= sum(group.count for group in losses):
-            loss = _loss_in_words(losses, counted(n_scored, "row") + drawn)
+        if n_not_scored <= _n_rows_in(losses):
+            rows = counted(n_scored, "row") + drawn
+            loss = _loss_in_words(losses, rows, n_scored, summary)
             more = counted(n_not_scored, "more row")
             return f"{loss}; {more} {verb} not scored: {reasons}."
         rows = counted(self._n_rows, "row") + drawn
         sentence = f"{n_not_scored:,} of {rows} {verb} not scored: {reasons}."
         if n_scored:
-            others = f"the other {counted(n_scored, 'row')}"
-            sentence += f" {_loss_in_words(losses, others)}."
+            others = "the other row"
+            if n_scored > 1:
+                others = f"the other {n_scored:,} rows"
+            sentence += f" {_loss_in_words(losses, others, n_scored, summary)}."
         return sentence
 
     @property
@@ -245,7 +320,9 @@ class ScreenTally:
         ]
         return ", ".join(reasons)
 
-    def _how_sure(self, losses: Sequence[Group], run: RunFacts) -> str:
+    def _how_sure(
+        self, losses: Sequence[Group], summary: Summary, run: RunFacts
+    ) -> str:
         """How far the share of the largest loss may lie from that of rows like these.
 
         "" where no row tells. Rows that were chosen by their scores, as by a run until
@@ -271,6 +348,9 @@ class ScreenTally:
                 words += f" ({'; '.join(ranges)})"
             words += "."
             caution = caution_about(run.judges)
+        n_scored = self._n_rows - n_silent
+        if losses and n_scored < _n_wanted(summary):
+            words = f"{_too_few(n_scored, summary)}; {words}"
         return f"How sure: {words} {caution}".rstrip()
 
     def _copies(self) -> Iterable[str]:
@@ -324,17 +404,40 @@ def _equal_largest(losses: Sequence[Group]) -> list[Group]:
     return [group for group in losses if group.count == losses[0].count]
 
 
-def _loss_in_words(losses: Sequence[Group], rows: str) -> str:
-    """The largest loss, and in how many of these rows it occurs."""
+def _n_rows_in(groups: Iterable[Group]) -> int:
+    """How many rows stand in these groups."""
+    return sum(group.count for group in groups)
+
+
+def _n_wanted(summary: Summary) -> int:
+    """How many scored rows say something; 0 where there is no such limit."""
+    return max((numbers.limits.count for numbers in summary.metrics), default=0)
+
+
+def _too_few(n_scored: int, summary: Summary) -> str:
+    """That the scored rows are too few."""
+    return f"too few rows to say: {n_scored:,} scored, {_n_wanted(summary):,} wanted"
+
+
+def _loss_in_words(
+    losses: Sequence[Group], rows: str, n_scored: int, summary: Summary
+) -> str:
+    """The largest loss, and in how many of these rows it occurs.
+
+    Of few rows without a loss nothing is said but that they are few.
+    """
     if not losses:
+        if n_scored < _n_wanted(summary):
+            sentence = _too_few(n_scored, summary)
+            return f"{sentence[:1].upper()}{sentence[1:]}"
         return f"No loss found in {rows}"
-    n_lost = sum(group.count for group in losses)
-    verb = "has" if n_lost == 1 else "have"
-    words = f"{n_lost:,} of {rows} {verb} a loss"
+    words = f"{_n_rows_in(losses):,} of {rows} went wrong"
+    if rows == "the other row":
+        words = "The other row went wrong"
     if len(losses) == 1:
         return f"{words}: {losses[0].title}"
     largest = [f"{group.title} ({group.count:,})" for group in _equal_largest(losses)]
-    return f"{words}. Largest: {'; '.join(largest)}"
+    return f"{words}. Largest (each row under its first loss): {'; '.join(largest)}"
 
 
 def screen_of(
@@ -344,12 +447,13 @@ def screen_of(
     decisions: Sequence[Decision] = (),
     cluster: GroupBy = "auto",
     warnings: Sequence[str] = (),
+    exit_code: int | None = None,
 ) -> FirstScreen:
     """The first screen of these rows; see ``ScreenTally``."""
     tally = ScreenTally(cluster)
     for row in rows:
         tally.add(row)
-    return tally.screen(summary, run, decisions, warnings)
+    return tally.screen(summary, run, decisions, warnings, exit_code)
 
 
 def title_of(run: RunFacts) -> str:
@@ -376,7 +480,7 @@ def _origin(run: RunFacts) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _example_of(row: SampleResult, sample: Sample) -> Example:
+def _example_of(row: SampleResult, sample: Sample, group: str) -> Example:
     """The row by its lowest score."""
     scores = [
         (result.value, name)
@@ -390,6 +494,7 @@ def _example_of(row: SampleResult, sample: Sample) -> Example:
         metric=metric,
         question=short_question(sample),
         rank=_rank([value for value, _ in scores]),
+        group=group,
     )
 
 
@@ -402,23 +507,27 @@ def _content_of(sample: Sample | None) -> tuple[object, ...]:
 
 
 def _rank(scores: Sequence[float]) -> tuple[float, ...]:
-    """By what rows are sorted, the worst first: the lowest score, then the mean.
-
-    Rows without a score come last.
+    """By what scored rows are sorted, the worst first: the lowest score, then the mean.
 
     The page sorts by the same rule. So both round scores before they compare them.
     """
     if not scores:
-        return (inf,)
+        return ()
     units = [round(score * _SCORE_UNIT) for score in scores]
     return (min(units), sum(units) / len(units))
 
 
-def _worst(examples: Iterable[Example]) -> list[Example]:
-    """The worst three, of equal ones the earlier rows."""
-    return nsmallest(
-        _N_EXAMPLES, examples, key=lambda example: (example.rank, example.index)
-    )
+def _worst(examples: Iterable[Example], *, unscored_first: bool) -> list[Example]:
+    """The worst three, of equal ones the earlier rows.
+
+    Rows without a score come first or last.
+    """
+
+    def place(example: Example) -> tuple[bool, tuple[float, ...], int]:
+        is_scored = example.score is not None
+        return is_scored is unscored_first, example.rank, example.index
+
+    return nsmallest(_N_EXAMPLES, examples, key=place)
 
 
 def _why_first(to_mend: Sequence[Group]) -> str:
@@ -460,13 +569,30 @@ def _verdicts(decisions: Sequence[Decision]) -> tuple[str, ...]:
     """
     if not decisions:
         return (
-            "No gate is set, so nothing says whether this is good enough; --fail-under"
-            " sets one.",
+            "No gate is set: whether this is good enough is for a threshold of your own"
+            " to say, which --fail-under sets.",
         )
-    ordered = sorted(
-        decisions, key=lambda decision: _WORST_FIRST.index(decision.outcome)
-    )
-    return tuple(map(str, ordered))
+    return tuple(map(str, _worst_gates_first(decisions)))
+
+
+def _worst_gates_first(decisions: Sequence[Decision]) -> list[Decision]:
+    """Gates that failed, then those that are undecided, then those that passed."""
+    return sorted(decisions, key=lambda decision: _WORST_FIRST.index(decision.outcome))
+
+
+def _out_of_reach(
+    decisions: Sequence[Decision], highest: Mapping[str, float]
+) -> Iterable[str]:
+    """The gates that no run can pass with this judge."""
+    for decision in decisions:
+        reachable = highest.get(decision.metric, 1.0)
+        wanted = decision.at_least
+        if wanted is not None and wanted > reachable + ROUNDING:
+            yield (
+                f"The gate {decision.metric}={wanted:g} cannot be passed with this"
+                f" judge: {reachable:.3f} is the highest mean that it can give to these"
+                " rows. Lower the gate, or take another judge."
+            )
 
 
 def _failures(summary: Summary) -> Iterable[str]:

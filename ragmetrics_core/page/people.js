@@ -52,14 +52,20 @@ function offer() {
     button.addEventListener("click", () => download("labels." + name.replace(/\W+/g, "_") + ".jsonl", labelsOf(name).map((own) => JSON.stringify(own) + "\n").join(""), "application/jsonl"));
     return button;
   });
-  const nameless = index.filter((entry) => entry[3].some((own) => typeof own === "number") && !alone(entry[1])).length;
-  const why = nameless ? [" ", element("span", { class: "muted" }, counted(nameless, "row") + (nameless === 1 ? " needs an id of its own" : " need ids of their own") + " to be labelled.")] : [];
+  const nameless = index.filter((entry) => entry[3].some((value) => typeof value === "number") && !alone(entry[1]));
+  const why = nameless.length ? [" ", element("span", { class: "muted" }, whyNotLabelled(nameless))] : [];
   place.replaceChildren(...buttons, ...why);
+}
+
+function whyNotLabelled(entries) {
+  if (entries.length > 1) return counted(entries.length, "row") + " have no id, or share one, so they cannot be labelled.";
+  const [entry] = entries;
+  return "Row " + (entry[0] + 1) + (entry[1] ? " shares its id" : " has no id") + ", so it cannot be labelled.";
 }
 
 function peopleOf(name, result, sample) {
   if (result.value === undefined) return [];
-  if (!alone(sample.id)) return [element("p", { class: "muted people-not" }, "Needs an id of its own to be labelled.")];
+  if (!alone(sample.id)) return [element("p", { class: "muted people-not" }, "This row " + (sample.id ? "shares its id" : "has no id") + ", so it cannot be labelled.")];
   const yes = result.value >= 0.5;
   const choices = ["agree", "disagree", "unsure"].map((word) => {
     const input = element("input", { type: "radio", name: name + " of " + sample.id, value: word, "data-metric": name, "data-id": sample.id });

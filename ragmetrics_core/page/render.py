@@ -120,6 +120,7 @@ def page_data(
         "metrics": metrics,
         "digest": sha256(shown.encode(errors="replace")).hexdigest(),
         "groups": TITLES,
+        "unscored_first": screen.unscored_first,
         "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
         "ranks": _points(shares, run),

@@ -28,7 +28,7 @@ JUDGE_FAILED = "judge_failed"
 
 NOT_SCORED = {
     JUDGE_FAILED: "the judge failed on",
-    "abstained": "abstained (the answer declines)",
+    "abstained": "declined",
     "missing": "with an input missing",
     "undefined": "for which no metric has a meaning",
 }
@@ -56,9 +56,9 @@ MENDINGS = {
         " run again.",
     ),
     "abstained": Mending(
-        "when the application declines",
-        "Score context_utilization too: it says whether the retrieved text could have"
-        " answered.",
+        "what makes the application decline",
+        "Open the rows: does the retrieved text hold the answer? context_utilization"
+        " says so, if it is scored too.",
     ),
     "missing": Mending(
         "the table",

@@ -5,6 +5,7 @@ Three outcomes, because samples may be too few to say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -42,6 +43,12 @@ VERBS: dict[Outcome, str] = {
     "passed": "reaches",
     "failed": "misses",
     "undecided": "may or may not reach",
+}
+
+_SAID_OF_ONE: dict[Outcome, str] = {
+    "passed": "passed",
+    "failed": "failed",
+    "undecided": "is undecided",
 }
 
 
@@ -199,7 +206,10 @@ def decide(
     gate = gate.model_copy(update={"metric": name})
     if gate.by is None:
         outcome, why = _decided(gate, measured, on, min_scored)
-        return Decision(metric=name, outcome=outcome, sentence=f"{name}{why}")
+        sentence = f"{name}{why}"
+        return Decision(
+            metric=name, outcome=outcome, sentence=sentence, at_least=gate.at_least
+        )
     if gate.by not in measured.slices:
         near = did_you_mean(gate.by, measured.slices)
         raise SettingError(
@@ -214,7 +224,33 @@ def decide(
         metric=name,
         outcome=_outcome_of_slices([outcome for outcome, _ in by_slice.values()]),
         sentence=_sentence_on_slices(gate, by_slice),
+        at_least=gate.at_least,
     )
+
+
+def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) -> str:
+    """What all gates decide together, in one line.
+
+    Args:
+        decisions: What was decided of each gate.
+        exit_code: That of the command which held the gates; None outside a command.
+
+    Returns:
+        The line; "" without gates, and for one gate outside a command, whose own
+        sentence says it all.
+    """
+    if not decisions or (len(decisions) == 1 and exit_code is None):
+        return ""
+    outcomes = Counter(decision.outcome for decision in decisions)
+    if len(decisions) == 1:
+        words = f"The gate {_SAID_OF_ONE[decisions[0].outcome]}"
+    else:
+        words = f"{outcomes['passed']} of {len(decisions)} gates passed"
+        if outcomes["failed"]:
+            words += f", {outcomes['failed']} failed"
+        if outcomes["undecided"]:
+            words += f", {outcomes['undecided']} undecided"
+    return f"{words}." if exit_code is None else f"{words}: exit {exit_code}."
 
 
 def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
@@ -262,9 +298,9 @@ def _decided(
     interval = numbers.interval if has_bounds else None
     low, high = _bounds(numbers, numbers.mean, interval)
     outcome = three_way(low, high, gate.at_least)
+    claim = _claim(outcome, numbers.mean, interval, gate.at_least)
     why = (
-        f" {VERBS[outcome]} {gate.at_least:g}: mean"
-        f" {_shown(numbers.mean, gate.at_least)} of"
+        f" {claim}: mean {_shown(numbers.mean, gate.at_least)} of"
         f" {counted(numbers.count, 'scored row')}"
     )
     if interval is not None:
@@ -275,6 +311,27 @@ def _decided(
         why += f" Not scored: {missing}"
         why += _if_they_were(numbers.unknown, _range(low, high, gate.at_least))
     return outcome, f"{why}{_hint(outcome, numbers)}"
+
+
+def _claim(
+    outcome: Outcome, mean: float, interval: Interval | None, wanted: float
+) -> str:
+    """What follows from a mean, and why nothing does where the gate is undecided.
+
+    Then the mean lies on one side of the threshold, and either chance or rows whose
+    score is not known could have put it there.
+    """
+    if outcome != "undecided":
+        return f"{VERBS[outcome]} {wanted:g}"
+    verb = "reaches" if mean >= wanted - ROUNDING else "is below"
+    is_by_chance = (
+        interval is not None
+        and three_way(interval.low, interval.high, wanted) == "undecided"
+    )
+    why = "rows without a score could change that"
+    if is_by_chance:
+        why = "chance could explain it"
+    return f"{verb} {wanted:g}, but {why}"
 
 
 def _if_they_were(n_unknown: int, bounds: str) -> str:

@@ -67,6 +67,10 @@ class Decision(Frozen):
     metric: str = Field(description="its name")
     outcome: Outcome = Field(description="``passed``, ``failed`` or ``undecided``")
     sentence: str = Field(description="why, with the numbers")
+    at_least: Share | None = Field(
+        None,
+        description="the mean to reach; None: that of an earlier run less a margin",
+    )
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.sentence}"
@@ -75,10 +79,6 @@ class Decision(Frozen):
 class SequentialDecision(Decision):
     """What a run until decided found out about one metric, so that it could stop."""
 
-    at_least: Share | None = Field(
-        None,
-        description="the mean to reach; None: that of an earlier run less a margin",
-    )
     on: On = Field(
         "interval", description="mean of samples like these, or of these rows"
     )

@@ -49,7 +49,7 @@ _UNTIL_DECIDED = (
 # Why a metric has no meaning for rows, by the code of the result; a count comes before.
 _WHY_UNDEFINED = {
     "missing": "with an input missing",
-    "abstained": "abstained (the answer declines)",
+    "abstained": "declined",
     "no_facts": "without a fact in the reference",
     "other": "for which it has no meaning",
 }
@@ -68,10 +68,6 @@ class RiskThresholds(Frozen):
 
     mean: Share = Field(0.7, description="a mean below this is low")
     median: Share = Field(0.7, description="a median below this is low")
-    sd: Share = Field(
-        0.3,
-        description="a standard deviation above this is high; about 0.5 is the most",
-    )
     max: Share = Field(
         0.8, description="a highest score below this is low: not one sample went well"
     )
@@ -177,11 +173,6 @@ class MetricSummary(Frozen):
                 yield f"low mean: {mean}, under {least}."
         if self.median is not None and self.median < limits.median:
             yield f"low median: {self.median:.3f}, under {limits.median:g}."
-        if self.sd is not None and self.sd > limits.sd:
-            yield (
-                f"high standard deviation: {self.sd:.3f}, over {limits.sd:g}; quality"
-                " varies widely."
-            )
         if self.max is not None and self.max < limits.max:
             yield f"low maximum: no row scored over {self.max:.3f}."
 
@@ -202,7 +193,7 @@ class MetricSummary(Frozen):
             )
         if n_abstained := self.undefined.get("abstained", 0):
             yield (
-                f"abstaining answers: {n_abstained} of {n_outcomes} results; the mean"
+                f"declining answers: {n_abstained} of {n_outcomes} results; the mean"
                 " leaves them out, so that declining more may raise it."
             )
         if n_failed > limits.failed_share * n_outcomes:

@@ -22,6 +22,7 @@ from ragmetrics_core.data import (
     judges_in_words,
     table,
 )
+from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
@@ -76,14 +77,19 @@ def _cells(numbers: MetricSummary) -> tuple[str, ...]:
     )
 
 
-def footnotes(summary: Summary, run: RunFacts) -> tuple[str, ...]:
+def footnotes(
+    summary: Summary, run: RunFacts, *, has_reasons: bool = True
+) -> tuple[str, ...]:
     """Return what must stand under a table of these numbers.
 
     That is what the intervals mean, rows that were not evaluated, and an early end.
+    Why rows have no score is left out (``has_reasons``) where it stands elsewhere.
     """
     return (
         *_notes_on_intervals(summary),
         *_notes_on_scores(summary),
+        *(_notes_on_reasons(summary) if has_reasons else ()),
+        *_notes_on_failures(summary),
         *_notes_on_rows(summary),
         *_notes_on_run(summary, run),
         *run.notes,
@@ -123,9 +129,17 @@ def _notes_on_scores(summary: Summary) -> Iterator[str]:
             sentences = numbers.conversations.sentences
             if sentences:
                 yield f"{numbers.metric}: {'; '.join(sentences)}."
+
+
+def _notes_on_reasons(summary: Summary) -> Iterator[str]:
+    """Why rows have no score, by metric."""
     for numbers in summary.metrics:
         if numbers.unscored_in_words:
             yield f"{numbers.metric}, rows not scored: {numbers.unscored_in_words}."
+
+
+def _notes_on_failures(summary: Summary) -> Iterator[str]:
+    """Why the first row of each metric failed."""
     for numbers in summary.metrics:
         if numbers.failure:
             yield f"{numbers.metric} failed, e.g.: {numbers.failure}"
@@ -212,13 +226,18 @@ def text_grid(summary: Summary) -> str:
 
 
 def markdown(
-    summary: Summary, run: RunFacts, decisions: Sequence[Decision] = ()
+    summary: Summary,
+    run: RunFacts,
+    decisions: Sequence[Decision] = (),
+    exit_code: int | None = None,
 ) -> str:
     """Gates, metrics, signs and footnotes as Markdown, for the summary of a CI job.
 
-    No text of a sample.
+    It holds no text of a sample. ``exit_code`` is that of the command.
     """
     lines = ["## ragmetrics", ""]
+    if decisions and exit_code is not None:
+        lines += [all_in_words(decisions, exit_code), ""]
     lines += [
         f"- **{decision.outcome}**: {decision.sentence}" for decision in decisions
     ]
