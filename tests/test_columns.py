@@ -19,7 +19,7 @@ from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import AmbiguousColumns, RowError, SettingError
 from ragmetrics_core.engine.columns_read import ColumnsRead
-from ragmetrics_core.engine.sample_sources import each_sample
+from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.row_files import read_samples
 from ragmetrics_core.scale.scorer import Scorer
 
@@ -206,7 +206,7 @@ def test_the_reference_of_a_phoenix_frame_is_the_retrieved_text(mark: str) -> No
     )
     named = Sample.from_row(phoenix(**{mark: "7"}), reference="reference")
     assert (named.contexts, named.reference) == ((), ("Anna lit it.",))
-    (of_frame,) = each_sample(
+    (of_frame,) = iterate_samples(
         pd.DataFrame([phoenix()], index=pd.Index(["7"], name=mark)), {}
     )
     assert isinstance(of_frame, Sample)
@@ -220,7 +220,7 @@ def test_the_reference_of_a_phoenix_frame_is_the_retrieved_text(mark: str) -> No
 def test_a_named_index_of_a_frame_is_a_column() -> None:
     frame = pd.DataFrame({"id": ["a"], "question": ["Who?"]})
     for indexed in (frame.set_index("id"), frame.set_index("id", drop=False), frame):
-        (sample,) = each_sample(indexed, {})
+        (sample,) = iterate_samples(indexed, {})
         assert isinstance(sample, Sample)
         assert (sample.id, sample.metadata) == ("a", {})
 
@@ -293,7 +293,7 @@ def test_the_golden_answer_is_never_judged_as_the_applications(
 
 def test_a_row_behind_others_that_two_columns_claim_is_a_bad_row() -> None:
     rows = [{**ROWS[0], "answer": ROWS[0]["prediction"]}, *ROWS]
-    first, *others = each_sample(rows, {})
+    first, *others = iterate_samples(rows, {})
     assert isinstance(first, Sample)
     assert all(isinstance(row, RowError) for row in others)
     report = evaluate(rows, ["adherence"], judge="lexical", progress=False)
@@ -387,7 +387,7 @@ def test_rows_that_take_a_field_from_different_columns_are_said(
         rows.append({**rest, **dict.fromkeys(named.get(columns, ()), texts[field])})
     columns_read = ColumnsRead()
     for row in rows:
-        columns_read.look(row, Sample.from_row(row))
+        columns_read.note_columns(row, Sample.from_row(row))
     of_first = len([name for name in filled_columns if name in ("first", "both")])
     of_second = filled_columns.count("second")
     if of_first and of_second:

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.engine.sample_sources import each_sample
+from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.facts import read_facts
 from ragmetrics_core.labelling.labels import read_labels
 from ragmetrics_core.labelling.row_files import read_samples
@@ -252,8 +252,8 @@ def test_values_that_python_cannot_hold_are_bad_rows(
     parquet.write_table(rows, tmp_path / "a.parquet")
     for first, bad in (
         read(tmp_path / "a.parquet"),
-        each_sample(rows, {}),
-        each_sample(rows.to_batches()[0], {}),
+        iterate_samples(rows, {}),
+        iterate_samples(rows.to_batches()[0], {}),
     ):
         assert isinstance(first, Sample)
         assert first.answer == "a"
@@ -575,7 +575,7 @@ class PolarsLike:
     ],
 )
 def test_tables(samples: Any) -> None:
-    assert list(each_sample(samples, {})) == [Sample(question="q")]
+    assert list(iterate_samples(samples, {})) == [Sample(question="q")]
 
 
 @pytest.mark.parametrize(
@@ -602,10 +602,10 @@ def test_tables(samples: Any) -> None:
 )
 def test_what_is_no_table(samples: Any, message: str) -> None:
     with pytest.raises(SettingError, match=message):
-        list(each_sample(samples, {}))
+        list(iterate_samples(samples, {}))
 
 
 def test_rows_that_are_none_come_as_errors() -> None:
-    first, second = each_sample([{"answer": {}}, 4], {})
+    first, second = iterate_samples([{"answer": {}}, 4], {})
     assert str(first) == "answer: needs a text, found dict"
     assert isinstance(second, RowError)

@@ -145,7 +145,9 @@ def test_rows_are_given_in_order_and_as_many_go_on_as_there_is_room_for(
                 if rows.open:
                     rows.end(draws.draw(st.sampled_from(rows.open)))
             n_ready_given = 0
-            for future in rows.rows.until_room(one_by_one=one_by_one, is_over=is_over):
+            for future in rows.rows.futures_until_room(
+                one_by_one=one_by_one, is_over=is_over
+            ):
                 assert rows.n_ahead >= window, "nothing waits below the window"
                 has_room = not one_by_one and rows.n_ahead < ahead
                 has_room = has_room and len(rows.open) < window
@@ -160,7 +162,7 @@ def test_rows_are_given_in_order_and_as_many_go_on_as_there_is_room_for(
             if not is_over():
                 assert len(rows.open) < window or rows.n_ahead < window
                 assert rows.n_ahead < (window if one_by_one else ahead)
-        for future in rows.rows.until_all_are_taken():
+        for future in rows.rows.futures_until_all_are_taken():
             until_done(future)
             given_rows.append(rows.take(future).index)
     assert given_rows == list(range(rows.n_started))
@@ -179,7 +181,7 @@ def test_what_waits_behind_a_slow_row_becomes_less_but_keeps_no_slot_empty() -> 
     rows.end(0)
     rows.start()  # row 9: both slots are taken
     given_rows = []
-    for future in rows.rows.until_room(one_by_one=False, is_over=never):
+    for future in rows.rows.futures_until_room(one_by_one=False, is_over=never):
         given_rows.append(rows.take(future).index)
         if len(given_rows) == 4:  # a row ends while results are given
             rows.end(9)
@@ -214,7 +216,7 @@ def test_an_interrupt_of_nothing_gives_nothing_at_once() -> None:
     rows = ByHand(window=2)
     rows.start()
     rows.end(0)
-    for future in rows.rows.until_all_are_taken():
+    for future in rows.rows.futures_until_all_are_taken():
         rows.take(future)
     began = time.monotonic()
     assert list(rows.rows.end()) == []

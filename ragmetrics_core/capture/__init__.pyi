@@ -71,7 +71,7 @@ from ragmetrics_core.engine.resolve import JudgeLike as JudgeLike
 from ragmetrics_core.engine.resolve import resolve_judge as resolve_judge
 from ragmetrics_core.engine.run import Metrics as Metrics
 from ragmetrics_core.engine.run import Run as Run
-from ragmetrics_core.engine.sample_sources import each_sample as each_sample
+from ragmetrics_core.engine.sample_sources import iterate_samples as iterate_samples
 from ragmetrics_core.judging.judge import Judge as Judge
 from ragmetrics_core.metrics.registry import METRICS as METRICS
 from ragmetrics_core.metrics.registry import chosen as chosen

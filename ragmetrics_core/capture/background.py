@@ -332,7 +332,7 @@ class BackgroundEvaluator(Generic[Run]):
             )
             if sample is None:
                 continue
-            future = self._run.follow(self._count, sample)
+            future = self._run.start_one_sample(self._count, sample)
             self._count += 1
             with self._changed:
                 self._flying += 1

@@ -200,7 +200,7 @@ def _run(options: argparse.Namespace) -> int:
     budget = Budget(shared.settings_from(options, Limits))
     measured = _measured(plan, budget)
     while measured.run.waiting:  # batches are on their way
-        if not measured.run.waited(options.wait):
+        if not measured.run.runs_again(wait=options.wait):
             show(measured.run.stopped)
             return 4
         plan = _planned(options)  # its source is read from the start once more

@@ -16,8 +16,9 @@ from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.nearest import names_in_words, plain_name
 
 _FIELDS = ("question", "contexts", "answer", "reference")
-# Each shipped metric needs two of these; the second name may stand for the first.
-_NEEDED = {"contexts": "retrieved", "answer": "answer", "reference": "facts"}
+# Each shipped metric needs two of these fields. Beside each stands the field that may
+# take its place; nothing takes the place of the answer.
+_SUBSTITUTES = {"contexts": "retrieved", "answer": "answer", "reference": "facts"}
 _MOST_NAMES = 12
 
 
@@ -32,16 +33,20 @@ class ColumnsRead:
     def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
         self._columns = columns or {}
         self._fields = [field for field in _FIELDS if field not in self._columns]
+        # By field: in how many rows it was read from which column.
         self._rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
+        # By field, empty column and a filled one that would also do: how many rows.
         self._rows_passed_over: Counter[tuple[str, str, str]] = Counter()
-        self._unread: dict[str, None] = {}  # columns that no field was made of
+        # Columns that no field was made of, in the order in which they came.
+        self._unread: dict[str, None] = {}
         self._fields_held: set[str] = set()
         self._a_metric_may_apply = False
 
-    def samples_of(self, row: Any) -> Iterator[Sample | RowError]:
-        """The samples of one row, or the error why it has none.
+    def read_samples(self, row: Any) -> Iterator[Sample | RowError]:
+        """Give the samples of one row, or the error why it has none.
 
-        A result of a report stands for its sample, which is judged again.
+        A sample and an error are given as they are. A result of a report stands for its
+        sample, which is judged again, or for the problem of its bad row.
         """
         if isinstance(row, SampleResult):
             row = row.sample or RowError(row.problem)
@@ -53,37 +58,44 @@ class ColumnsRead:
         except RowError as error:
             yield error
             return
-        self.look(row, samples[0])
+        self.note_columns(row, samples[0])
         yield from samples
 
-    def look(self, row: Mapping[str, Any], sample: Sample) -> None:
-        """Look at one more row and at the sample, or the first sample, made of it."""
+    def note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
+        """Note which columns one more row was read from.
+
+        Args:
+            row: The row.
+            sample: The first sample made of it.
+        """
         columns = frozenset(name for name in row if isinstance(name, str))
         # What no field was made of is kept as the sample's metadata.
         unread = columns.intersection(sample.metadata)
-        self._look_for_needed_fields(sample, unread)
+        self._note_needed_fields(sample, unread)
         for field in self._fields:
-            column = _first_usual(field, columns - unread)
+            column = _first_usual_column(field, columns - unread)
             if column is None:
                 continue
             if not sample.missing(field):
                 self._rows_by_column[field][column] += 1
                 continue
-            passed_over = _first_usual(field, unread)
+            # The column is empty here. Another one that nobody read may hold the field,
+            # e.g. "response" beside an empty "answer".
+            passed_over = _first_usual_column(field, unread)
             if passed_over is not None and filled(row[passed_over], field):
                 self._rows_passed_over[field, column, passed_over] += 1
 
-    def _look_for_needed_fields(self, sample: Sample, unread: Collection[str]) -> None:
-        """Note what metrics need and the row holds, and its unread columns."""
-        fields_held = {
-            field
-            for field, substitute in _NEEDED.items()
-            if not (sample.missing(field) and sample.missing(substitute))
-        }
+    def _note_needed_fields(self, sample: Sample, unread: Collection[str]) -> None:
+        """Note which fields that metrics need the row holds, and its unread columns."""
+        fields_held: set[str] = set()
+        for field, substitute in _SUBSTITUTES.items():
+            if not sample.missing(field) or not sample.missing(substitute):
+                fields_held.add(field)
         self._fields_held |= fields_held
-        if len(fields_held) > 1:
+        if len(fields_held) >= 2:
             self._a_metric_may_apply = True
         for column in sorted(unread):
+            # one more than are shown, so that "and more" can be said
             if len(self._unread) <= _MOST_NAMES:
                 self._unread[column] = None
 
@@ -91,7 +103,7 @@ class ColumnsRead:
         """One sentence where no shipped metric can apply, and a column was not read."""
         if self._a_metric_may_apply or not self._unread:
             return []
-        absent = [field for field in _NEEDED if field not in self._fields_held]
+        absent = [field for field in _SUBSTITUTES if field not in self._fields_held]
         names = names_in_words(self._unread, most=_MOST_NAMES)
         options = ", ".join(f"--{field}-column" for field in absent)
         arguments = ", ".join(f"{field}_column=" for field in absent)
@@ -103,34 +115,46 @@ class ColumnsRead:
 
     @property
     def sentences(self) -> list[str]:
-        """What rows have different columns for, one sentence each."""
+        """What is odd about the columns, one sentence each.
+
+        No metric applies; rows have a field in different columns; a column was read
+        that is empty while another one is not.
+        """
         sentences = self._why_no_metric_applies()
-        for field, rows in self._rows_by_column.items():
-            if len(rows) > 1:
-                places = ", ".join(f"{name!r} in {n} rows" for name, n in rows.items())
+        for field, n_rows_by_column in self._rows_by_column.items():
+            if len(n_rows_by_column) > 1:
+                places = ", ".join(
+                    f"{column!r} in {n_rows} rows"
+                    for column, n_rows in n_rows_by_column.items()
+                )
                 sentences.append(
                     f"the {field} was read from different columns: {places};"
                     f" {_what_to_do(field)}"
                 )
-        for (field, empty, filled_column), n in self._rows_passed_over.items():
+        for (field, empty, passed_over), n_rows in self._rows_passed_over.items():
             sentences.append(
-                f"the {field} is missing in {n} rows where {empty!r} is empty and"
-                f" {filled_column!r} is not; {_what_to_do(field)}"
+                f"the {field} is missing in {n_rows} rows where {empty!r} is empty and"
+                f" {passed_over!r} is not; {_what_to_do(field)}"
             )
         return sentences
 
 
 @lru_cache(maxsize=1024)  # the rows of one file have the same columns
-def _first_usual(field: str, columns: frozenset[str]) -> str | None:
-    """The column that comes first among the usual names of a field."""
-    by_plain_name = {plain_name(column): column for column in sorted(columns)}
-    for usual in USUAL_NAMES[field]:
-        if plain_name(usual) in by_plain_name:
-            return by_plain_name[plain_name(usual)]
+def _first_usual_column(field: str, columns: frozenset[str]) -> str | None:
+    """The column that has the first of the usual names of a field; None if none has.
+
+    Names are compared without case and separators: "Ground-Truth" is "ground_truth".
+    """
+    column_by_plain_name = {plain_name(column): column for column in sorted(columns)}
+    for usual_name in USUAL_NAMES[field]:
+        column = column_by_plain_name.get(plain_name(usual_name))
+        if column is not None:
+            return column
     return None
 
 
 def _what_to_do(field: str) -> str:
+    """What the user can do about a field that is in different columns."""
     return (
         f"put it into one column, or name it: --{field}-column (in Python"
         f" {field}_column=)"

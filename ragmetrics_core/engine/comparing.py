@@ -49,10 +49,10 @@ def compare_until_decided(
     check_margin(margin)
     if until == "decided":
         until = UntilDecided()
-    until = until.model_copy(
+    until_compared = until.model_copy(
         update={"against": before, "margin": margin, "cluster": cluster}
     )
-    report = evaluate(rows, metrics or before.metrics, until=until, **settings)
+    report = evaluate(rows, metrics or before.metrics, until=until_compared, **settings)
     comparison = before.compare(
         report, cluster=cluster, slices=slices, margin=margin, anyway=anyway
     )

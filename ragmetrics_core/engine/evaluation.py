@@ -127,7 +127,7 @@ def evaluate(
             batch=bool(batch),
         )
         results = list(stream(run, samples, progress=progress, columns=fields))
-        if not run.waited(batch == "wait"):
+        if not run.runs_again(wait=batch == "wait"):
             break
     return report_of(run, results, asked=metrics is not None)
 
@@ -161,10 +161,14 @@ async def aevaluate(
 def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Report:
     """Return the report of a run.
 
-    If nobody asked for metrics by name, those that never applied are left out, and the
-    report says so. A metric that a gate decided on stays.
+    Args:
+        run: The run, which has ended.
+        results: Its results in input order.
+        asked: Whether the user named the metrics. If not, those that never applied are
+            left out, and the report says so. A metric that a gate decided on stays.
     """
     if run.decider is not None and run.decider.samples is not None:
+        # A run until decided ends early: its input is all samples, not those judged.
         all_samples: Iterable[Sample | None] = run.decider.samples
     else:
         all_samples = (row.sample for row in results)
@@ -172,22 +176,22 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
     facts = run.facts.model_copy(update={"inputs": inputs})
     if asked:
         return Report(results=results, run=facts)
-    decided = {decision.metric for decision in facts.decisions}
-    reason_by_idle_metric: dict[str, str] = {}
+    decided_metrics = {decision.metric for decision in facts.decisions}
+    reason_by_metric: dict[str, str] = {}
     for name in facts.metrics:
-        reason = _idle(results, name)
-        if reason and name not in decided:
-            reason_by_idle_metric[name] = reason
-    return _without(results, facts, reason_by_idle_metric)
+        reason = _why_never_applied(results, name)
+        if reason and name not in decided_metrics:
+            reason_by_metric[name] = reason
+    return _report_without_metrics(results, facts, reason_by_metric)
 
 
-def _without(
+def _report_without_metrics(
     results: Sequence[SampleResult], facts: RunFacts, reason_by_metric: dict[str, str]
 ) -> Report:
-    """The report without these metrics, and with a note on each."""
+    """Return the report without these metrics, and with a note on why each is left out."""
     if not reason_by_metric:
         return Report(results=results, run=facts)
-    metrics = {
+    remaining_metrics = {
         name: signature
         for name, signature in facts.metrics.items()
         if name not in reason_by_metric
@@ -197,22 +201,27 @@ def _without(
         for name, reason in reason_by_metric.items()
     ]
     facts = facts.model_copy(
-        update={"metrics": metrics, "notes": (*facts.notes, *notes)}
+        update={"metrics": remaining_metrics, "notes": (*facts.notes, *notes)}
     )
-    rows = (_row_without(row, reason_by_metric) for row in results)
-    is_folded = isinstance(results, Folded)
-    return Report(results=Folded(rows) if is_folded else list(rows), run=facts)
+    rows = (_row_without_metrics(row, reason_by_metric) for row in results)
+    if isinstance(results, Folded):  # results compressed in memory stay compressed
+        return Report(results=Folded(rows), run=facts)
+    return Report(results=list(rows), run=facts)
 
 
-def _row_without(row: SampleResult, metrics: Collection[str]) -> SampleResult:
-    results = {
+def _row_without_metrics(row: SampleResult, metrics: Collection[str]) -> SampleResult:
+    remaining_results = {
         name: outcome for name, outcome in row.results.items() if name not in metrics
     }
-    return row.model_copy(update={"results": results})
+    return row.model_copy(update={"results": remaining_results})
 
 
-def _idle(results: Sequence[SampleResult], name: str) -> str:
-    """Why a metric is undefined on every row; "" if it is not."""
+def _why_never_applied(results: Sequence[SampleResult], name: str) -> str:
+    """Why a metric is undefined on every row; "" if it is not.
+
+    Bad rows do not count. Where the reasons differ, or all rows are bad, it is just
+    "undefined".
+    """
     reasons: set[str] = set()
     for row in results:
         if row.sample is None:  # a bad row

@@ -4,7 +4,7 @@ Notebooks, running loops, ``score()`` and background evaluators share the judges
 clients this way, without crossing loops. A process forked later makes its own.
 
 Judges of a user's own that call no model may compute for long. They share a second loop
-(``submit_apart``), so that they hold up neither other judges nor the deadline of a run.
+(``submit_users_code``), so that they hold up neither other judges nor the deadline of a run.
 """
 
 import asyncio
@@ -22,16 +22,17 @@ T = TypeVar("T")
 
 logger = logging.getLogger("ragmetrics_core")
 
-_THREAD = "ragmetrics-judges"
+_JUDGES_THREAD = "ragmetrics-judges"
 _lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_thread: threading.Thread | None = None
-_APART = "ragmetrics-own-judges"
-_loop_apart: asyncio.AbstractEventLoop | None = None
-# set as soon as that loop goes on, after somebody gave up waiting for it
-_came_back: threading.Event | None = None
+_judges_loop: asyncio.AbstractEventLoop | None = None
+_judges_thread: threading.Thread | None = None
+_USERS_THREAD = "ragmetrics-own-judges"
+_users_loop: asyncio.AbstractEventLoop | None = None
+# After work on that loop was given up: an event that the loop itself sets. While it is
+# not set, the loop is still held by code that computes.
+_users_loop_went_on: threading.Event | None = None
 # a loop holds its tasks weakly: one that only waits would be collected
-_waited: set[Future[Any]] = set()
+_pending: set[Future[Any]] = set()
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -40,66 +41,72 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     ``SettingError`` on the judges' loop itself, where waiting for the result would
     never end.
     """
-    if threading.current_thread().name in {_THREAD, _APART, *COMPUTING}:
+    if threading.current_thread().name in {_JUDGES_THREAD, _USERS_THREAD, *COMPUTING}:
         work.close()
         raise SettingError(
             "a judge or a metric's plan cannot call score or evaluate: in a judge await"
             " other_judge.answer(question), or await asyncio.to_thread(metric.score,"
             " ...); in a plan ask with 'yield from ask([...])'"
         )
-    future = asyncio.run_coroutine_threadsafe(work, _running())
-    _waited.add(future)
-    future.add_done_callback(_waited.discard)
+    future = asyncio.run_coroutine_threadsafe(work, _loop_of_judges())
+    _pending.add(future)
+    future.add_done_callback(_pending.discard)
     return future
 
 
-def submit_apart(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start work of a user's own code on the loop for it.
+def submit_users_code(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start work of a judge of a user's own on the loop for such judges.
 
-    The work has the context of the caller.
+    The work has the context variables of the caller.
     """
-    future = asyncio.run_coroutine_threadsafe(work, _running_apart())
-    _waited.add(future)
-    future.add_done_callback(_waited.discard)
-    future.add_done_callback(_look_after)
+    future = asyncio.run_coroutine_threadsafe(work, _loop_of_users_code())
+    _pending.add(future)
+    future.add_done_callback(_pending.discard)
+    future.add_done_callback(_check_users_loop)
     return future
 
 
-def _look_after(future: Future[Any]) -> None:
-    """See whether the loop goes on after work that was given up.
+def _check_users_loop(future: Future[Any]) -> None:
+    """After work was given up, ask the loop for users' code whether it goes on.
 
-    The loop may be held by what still computes.
+    It answers by setting an event. It cannot as long as code that computes holds it.
     """
-    global _came_back
+    global _users_loop_went_on
+    if not future.cancelled():
+        return
     with _lock:
-        if (
-            future.cancelled()
-            and _loop_apart is not None
-            and (_came_back is None or _came_back.is_set())
-        ):
-            _came_back = threading.Event()
-            _loop_apart.call_soon_threadsafe(_came_back.set)
+        is_being_asked = (
+            _users_loop_went_on is not None and not _users_loop_went_on.is_set()
+        )
+        if _users_loop is not None and not is_being_asked:
+            _users_loop_went_on = threading.Event()
+            _users_loop.call_soon_threadsafe(_users_loop_went_on.set)
 
 
-def _running_apart() -> asyncio.AbstractEventLoop:
-    """The loop for code of users' own.
+def _loop_of_users_code() -> asyncio.AbstractEventLoop:
+    """Return the loop for judges of users' own, which the first call makes.
 
-    Another one where that code holds it and nobody waits for it any more.
+    Where code that was given up still holds that loop, a new one takes its place.
     """
-    global _loop_apart, _came_back
+    global _users_loop, _users_loop_went_on
     with _lock:
-        if _loop_apart is None or (_came_back is not None and not _came_back.is_set()):
-            _loop_apart, _came_back = asyncio.new_event_loop(), None
+        is_held = _users_loop_went_on is not None and not _users_loop_went_on.is_set()
+        if _users_loop is None or is_held:
+            _users_loop = asyncio.new_event_loop()
+            _users_loop_went_on = None
             threading.Thread(
-                target=_keep_running, args=(_loop_apart,), name=_APART, daemon=True
+                target=_keep_running,
+                args=(_users_loop,),
+                name=_USERS_THREAD,
+                daemon=True,
             ).start()
-        return _loop_apart
+        return _users_loop
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do work on the judges' loop, as ``submit`` does, and wait for it.
+    """Do work on the judges' loop, as ``submit`` does, and wait for its result.
 
-    Who stops waiting, e.g. by Ctrl-C, ends it.
+    If the wait ends before, e.g. by Ctrl-C, the work is cancelled.
     """
     future = submit(work)
     try:
@@ -108,16 +115,21 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         future.cancel()
 
 
-def _running() -> asyncio.AbstractEventLoop:
-    global _loop, _thread  # one loop per process is the point
+def _loop_of_judges() -> asyncio.AbstractEventLoop:
+    """Return the judges' loop, which the first call in a process makes."""
+    global _judges_loop, _judges_thread  # one loop per process is the point
     with _lock:
-        if _loop is None or _thread is None or not _thread.is_alive():
-            _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(
-                target=_keep_running, args=(_loop,), name=_THREAD, daemon=True
+        has_thread = _judges_thread is not None and _judges_thread.is_alive()
+        if _judges_loop is None or not has_thread:
+            _judges_loop = asyncio.new_event_loop()
+            _judges_thread = threading.Thread(
+                target=_keep_running,
+                args=(_judges_loop,),
+                name=_JUDGES_THREAD,
+                daemon=True,
             )
-            _thread.start()
-        return _loop
+            _judges_thread.start()
+        return _judges_loop
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
@@ -134,12 +146,20 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
             return
 
 
-def _forget() -> None:
-    """In a forked child the thread is gone: the next call makes a new loop."""
-    global _loop, _thread, _lock, _waited, _loop_apart, _came_back
-    _loop, _thread, _lock, _waited = None, None, threading.Lock(), set()
-    _loop_apart, _came_back = None, None
+def _forget_loops() -> None:
+    """Forget both loops in a forked child, where their threads do not run.
+
+    The next call makes new ones.
+    """
+    global _judges_loop, _judges_thread, _users_loop, _users_loop_went_on
+    global _lock, _pending
+    _judges_loop = None
+    _judges_thread = None
+    _users_loop = None
+    _users_loop_went_on = None
+    _lock = threading.Lock()
+    _pending = set()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_forget_loops)

@@ -15,7 +15,9 @@ from ragmetrics_core.data import SampleResult
 
 logger = logging.getLogger("ragmetrics_core")
 
-LOG_SECONDS, LINE_SECONDS = 10.0, 0.2
+# Seconds between two log lines, and between two updates of the line on a terminal.
+LOG_SECONDS = 10.0
+LINE_SECONDS = 0.2
 
 
 @dataclass
@@ -39,13 +41,15 @@ class Progress:
     def add(self, result: SampleResult) -> None:
         """Count one sample's results."""
         self.done += 1
-        self.failed += sum(
-            outcome.status == "failed" for outcome in result.results.values()
-        )
+        for outcome in result.results.values():
+            if outcome.status == "failed":
+                self.failed += 1
         usage = result.usage
         self.calls += usage.calls
-        if self.cost is not None:
-            self.cost = None if usage.cost is None else self.cost + usage.cost
+        if self.cost is None or usage.cost is None:
+            self.cost = None
+        else:
+            self.cost += usage.cost
 
     def line(self) -> str:
         """One line for people: done, failed, calls, cost, time left."""
@@ -80,32 +84,31 @@ class Display:
     def __init__(self, total: int | None, show: Show = None) -> None:
         self.progress = Progress(total)
         self._show = show
-        self._last = time.monotonic()
-        notebook = type(sys.stderr).__module__.startswith("ipykernel")
-        self._line = show is True or (
-            show is None and (notebook or sys.stderr.isatty())
-        )
-        self._cell: Any = None  # what a notebook shows, which is replaced, not added to
-        self._display = (
-            import_module("IPython.display").display
-            if self._line and notebook
-            else None
-        )
+        self._last_shown = time.monotonic()
+        in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
+        has_reader = in_notebook or sys.stderr.isatty()
+        self._shows_line = show is True or (show is None and has_reader)
+        # What a notebook shows; it is replaced, so that the cell does not grow.
+        self._cell: Any = None
+        self._display_in_notebook: Callable[..., Any] | None = None
+        if self._shows_line and in_notebook:
+            self._display_in_notebook = import_module("IPython.display").display
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._cell:
-            self._show_line()
-        elif self._line:
-            sys.stderr.write(f"\r{'':79}\r")
+            self._show_progress()
+        elif self._shows_line:
+            blank_line = " " * 79
+            sys.stderr.write(f"\r{blank_line}\r")
 
     def expect(self, total: int | None) -> None:
         """Note how many samples there will be; None if nobody knows it beforehand."""
         self.progress.total = total
 
-    def widen(self, n_further: int) -> None:
+    def expect_further(self, n_further: int) -> None:
         """Note that a row holds one sample and so many further ones."""
         if self.progress.total is not None:
             self.progress.total += n_further
@@ -115,19 +118,23 @@ class Display:
         self.progress.add(result)
         if callable(self._show):
             self._show(self.progress)
-        every = LINE_SECONDS if self._line else LOG_SECONDS
-        if self._show is not False and time.monotonic() - self._last >= every:
-            self._last = time.monotonic()
-            self._show_line()
+        pause = LINE_SECONDS if self._shows_line else LOG_SECONDS
+        is_time = time.monotonic() - self._last_shown >= pause
+        if self._show is not False and is_time:
+            self._last_shown = time.monotonic()
+            self._show_progress()
         return result
 
-    def _show_line(self) -> None:
+    def _show_progress(self) -> None:
+        """Show how far the run is: in a notebook's cell, on a terminal, or in the log."""
         line = self.progress.line()
         if self._cell:
             self._cell.update({"text/plain": line}, raw=True)
-        elif self._display:
-            self._cell = self._display({"text/plain": line}, raw=True, display_id=True)
-        elif self._line:
+        elif self._display_in_notebook is not None:
+            self._cell = self._display_in_notebook(
+                {"text/plain": line}, raw=True, display_id=True
+            )
+        elif self._shows_line:
             sys.stderr.write(f"\r{line:<79}")
             sys.stderr.flush()
         else:

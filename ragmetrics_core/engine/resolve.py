@@ -1,7 +1,7 @@
 """Finds which judge answers.
 
-It is the argument, else the metric's model, else ``RAGMETRICS_JUDGE``, else the
-embedded judge.
+It is the judge given as an argument, else the metric's model, else what
+``RAGMETRICS_JUDGE`` names, else the embedded judge.
 """
 
 import logging
@@ -30,12 +30,17 @@ JudgeLike = Judge | ChatModel | str | None
 """What a judge is given as; ``resolve_judge`` says what each means."""
 
 _logger = logging.getLogger("ragmetrics_core")
+# The judges known by name, by all that makes them different; the oldest are dropped.
 _judges: dict[tuple[object, ...], Judge] = {}
-_MOST = 32  # judges known by name
-_COMPATIBLE = "openai-compatible/"
-_GUARD = "guard/"
-_OWN = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-_KEYS = re.compile(r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE)
+_MOST_JUDGES = 32
+_COMPATIBLE_PREFIX = "openai-compatible/"
+_GUARD_PREFIX = "guard/"
+# module:name of an object, e.g. my_app.judges:strict
+_MODULE_AND_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+# environment variables that may hold a key or an address
+_KEY_OR_ADDRESS = re.compile(
+    r"KEY|TOKEN|SECRET|CREDENTIAL|BASE|URL|PROXY", re.IGNORECASE
+)
 
 
 def resolve_judge(
@@ -83,10 +88,10 @@ def resolve_judge(
         return LLMJudge(chosen)
     if chosen is None:
         announce_embedded_judge()
-        return _by_name("lexical", Endpoint(None, None), named_here=False)
+        return _judge_by_name("lexical", Endpoint(None, None), named_here=False)
     if isinstance(chosen, str):
         named_here = bool(api_base or api_key_env)
-        return _by_name(
+        return _judge_by_name(
             chosen.strip(), named_endpoint(api_base, api_key_env), named_here=named_here
         )
     raise SettingError(
@@ -95,29 +100,41 @@ def resolve_judge(
     )
 
 
-def _by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
+def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     """Return the judge of a name, endpoint, key and environment.
 
     There is one judge for each, and so one session, also where threads ask at once.
+    ``named_here`` is whether the caller names the address or the key's variable.
     """
     # What the environment holds of keys and addresses counts, so that a corrected key
     # makes a new session.
-    environment = hash(
-        frozenset(pair for pair in os.environ.items() if _KEYS.search(pair[0]))
+    keys_and_addresses = frozenset(
+        (variable, value)
+        for variable, value in os.environ.items()
+        if _KEY_OR_ADDRESS.search(variable)
     )
-    key = hash(os.environ.get(endpoint.key_variable or ""))
-    place = (name, endpoint, named_here, key, environment)
-    judge = _judges.get(place) or _judges.setdefault(
-        place, _made(name, endpoint, named_here=named_here)
-    )
-    while len(_judges) > _MOST:
-        _judges.pop(next(iter(_judges)), None)
+    api_key = os.environ.get(endpoint.key_variable or "")
+    # hashes, so that no key is held
+    identity = (name, endpoint, named_here, hash(api_key), hash(keys_and_addresses))
+    judge = _judges.get(identity)
+    if judge is None:
+        new_judge = _make_judge(name, endpoint, named_here=named_here)
+        # another thread may have been faster: then its judge is everybody's
+        judge = _judges.setdefault(identity, new_judge)
+    while len(_judges) > _MOST_JUDGES:
+        oldest = next(iter(_judges))
+        _judges.pop(oldest, None)
     return judge
 
 
-def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
+def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
+    """Make the judge that a name stands for.
+
+    In this order: the embedded judge; by prefix an endpoint of our own client or a
+    decision model; a model of OpenAI; an object of the user's own; else LiteLLM's.
+    """
     if name in ("lexical", "lexical+vectors"):
-        # the largest part of judging, often unused
+        # imported only here: it is the largest part of judging, and often unused
         from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 
         return LexicalJudge(vectors=name != "lexical")
@@ -132,7 +149,7 @@ def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
             " (--api-base)"
         )
     address, key_variable = endpoint
-    if name.startswith(_COMPATIBLE):
+    if name.startswith(_COMPATIBLE_PREFIX):
         if not address:
             raise SettingError(
                 f"{name} needs the address of its endpoint: api_base= (--api-base) or"
@@ -140,32 +157,32 @@ def _made(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
             )
         return LLMJudge(
             OpenAICompatibleModel(
-                address, name.removeprefix(_COMPATIBLE), api_key_env=key_variable
+                address, name.removeprefix(_COMPATIBLE_PREFIX), api_key_env=key_variable
             )
         )
     typed = decision_model(name, api_base=address, api_key_env=key_variable)
     if typed is not None:
-        _warn_of_moving_name(name)
+        _warn_of_changing_model(name)
         return DecisionJudge(typed)
-    if name.startswith(_GUARD):
-        return _guard(name, endpoint)
+    if name.startswith(_GUARD_PREFIX):
+        return _make_guard(name, endpoint)
     if name.startswith("openai/") or listed(name) is not None:
         return LLMJudge(
             OpenAICompatibleModel.openai(
                 name, api_base=address, api_key_env=key_variable
             )
         )
-    if _OWN.fullmatch(name):
-        return _own(name, named_here)
+    if _MODULE_AND_NAME.fullmatch(name):
+        return _import_judge(name, named_here=named_here)
     _refuse_misspelt(name, address)
     return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
 
 
-def _guard(name: str, endpoint: Endpoint) -> Judge:
-    """The guard of a name such as ``guard/granite-3.3/MODEL``."""
+def _make_guard(name: str, endpoint: Endpoint) -> Judge:
+    """Make the guard of a name such as ``guard/granite-3.3/MODEL``."""
     from ragmetrics_core.encoders.guard_judge import GuardJudge
 
-    form, _, model = name.removeprefix(_GUARD).partition("/")
+    form, _, model = name.removeprefix(_GUARD_PREFIX).partition("/")
     address, key_variable = endpoint
     if not model or not address:
         raise SettingError(
@@ -176,8 +193,11 @@ def _guard(name: str, endpoint: Endpoint) -> Judge:
     return GuardJudge(GuardModel(address, model, form=form, api_key_env=key_variable))
 
 
-def _warn_of_moving_name(name: str) -> None:
-    """Say that the model behind a name may change, which stored answers outlive."""
+def _warn_of_changing_model(name: str) -> None:
+    """Warn if a name ends in "-latest": the model behind it may change.
+
+    Stored answers would outlive the change.
+    """
     if name.endswith("-latest"):
         _logger.warning(
             "%s may stand for another model tomorrow, and stored answers outlive it:"
@@ -200,38 +220,42 @@ def _refuse_misspelt(name: str, address: str | None) -> None:
 
 
 def _hint_of_misspelt(name: str) -> str:
-    """The question whether one of our names was meant; "" where none is near."""
-    beginning, slash, rest = name.partition("/")
+    """Ask, in words, whether one of our names was meant; "" where none is near.
+
+    Of a name with a provider, such as `decision/gpt`, the provider is compared.
+    """
+    prefix, slash, rest = name.partition("/")
     if not slash:
         return did_you_mean(name, ["lexical", "lexical+vectors", *listed_names()])
     meant = {
         known.strip("/"): f"{known}{rest}"
-        for known in (_COMPATIBLE, DECISIONS, SYSTEM_ONE)
+        for known in (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE)
     }
-    return did_you_mean(beginning, meant, stands_for=meant)
+    return did_you_mean(prefix, meant, stands_for=meant)
 
 
-def _own(place: str, addressed: bool) -> Judge:
-    """The judge, or that on the chat model, which stands there.
+def _import_judge(place: str, *, named_here: bool) -> Judge:
+    """Import the judge, or the chat model to judge with, that stands at module:name.
 
-    It has its own address and key.
+    ``SettingError`` if the caller names an endpoint or key for it: it has its own.
     """
     try:
-        found = own(place)
+        imported = own(place)
     except SettingError as error:
+        # "llama3:8b" looks like module:name, and is a model without its provider
         raise SettingError(
             f"{error}; a model is named with its provider, e.g. ollama/{place}"
         ) from error
-    if addressed or not isinstance(found, (Judge, ChatModel)):
-        problem = (
-            "takes no other endpoint or key"
-            if addressed
-            else f"is a {type(found).__name__}"
-        )
+    problem = ""
+    if named_here:
+        problem = "takes no other endpoint or key"
+    elif not isinstance(imported, (Judge, ChatModel)):
+        problem = f"is a {type(imported).__name__}"
+    if problem:
         raise SettingError(
             f"{place} {problem}; name a Judge or ChatModel object that is complete"
         )
-    return resolve_judge(found)
+    return resolve_judge(imported)
 
 
 @cache

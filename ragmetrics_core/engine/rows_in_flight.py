@@ -18,8 +18,8 @@ AHEAD = 1024
 
 Those that are done wait as results.
 """
-# Results that are given, where there are any, before one more row starts: so what waited
-# behind a slow row becomes less.
+# So many results are given, where there are any, before one more row starts: so the
+# results that have piled up behind a slow row become fewer.
 _RESULTS_BEFORE_A_ROW = 2
 # Seconds that what is in flight has to end after an interrupt.
 _SECONDS_TO_END = 2.0
@@ -44,11 +44,12 @@ class RowsInFlight:
         self._judging = judging
         self._window = window
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Rows that have started and that nobody has taken; those that are not done.
+        # Rows that have started and that nobody has taken, in input order.
         self._started: deque[Future[SampleResult]] = deque()
+        # Those of them that are not done.
         self._unfinished: set[Future[SampleResult]] = set()
         # Is done as soon as any of the unfinished is.
-        self._next_end: Future[None] = _uncancellable()
+        self._next_end: Future[None] = _uncancellable_future()
         self._lock = threading.Lock()
 
     def start(
@@ -58,16 +59,14 @@ class RowsInFlight:
         future = submit(self._judge(index, row, metrics))
         self._unfinished.add(future)
         self._started.append(future)
-        future.add_done_callback(self._ended)
+        future.add_done_callback(self._note_end)
 
     async def _judge(
         self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
     ) -> SampleResult:
-        """Judge a row.
-
-        An interrupt finds the row here, even if it came before anybody held the row's
-        future.
-        """
+        """Judge a row, and keep its result until it is taken."""
+        # Its task is noted here and not by `start`: an interrupt may come there before
+        # anything holds the row's future, and has to find the row all the same.
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._tasks.add(task)
         try:
@@ -77,67 +76,75 @@ class RowsInFlight:
         self.untaken[index] = result
         return result
 
-    def _ended(self, future: Future[SampleResult]) -> None:
-        """Tell who waits, in whichever thread, that a row is done."""
+    def _note_end(self, future: Future[SampleResult]) -> None:
+        """Tell those who wait, in whichever thread, that a row is done."""
         self._unfinished.discard(future)
         with self._lock:
             ended = self._next_end
-            self._next_end = _uncancellable()
+            self._next_end = _uncancellable_future()
         ended.set_result(None)
 
-    def until_room(
+    def futures_until_room(
         self, *, one_by_one: bool, is_over: Callable[[], bool]
     ) -> Iterator[Future[Any]]:
-        """What is to be waited for until one more row may start.
+        """Give futures to wait for, one after the other, until one more row may start.
 
-        It is the result of the next row, which is to be taken; or None, where that row
-        is not done and the end of another one leaves room for more.
+        A future gives the result of the next row in input order, which is to be taken.
+        Or it gives None, where that row is not done and the end of any other one makes
+        room for one more.
 
         Args:
-            one_by_one: Whether no row may start before the next one to give is looked
-                at, because its result may end the run.
+            one_by_one: Whether the next row's result must be looked at before a row may
+                start, because that result may end the run.
             is_over: Says whether no further row shall start at all.
         """
         n_given = 0
         while len(self._started) >= self._window and not is_over():
-            # before looking: what ends from here on is not missed
+            # Taken before anything is looked at, so that no row ends unnoticed between.
             next_end = self._next_end
-            may_go_ahead = not one_by_one and len(self._started) < AHEAD
-            has_room = may_go_ahead and len(self._unfinished) < self._window
-            is_row_due = has_room and n_given >= _RESULTS_BEFORE_A_ROW
-            if self._started[0].done() and not is_row_due:
+            next_row = self._started[0]
+            may_pass_next_row = not one_by_one and len(self._started) < AHEAD
+            has_room = may_pass_next_row and len(self._unfinished) < self._window
+            must_start_row = has_room and n_given >= _RESULTS_BEFORE_A_ROW
+            if next_row.done() and not must_start_row:
                 n_given += 1
-                yield self._started[0]
+                yield next_row
             elif has_room:
                 return
-            elif may_go_ahead:
+            elif may_pass_next_row:
                 yield next_end
             else:
-                yield self._started[0]
+                yield next_row
 
-    def until_all_are_taken(self) -> Iterator[Future[SampleResult]]:
-        """The results of what has started, in input order; each is to be taken."""
+    def futures_until_all_are_taken(self) -> Iterator[Future[SampleResult]]:
+        """Give the futures of all rows that have started, in input order.
+
+        Each result is to be taken before the next one is asked for.
+        """
         while self._started:
             yield self._started[0]
 
     def take(self) -> None:
-        """Count the next row as taken."""
+        """Count the next row as taken: its result has been given."""
         self._started.popleft()
 
     def end(self) -> Iterator[SampleResult]:
         """End all rows after an interrupt, and give the results that are ready.
 
         What does not end within two seconds, such as a judge that blocks the loop of
-        all judges, is given up untold.
+        all judges, is given up, and nothing is said of it.
         """
         with suppress(TimeoutError):
             submit(self._end_tasks()).result(timeout=2 * _SECONDS_TO_END)
         for index in sorted(self.untaken):
             result = self.untaken.pop(index)
+            # A row whose metrics were all cut off before they spent anything says
+            # nothing.
             if result.results or result.unfinished or result.problem:
                 yield result
 
     async def _end_tasks(self) -> None:
+        """Cut the rows off, and wait until they have ended."""
         self._judging.interrupt()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_SECONDS_TO_END)
@@ -148,10 +155,10 @@ class RowsInFlight:
             future.cancel()
 
 
-def _uncancellable() -> Future[None]:
+def _uncancellable_future() -> Future[None]:
     """Return a future that cannot be cancelled.
 
-    It stays the one to be told, though somebody who waits for it gives up.
+    Several may wait for it; one that gives up must not end the wait of the others.
     """
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()

@@ -43,7 +43,11 @@ from ragmetrics_core.engine.sample_judging import (
     judges_by_metric,
     refuse_unknown_prices,
 )
-from ragmetrics_core.engine.sample_sources import Samples, each_sample, warn_of_doubles
+from ragmetrics_core.engine.sample_sources import (
+    Samples,
+    iterate_samples,
+    warn_of_doubles,
+)
 from ragmetrics_core.engine.scoring import prepared
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
@@ -67,7 +71,7 @@ _PACKAGES_BY_MODULE = {
     "haystack": "haystack-ai",
 }
 POOL = 64
-"""Most samples that metrics look at which need others."""
+"""Most other samples that a metric is given to look at, where it needs some."""
 
 
 class Run:
@@ -98,26 +102,33 @@ class Run:
         # Most samples in flight: memory is bounded, and every call slot is used.
         self.window = 2 * concurrency
         self.interrupted = False
-        # why the samples themselves are no more than a part; "" if they are all
+        # why the samples are only a part, e.g. the rows of a run that ended early; "" if
+        # they are all
         self.why_part = ""
         self._samples_before: tuple[Sample, ...] = ()
         judges = judges_by_metric(self.metrics, judge)
-        self.judges = _different(judges.values())
+        self.judges = _distinct_judges(judges.values())
         self.parking: ParkingStore | None = None
-        self.store = self._store(store, batch=batch)
+        self.store = self._resolve_store(store, batch=batch)
         self._judging = SampleJudging(
             judges, concurrency=concurrency, store=self.store, budget=self._budget
         )
         self._judging.check_signatures(self.metrics)
         self.rows = RowsInFlight(self._judging, self.window)
-        self.decider = self._decider(until, gates)
+        self.decider = self._make_decider(until, gates)
 
-    def _store(self, store: StoreLike, *, batch: bool) -> ReplyStore:
-        """Where replies are kept, and requests in batches wait."""
+    def _resolve_store(self, store: StoreLike, *, batch: bool) -> ReplyStore:
+        """Return where replies are kept.
+
+        In a run that asks in batches it is a parking store: it parks each request that
+        has no reply yet, until a batch takes it along.
+        """
         resolved_store = resolve_store(store)
         if not batch:
             return resolved_store
-        self.parking = _parking_store(resolved_store, self._chat_models, self._budget)
+        self.parking = _make_parking_store(
+            resolved_store, self._chat_models, self._budget
+        )
         return self.parking
 
     @property
@@ -132,22 +143,23 @@ class Run:
         if self._budget.limits.max_cost is not None:
             refuse_unknown_prices(self._chat_models)
 
-    def _decider(
+    def _make_decider(
         self, until: Until, gates: Sequence[Gate | str] | str
     ) -> "Decider | None":
-        """What ends a run until decided; None for a run over all rows."""
+        """Make what ends a run until decided; None for a run over all rows."""
         if until is None:
             return None
         addresses = {
             session.name: addresses_of(session) for session in self._judging.sessions
         }
-        return _decider(until, gates, self.metrics, addresses)
+        return _make_decider(until, gates, self.metrics, addresses)
 
     @property
     def stopped(self) -> str:
-        """Why not everything was judged; empty if nothing ended the run.
+        """Why not everything was judged; empty if everything was.
 
-        It is a limit, a judge that refuses, an interrupt, or batches on their way.
+        In this order: batches on their way, a limit, a judge that refuses, an
+        interrupt, samples that are only a part.
         """
         if self.parking is not None and self.waiting:
             return self.parking.said
@@ -163,11 +175,11 @@ class Run:
         packages = {"python": platform.python_version()}
         for module, package in _PACKAGES_BY_MODULE.items():
             if module in sys.modules:
-                packages[package] = _version(package)
+                packages[package] = _version_of(package)
         details = {session.name: session.details for session in self._judging.sessions}
         addresses = {judge.name: addresses_of(judge) for judge in self.judges}
         return RunFacts(
-            version=_version("ragmetrics-core"),
+            version=_version_of("ragmetrics-core"),
             packages=packages,
             models=tuple(sorted(self._judging.models)),
             judges=tuple(details),
@@ -183,26 +195,27 @@ class Run:
             decisions=self.decider.decisions if self.decider else (),
         )
 
-    def due(
+    def start_rows(
         self,
         samples: Samples,
         columns: Mapping[str, Any],
         *,
-        widened: Callable[[int], None],
+        on_further: Callable[[int], None],
     ) -> Iterator[Future[Any]]:
-        """Start as many samples as may be in flight, and give what is to be waited for.
+        """Start as many rows as may be in flight, and give what is to be waited for.
 
-        That is the ``SampleResult`` of the next row, which is to be taken; or None,
-        where that row is not done and the end of another one leaves room for more: one
-        row that does not end keeps no other from being judged.
+        That is a future. It gives the ``SampleResult`` of the next row, which is to be
+        taken. Or it gives None: the next row is not done, and the end of another one
+        leaves room for more. So one row that does not end keeps no other from being
+        judged.
 
         Args:
             samples: What holds the samples.
             columns: Per field of the sample where rows have it.
-            widened: Called for each row with how many samples it holds beyond one.
+            on_further: Called for each row with how many samples it holds beyond one.
         """
-        self._refuse_part(samples)
-        rows = warn_of_doubles(each_sample(samples, columns, widened=widened))
+        self._note_part(samples)
+        rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
         numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
         if self.decider is not None:
             is_listed = isinstance(samples, Sized)
@@ -217,15 +230,19 @@ class Run:
             if is_decided or self._is_over():
                 break
             self.rows.start(index, row, self.metrics)
-            # A decision may end the run: no row that it may not need starts before the
-            # next one is looked at.
-            yield from self.rows.until_room(
+            # Each result may decide the gates and end the run. So the next result is
+            # looked at before a row starts that may not be needed.
+            yield from self.rows.futures_until_room(
                 one_by_one=self.decider is not None, is_over=self._is_over
             )
-        yield from self.rows.until_all_are_taken()
+        yield from self.rows.futures_until_all_are_taken()
 
-    def _refuse_part(self, samples: Samples) -> None:
-        """Note why the samples are a part, and decide no gate on a part."""
+    def _note_part(self, samples: Samples) -> None:
+        """Note whether the samples are only a part, and why.
+
+        ``SettingError`` if so and the run is to decide gates.
+        """
+        # A report whose run ended early says so, and its rows may be judged once more.
         self.why_part = self.why_part or getattr(samples, "why_part", "")
         if self.why_part and self.decider is not None:
             raise SettingError(
@@ -238,12 +255,13 @@ class Run:
 
         That is so if a cap is reached, or a judge has only ever refused.
         """
-        if self._budget.remaining == 0.0:
+        is_past_deadline = self._budget.remaining == 0.0
+        if is_past_deadline:
             self._budget.expire()
         return self._budget.reached is not None or self._judging.refused is not None
 
     def take(self, result: SampleResult) -> SampleResult:
-        """Take a due result.
+        """Take the result of the next row, which may decide the gates of the run.
 
         Raises:
             JudgeUnavailable: If a judge has never answered and says that it never will,
@@ -279,7 +297,7 @@ class Run:
             and not self.interrupted
         )
 
-    async def in_time(self, work: Awaitable[object]) -> None:
+    async def do_in_time(self, work: Awaitable[object]) -> None:
         """Do work for the whole run, up to its deadline.
 
         At the deadline the work is given up, and the run says why it ended.
@@ -288,10 +306,11 @@ class Run:
             async with self._budget.in_time():
                 await work
 
-    def waited(self, wait: bool) -> bool:
-        """True if the samples are to be gone through again.
+    def runs_again(self, *, wait: bool) -> bool:
+        """True if the samples are to be gone through once more.
 
-        They are gone through after batches have ended, if told to ``wait``, or live.
+        That is so where what is left is asked live, since it is little. With ``wait``
+        this waits for the batches on their way, and it is so once they have ended.
         """
         if self.parking is None or not self.waiting:
             return False
@@ -299,10 +318,10 @@ class Run:
             return True
         return wait and wait_for(self.parking.wait())
 
-    def follow(self, index: int, sample: Sample) -> Future[SampleResult]:
-        """Start judging a sample of a stream without end.
+    def start_one_sample(self, index: int, sample: Sample) -> Future[SampleResult]:
+        """Start judging the next sample of a stream without end.
 
-        Metrics that need others take those before it.
+        Metrics that need other samples are given those that came before.
         """
         metrics = [prepared(metric, self._samples_before) for metric in self.metrics]
         if any(metric.needs_others for metric in self.metrics):
@@ -310,7 +329,7 @@ class Run:
         return submit(self._judging.judge(index, sample, metrics))
 
 
-def _different(judges: Iterable[Judge]) -> list[Judge]:
+def _distinct_judges(judges: Iterable[Judge]) -> list[Judge]:
     """Each judge once, in order."""
     return list({id(judge): judge for judge in judges}.values())
 
@@ -340,21 +359,27 @@ def _check_settings(
         )
 
 
-def _parking_store(
+def _make_parking_store(
     store: ReplyStore, models: Sequence[ChatModel], budget: Budget
 ) -> "ParkingStore":
-    """Where requests of a run in batches wait: the wing is asked for only then."""
+    """Make the store in which requests of a run in batches wait.
+
+    It belongs to a wing, which is imported only here.
+    """
     parking: ParkingStore = deferred("ParkingStore")(store, models, budget)
     return parking
 
 
-def _decider(
+def _make_decider(
     until: UntilDecided | Literal["decided"],
     gates: Sequence[Gate | str] | str,
     metrics: Sequence[Metric],
     addresses: Mapping[str, tuple[str, ...]],
 ) -> "Decider":
-    """What ends a run until decided: the wing is asked for only then."""
+    """Make what ends a run until decided.
+
+    It belongs to a wing, which is imported only here.
+    """
     decider: Decider = deferred("Decider")(until, gates, metrics, addresses)
     return decider
 
@@ -364,25 +389,28 @@ def stream(
 ) -> Iterator[SampleResult]:
     """Yield the results of a run in input order.
 
-    An interrupt yields what is done or was paid, and marks the run.
+    A run in batches first takes in what batches have answered, and in the end submits
+    what none has answered yet. An interrupt yields what is done or was paid, and marks
+    the run.
     """
     with Display(None, progress) as display:
-        due = run.due(samples, columns, widened=display.widen)
-        display.expect(_length(samples))
+        futures = run.start_rows(samples, columns, on_further=display.expect_further)
+        display.expect(_number_of_rows(samples))
         try:
             if run.parking is not None:
-                wait_for(run.in_time(run.parking.look()))
-            for future in due:
-                due_result: SampleResult | None = future.result()
-                if due_result is None:  # another row than the next one is done
+                wait_for(run.do_in_time(run.parking.look()))
+            for future in futures:
+                next_result: SampleResult | None = future.result()
+                if next_result is None:  # another row than the next one is done
                     continue
-                result = display.add(run.take(due_result))
+                result = display.add(run.take(next_result))
                 index = result.index
-                # No statement stands between these two, where an interrupt could come.
+                # No statement stands between these two: an interrupt there would lose
+                # the result, as it is no longer among those that nobody has taken.
                 del run.rows.untaken[index]
                 yield result
             if run.parking is not None:
-                wait_for(run.in_time(run.parking.submit()))
+                wait_for(run.do_in_time(run.parking.submit()))
         except KeyboardInterrupt:
             for result in run.interrupt():
                 yield display.add(result)
@@ -399,14 +427,14 @@ async def astream(
     The caller's event loop is not blocked.
     """
     with Display(None, progress) as display:
-        due = run.due(samples, columns, widened=display.widen)
-        display.expect(_length(samples))
+        futures = run.start_rows(samples, columns, on_further=display.expect_further)
+        display.expect(_number_of_rows(samples))
         try:
-            for future in due:
-                due_result: SampleResult | None = await asyncio.wrap_future(future)
-                if due_result is None:  # another row than the next one is done
+            for future in futures:
+                next_result: SampleResult | None = await asyncio.wrap_future(future)
+                if next_result is None:  # another row than the next one is done
                     continue
-                result = display.add(run.take(due_result))
+                result = display.add(run.take(next_result))
                 del run.rows.untaken[result.index]
                 yield result
         finally:
@@ -415,14 +443,14 @@ async def astream(
             await asyncio.to_thread(run.store.flush)
 
 
-def _length(samples: Samples) -> int | None:
+def _number_of_rows(samples: Samples) -> int | None:
     """How many rows there are; None where nobody knows before they have come."""
     return len(samples) if isinstance(samples, Sized) else None
 
 
 @cache
-def _version(package: str) -> str:
-    # 20 ms that an import need not pay
+def _version_of(package: str) -> str:
+    # importing it takes 20 ms, which `import ragmetrics_core` need not pay
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -33,10 +33,13 @@ _MIN_QUESTIONS_AHEAD = 32
 
 
 def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, Judge]:
-    """The judge of each metric, by the metric's name.
+    """Find the judge of each metric, by the metric's name.
 
     It is the judge that is given for all; if none is given, that of the metric's own
     ``model``. Metrics that name the same model share one judge.
+
+    Raises:
+        SettingError: If one is no judge, or states prices that are none.
     """
     judge_by_model: dict[str | None, Judge] = {}
     judges: dict[str, Judge] = {}
@@ -87,21 +90,24 @@ class SampleJudging:
     ) -> None:
         self.models: set[str] = set()
         self._budget = budget
-        n_ahead = max(_MIN_QUESTIONS_AHEAD, concurrency // 8)
-        self._slots = asyncio.Semaphore(concurrency + n_ahead)
-        # Samples come in one after the other.
-        self._door = asyncio.Lock()
-        judge_of_run: dict[int, RunJudge] = {}
+        n_questions_ahead = max(_MIN_QUESTIONS_AHEAD, concurrency // 8)
+        # Questions that may be open at a time: each that waits costs memory.
+        self._slots = asyncio.Semaphore(concurrency + n_questions_ahead)
+        # Held while the metrics of a sample start: samples start one after the other.
+        self._start_of_sample = asyncio.Lock()
+        judge_by_identity: dict[int, RunJudge] = {}
         self._judges: dict[str, RunJudge] = {}
         for metric_name, judge in judges.items():
-            if id(judge) not in judge_of_run:
+            if id(judge) not in judge_by_identity:
                 session = judge.session(
                     concurrency=concurrency, store=store, budget=budget
                 )
                 check_judge(session)
-                judge_of_run[id(judge)] = RunJudge(session, self._slots, budget)
-            self._judges[metric_name] = judge_of_run[id(judge)]
-        self.sessions: list[Judge] = [judge.session for judge in judge_of_run.values()]
+                judge_by_identity[id(judge)] = RunJudge(session, self._slots, budget)
+            self._judges[metric_name] = judge_by_identity[id(judge)]
+        self.sessions: list[Judge] = [
+            judge_of_run.session for judge_of_run in judge_by_identity.values()
+        ]
 
     def check_signatures(self, metrics: Sequence[Metric]) -> None:
         """Check that every metric and judge can say what its settings are.
@@ -114,41 +120,47 @@ class SampleJudging:
     async def judge(
         self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
     ) -> SampleResult:
-        """Judge one row with these metrics; a row that is no sample has its error said."""
+        """Judge one row with these metrics, which go on side by side.
+
+        The result of a bad row says what is wrong with it. Metrics that an interrupt or
+        a limit cut off have no result; ``unfinished`` says what they spent.
+        """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
-        rounds = rounds_of(metrics, self._judges)
-        # Samples come in one after the other, while no question waits for a slot.
-        async with asyncio.TaskGroup() as group, self._door:
+        # Where metrics ask one judge of typed questions, they ask it together, in rounds.
+        rounds_by_metric = rounds_of(metrics, self._judges)
+        tasks: dict[str, asyncio.Task[MetricResult]] = {}
+        async with asyncio.TaskGroup() as group, self._start_of_sample:
+            # A sample starts only while a slot is free, so that no question waits long.
             async with self._slots:
-                tasks = {
-                    metric.name: group.create_task(
+                for metric in metrics:
+                    tasks[metric.name] = group.create_task(
                         carry_out(
                             metric,
                             row,
                             self._judges[metric.name],
-                            rounds.get(metric.name),
+                            rounds_by_metric.get(metric.name),
                         )
                     )
-                    for metric in metrics
-                }
-                for name, shared in rounds.items():
-                    shared.join(tasks[name])
-            await asyncio.sleep(0)  # their first questions stand before the next sample
+                # All join before any of them runs: see Rounds.join.
+                for name, rounds in rounds_by_metric.items():
+                    rounds.join(tasks[name])
+            # The tasks run up to their first questions before the next sample starts.
+            await asyncio.sleep(0)
         results: dict[str, MetricResult] = {}
-        unfinished = Usage()
+        spent_unfinished = Usage()
         for name, task in tasks.items():
             outcome = task.result()
             self.models.update(outcome.usage.models)
             if was_cut_off(outcome):
-                unfinished += outcome.usage
+                spent_unfinished += outcome.usage
             else:
                 results[name] = outcome
         return SampleResult(
             index=index,
             sample=row,
             results=results,
-            unfinished=unfinished if unfinished != Usage() else None,
+            unfinished=spent_unfinished if spent_unfinished != Usage() else None,
         )
 
     def interrupt(self) -> None:
@@ -176,17 +188,17 @@ class SampleJudging:
         """
         for judge in self._judges.values():
             error = judge.unavailable
-            is_refusal = error is not None and not isinstance(error, LimitReached)
-            if is_refusal and not judge.answered:
+            if error is None or isinstance(error, LimitReached):
+                continue  # it goes on, or the user's own limit ended it
+            if not judge.answered:
                 return error
         return None
 
 
 def addresses_of(judge: Judge) -> tuple[str, ...]:
-    """The addresses that a judge's models ask, in order, as far as they are known."""
-    return tuple(
-        dict.fromkeys(model.address for model in judge.models if model.address)
-    )
+    """The addresses that a judge's models ask, each once, as far as they are known."""
+    addresses = (model.address for model in judge.models if model.address)
+    return tuple(dict.fromkeys(addresses))
 
 
 def _check_prices_stated(model: ChatModel) -> None:

@@ -38,36 +38,38 @@ mappings.
 """
 
 
-def each_sample(
+def iterate_samples(
     samples: Samples,
     columns: Mapping[str, Any],
     *,
-    widened: Callable[[int], None] = lambda _: None,
+    on_further: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Sample | RowError]:
     """Iterate over samples, lazily; a row that is no sample comes as its error.
 
-    A row may hold several samples: ``widened`` is told how many more than one, before
-    the first of them comes.
-
-    They are samples, mappings, a report, a data frame (pandas, Polars), an Arrow table,
-    any iterable; ``columns`` say per field of the sample where rows have it, which is
-    found by itself if not given.
+    Args:
+        samples: Samples, mappings, a report, a data frame (pandas, Polars), an Arrow
+            table, or any iterable of rows.
+        columns: Per field of the sample where rows have it. Fields that are not named
+            are found by the usual names of columns.
+        on_further: A row may hold several samples. This is called with how many more
+            than one, before the first of them comes.
 
     Raises:
         SettingError: If ``samples`` is one sample, one mapping, a text, or cannot be
             iterated, columns share a name, no row has a column that was named, or two
             columns of the first row may hold one field.
     """
-    yield from refuse_wrong_columns(_of_all_rows(samples, columns, widened))
+    yield from refuse_wrong_columns(_samples_of_rows(samples, columns, on_further))
 
 
-def _of_all_rows(
-    samples: Samples, columns: Mapping[str, Any], widened: Callable[[int], None]
+def _samples_of_rows(
+    samples: Samples, columns: Mapping[str, Any], on_further: Callable[[int], None]
 ) -> Iterator[Sample | RowError]:
+    """Give the samples of all rows; at the end log what is odd about the columns."""
     columns_read = ColumnsRead(columns)
     for row in table_rows(samples):
-        samples_of_row = list(columns_read.samples_of(row))
-        widened(len(samples_of_row) - 1)
+        samples_of_row = list(columns_read.read_samples(row))
+        on_further(len(samples_of_row) - 1)
         yield from samples_of_row
     for sentence in columns_read.sentences:
         logger.warning("%s", sentence)
@@ -89,11 +91,12 @@ def refuse_wrong_columns(
     for row in rows:
         if isinstance(row, AmbiguousColumns) and not samples_came:
             raise SettingError(str(row))
-        samples_came = samples_came or isinstance(row, Sample)
-        if isinstance(row, NoSuchColumn):
-            first_lack = first_lack or row
-        else:
+        if isinstance(row, Sample):
+            samples_came = True
+        if not isinstance(row, NoSuchColumn):
             all_lack_it = False
+        elif first_lack is None:
+            first_lack = row
         yield row
     if first_lack is not None and all_lack_it:
         raise SettingError(f"{first_lack}; no other row has it either")
@@ -107,7 +110,7 @@ def warn_of_doubles(
     A double has the id of an earlier sample. One without an id has the content of an
     earlier sample.
     """
-    # eight bytes each: memory stays flat over a million samples
+    # Hashes take eight bytes each: memory stays small over a million samples.
     hashes_of_ids = array("q")
     hashes_of_contents = array("q")
     for row in rows:
@@ -116,15 +119,16 @@ def warn_of_doubles(
             content = (row.question, contexts, row.answer)
             if row.id is not None:
                 hashes_of_ids.append(hash(row.id))
-            elif any(content):
+            elif any(content):  # samples without any text are not called doubles
                 hashes_of_contents.append(hash(content))
         yield row
-    _warn_of(n_repeats(hashes_of_ids), _SAME_ID)
-    _warn_of(n_repeats(hashes_of_contents), _SAME_CONTENT)
+    _log_doubles(n_repeats(hashes_of_ids), _SAME_ID)
+    _log_doubles(n_repeats(hashes_of_contents), _SAME_CONTENT)
 
 
-def _warn_of(n_doubles: int, what: str) -> None:
+def _log_doubles(n_doubles: int, shared: str) -> None:
+    """Log how many samples have something that an earlier one has; nothing for none."""
     if n_doubles == 1:
-        logger.warning("1 sample has %s", what)
+        logger.warning("1 sample has %s", shared)
     elif n_doubles > 1:
-        logger.warning("%s samples have %s", n_doubles, what)
+        logger.warning("%s samples have %s", n_doubles, shared)

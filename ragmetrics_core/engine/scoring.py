@@ -30,7 +30,7 @@ from ragmetrics_core.data import (
     errors,
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, batch_of
-from ragmetrics_core.engine.loop import submit_apart
+from ragmetrics_core.engine.loop import submit_users_code
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.rounds import Rounds
 from ragmetrics_core.judging.cascade import CascadeJudge
@@ -517,7 +517,7 @@ def _answer_of(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:
         return judge.answer(question)
     if calls_models:
         return _awaited(judge, question)
-    return asyncio.wrap_future(submit_apart(_awaited(judge, question)))
+    return asyncio.wrap_future(submit_users_code(_awaited(judge, question)))
 
 
 async def _awaited(judge: Judge, question: Question[Any]) -> Answer[Any]:

@@ -11,22 +11,24 @@ from ragmetrics_core.data.arrow import rows_of
 def table_rows(samples: Any) -> Iterator[Any]:
     """Iterate over the rows of whatever holds them, lazily.
 
+    What it is shows in its methods, so that none of these libraries is imported.
     ``SettingError`` if it is one row, or nothing that holds rows.
     """
     if hasattr(samples, "samples_and_bad_rows"):  # recorded traces
         return iter(samples.samples_and_bad_rows())
     if hasattr(samples, "itertuples") and hasattr(samples, "columns"):  # pandas
-        return _of_pandas(_with_named_index(samples))
+        return _rows_of_pandas(_index_as_columns(samples))
     if hasattr(samples, "iter_rows") and hasattr(samples, "columns"):  # Polars
         return iter(samples.iter_rows(named=True))
     # an Arrow table or record batch
     if hasattr(samples, "to_pylist") and hasattr(samples, "column_names"):
-        _refuse_repeated(samples.column_names, "Arrow table")
+        _refuse_repeated_columns(samples.column_names, "Arrow table")
         return rows_of(samples)
     if hasattr(samples, "to_pylist"):  # an Arrow array of structs
         return iter(samples.to_pylist())
-    is_single = isinstance(samples, (Sample, Mapping, str, bytes))
-    if isinstance(samples, Iterable) and not is_single:
+    # These can be iterated over too, but hold no rows.
+    is_one_row = isinstance(samples, (Sample, Mapping, str, bytes))
+    if isinstance(samples, Iterable) and not is_one_row:
         return iter(samples)
     raise SettingError(
         "samples must be several: a list of Sample or rows, got one"
@@ -43,29 +45,32 @@ def _hint(samples: Any) -> str:
     return ""
 
 
-def _of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
+def _rows_of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a data frame of pandas as mappings."""
     names = [str(name) for name in frame.columns]
-    _refuse_repeated(names, "data frame")
+    _refuse_repeated_columns(names, "data frame")
     rows = frame.itertuples(index=False, name=None)
     return (dict(zip(names, values, strict=True)) for values in rows)
 
 
-def _with_named_index(frame: Any) -> Any:
+def _index_as_columns(frame: Any) -> Any:
     """Return a data frame of pandas with the named levels of its index as columns.
 
-    Phoenix names the ids of its spans in this way.
+    Phoenix exports the ids of its spans as such an index.
     """
-    index_names = getattr(getattr(frame, "index", None), "names", ())
+    index = getattr(frame, "index", None)
+    index_names = getattr(index, "names", ())
     levels = [
         name for name in index_names if name is not None and name not in frame.columns
     ]
     return frame.reset_index(level=levels) if levels else frame
 
 
-def _refuse_repeated(names: Iterable[str], what: str) -> None:
-    doubled = repeated(names)
-    if doubled:
+def _refuse_repeated_columns(names: Iterable[str], table: str) -> None:
+    """``SettingError`` if columns share a name; ``table`` says what kind of table it is."""
+    repeated_names = repeated(names)
+    if repeated_names:
         raise SettingError(
-            f"several columns of the {what} are named {', '.join(doubled)}; rename all"
-            " but one"
+            f"several columns of the {table} are named {', '.join(repeated_names)};"
+            " rename all but one"
         )

@@ -89,7 +89,7 @@ def _located(
     ``unread`` gets the names of columns that no field was made of.
     """
     for place, row in rows:
-        for sample in columns_read.samples_of(row):
+        for sample in columns_read.read_samples(row):
             if isinstance(sample, RowError):
                 yield type(sample)(f"{place}: {sample}")
                 continue

@@ -14,7 +14,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.engine.arguments import JudgedRunSettings
 from ragmetrics_core.engine.evaluation import evaluate
-from ragmetrics_core.engine.sample_sources import Samples, each_sample
+from ragmetrics_core.engine.sample_sources import Samples, iterate_samples
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide
@@ -136,7 +136,7 @@ def _decide_rows(
     """Judge rows until gates are decided, without a metric for all that apply."""
     metrics = chosen(metric)
     if metric is None:
-        rows = list(each_sample(rows, {}))
+        rows = list(iterate_samples(rows, {}))
         samples = [row for row in rows if isinstance(row, Sample)]
         metrics = [metric for metric in metrics if _applies_to_any(metric, samples)]
     gates = [Gate(metric=metric.name, at_least=at_least) for metric in metrics]

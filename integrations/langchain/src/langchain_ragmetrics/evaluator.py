@@ -116,7 +116,9 @@ class RagMetricsRunEvaluator(RunEvaluator):
             sample = sample.model_copy(update={"reference": tuple(reference)})
         with capture.as_judge_work():
             return list(
-                self._run.follow(next(self._counted), sample).result().results.values()
+                self._run.start_one_sample(next(self._counted), sample)
+                .result()
+                .results.values()
             )
 
 

@@ -25,7 +25,7 @@ from ragmetrics_core.capture import (
     SettingError,
     Show,
     as_judge_work,
-    each_sample,
+    iterate_samples,
 )
 
 
@@ -135,7 +135,7 @@ def _questions(questions: Any) -> Iterable[Sample]:
             Sample(question=entry) if isinstance(entry, str) else entry
             for entry in questions
         ]
-    for number, sample in enumerate(each_sample(questions, {})):
+    for number, sample in enumerate(iterate_samples(questions, {})):
         if not isinstance(sample, Sample) or sample.question is None:
             raise InputError(
                 f"question {number}:"
