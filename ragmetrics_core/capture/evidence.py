@@ -7,7 +7,7 @@ something decides. This stage and its parts (``showings``, ``arrivals``, ``origi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,12 +19,19 @@ from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.origins import shown_as, without_origin
+from ragmetrics_core.capture.passage_notes import passage_notes, shown_parts
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.plain_values import contexts_in, one_line
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.showings import Showings, Shown
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node, Tree
-from ragmetrics_core.data import Context, EvidenceCall, EvidenceFrom, Grade
+from ragmetrics_core.data import (
+    Context,
+    EvidenceCall,
+    EvidenceFrom,
+    Grade,
+    PassageNote,
+)
 
 _UNTOLD = (
     "the answering prompt does not tell which retrieved texts it shows; all stand"
@@ -82,6 +89,7 @@ class Evidenced:
 
     contexts: Contexts
     retrieved: tuple[Document, ...] | None  # None if that is unknown
+    passages: tuple[PassageNote, ...] | None  # what became of each of them
     sources: tuple[str, ...]  # names of the calls that retrieved
     feeding: tuple[Node, ...]  # calls of models whose replies the answering call read
     brought: tuple[Brought, ...]  # in the order of the ledger
@@ -120,6 +128,7 @@ def evidence(
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
+        passages=_passages(turn, answered, contexts, showings, retrieved, added),
         sources=tuple(
             dict.fromkeys(node.name for node in (*turn.calls.retrievals, *added))
         ),
@@ -133,6 +142,30 @@ def evidence(
             *_differences(contexts, retrieved),
             *(_UNNAMED_TOOL.format(tool.name) for tool in unnamed_tools),
         ),
+    )
+
+
+def _passages(
+    turn: Turn,
+    answered: Answered,
+    contexts: Contexts,
+    showings: Showings,
+    retrieved: Sequence[Document] | None,
+    added: Mapping[Node, tuple[Document, ...]],
+) -> tuple[PassageNote, ...] | None:
+    """What became of each retrieved document; None if that is unknown."""
+    if retrieved is None:
+        return None
+    found = {**turn.calls.retrievals, **added}
+    notes = passage_notes(retrieved, found, turn.calls, answered.call)
+    if contexts.evidence_from not in ("prompt", "undivided", "named"):
+        return notes
+    by_prompt = contexts.evidence_from != "named" and answered.call is not None
+    shown = showings.of(answered.call) if by_prompt and answered.call else None
+    parts = shown_parts(retrieved, contexts.by_key, shown)
+    return tuple(
+        note.model_copy(update={"context": context, "share": share})
+        for note, (context, share) in zip(notes, parts, strict=True)
     )
 
 

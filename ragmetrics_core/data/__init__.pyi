@@ -139,6 +139,7 @@ from ragmetrics_core.data.sample import Fact as Fact
 from ragmetrics_core.data.sample import Facts as Facts
 from ragmetrics_core.data.sample import Grade as Grade
 from ragmetrics_core.data.sample import Ledger as Ledger
+from ragmetrics_core.data.sample import PassageNote as PassageNote
 from ragmetrics_core.data.sample import Sample as Sample
 from ragmetrics_core.data.sample import Turn as Turn
 from ragmetrics_core.data.settings import PROJECT_FILE as PROJECT_FILE

@@ -18,7 +18,14 @@ from ragmetrics_core.data.citations import Citation, why_unknown
 from ragmetrics_core.data.column_arguments import Fields
 from ragmetrics_core.data.display import table
 from ragmetrics_core.data.errors import RowError
-from ragmetrics_core.data.frozen import Frozen, OptionalText, Text, blank, blank_is_none
+from ragmetrics_core.data.frozen import (
+    Frozen,
+    OptionalText,
+    Share,
+    Text,
+    blank,
+    blank_is_none,
+)
 
 
 class Context(Frozen):
@@ -81,6 +88,39 @@ EvidenceFrom = Literal[
 ]
 
 
+class PassageNote(Frozen):
+    """What became of one retrieved passage, as far as the run recorded it."""
+
+    retriever: str | None = Field(
+        None, repr=False, description="The call that found it first."
+    )
+    rank: int | None = Field(
+        None, ge=1, description="Its rank there, from 1; None: unknown."
+    )
+    kept: bool | None = Field(
+        None,
+        description=(
+            "Whether rerankers and filters handed it on; None: none is known that was"
+            " given it."
+        ),
+    )
+    rank_kept: int | None = Field(
+        None, ge=1, description="Its rank behind the last of them; None: unknown."
+    )
+    dropped_by: str | None = Field(
+        None, repr=False, description="The name of the one that did not."
+    )
+    context: int | None = Field(
+        None, ge=0, description="Place of the context that shows it, from 0."
+    )
+    share: Share | None = Field(
+        None,
+        description=(
+            "Share of its letters that the model was shown; 0: none; None: unknown."
+        ),
+    )
+
+
 class CaptureNotes(Frozen):
     """What capturing knows about a sample, beyond the sample itself."""
 
@@ -117,6 +157,19 @@ class CaptureNotes(Frozen):
     complete: bool = Field(
         True,
         description="False if the run was abandoned, interrupted or still going on.",
+    )
+    passages: tuple[PassageNote, ...] | None = Field(
+        None,
+        repr=False,
+        description="One for each retrieved passage; None if nothing was recorded.",
+    )
+    dropped_inside: dict[str, int] | None = Field(
+        None,
+        repr=False,
+        description=(
+            "By retriever, how many passages searches inside it found and it did not"
+            " hand on; they are not among the retrieved."
+        ),
     )
 
 

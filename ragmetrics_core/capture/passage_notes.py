@@ -1,0 +1,218 @@
+"""What became of each retrieved passage on its way to the model. Pure.
+
+A part of the evidence: which call found the passage at which rank, whether a reranker
+or filter handed it on, and which context shows how much of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ragmetrics_core.capture.calls import Calls, Key, end_of
+from ragmetrics_core.capture.origins import shown_as
+from ragmetrics_core.capture.showings import Shown
+from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.data import Context, PassageNote
+
+Documents = tuple[Document, ...]
+Name = tuple[str, ...]
+
+
+def passage_notes(
+    retrieved: Sequence[Document],
+    found: Mapping[Node, Documents],
+    calls: Calls,
+    answered_by: Node | None,
+) -> tuple[PassageNote, ...]:
+    """Say of each retrieved document who found it, and who kept or dropped it.
+
+    Args:
+        retrieved: The documents, as the sample lists them.
+        found: What each search brought, in the order of the calls.
+        calls: The calls of the run.
+        answered_by: The call that answered; what ran after it kept nothing from it.
+    """
+    searches = _searches(found)
+    steps = _steps_between(calls, retrieved, answered_by)
+    last_steps = [step for step in steps if not _is_worked_on(step, steps)]
+    handed_on = {place for step in last_steps for place in step.gave}
+    notes: list[PassageNote] = []
+    for place, document in enumerate(retrieved):
+        search, rank = searches.get(_name_of(document), (None, None))
+        took_it = [step for step in steps if place in step.took]
+        kept = place in handed_on if took_it else None
+        droppers = [step.name for step in took_it if place not in step.gave]
+        rank_kept = None
+        if kept and len(last_steps) == 1:
+            rank_kept = last_steps[0].gave.index(place) + 1
+        notes.append(
+            PassageNote(
+                retriever=search,
+                rank=rank,
+                kept=kept,
+                rank_kept=rank_kept,
+                dropped_by=droppers[0] if kept is False and droppers else None,
+            )
+        )
+    return tuple(notes)
+
+
+def shown_parts(
+    retrieved: Sequence[Document], contexts: Mapping[Key, Context], shown: Shown | None
+) -> list[tuple[int | None, float | None]]:
+    """Say of each retrieved document which context shows it, and how much of it.
+
+    Args:
+        retrieved: The documents.
+        contexts: The contexts by the documents behind them.
+        shown: What the answering call was shown; None where no prompt tells.
+
+    Returns:
+        The place of the context, from 0, and the share of its letters that is shown;
+        a share of 0 and no place for one that is not shown. The share is None where
+        the prompts do not tell.
+    """
+    places = {key: place for place, key in enumerate(contexts)}
+    parts: list[tuple[int | None, float | None]] = []
+    for document, key in zip(retrieved, shown_as(retrieved, contexts), strict=True):
+        if key is None:
+            parts.append((None, 0.0))
+        elif shown is not None and key not in shown.found:
+            parts.append((places[key], None))
+        else:
+            share = _share(document, key, contexts[key], shown)
+            parts.append((places[key], share))
+    return parts
+
+
+def dropped_inside(calls: Calls) -> dict[str, int]:
+    """Count what searches inside a retriever found and the retriever did not hand on.
+
+    By the retriever's name: one that compresses, or fuses several lists.
+    """
+    dropped: dict[str, int] = {}
+    for outer in calls.retrievals:
+        inner = [node for node in outer.walk() if node is not outer]
+        found = [
+            document
+            for node in inner
+            if node.kind == "retriever"
+            for document in node.documents or ()
+        ]
+        once = list({one.id or one.text: one for one in found}.values())
+        if not once or outer.documents is None:
+            continue
+        given = {one.key: one.context() for one in outer.documents}
+        n_dropped = shown_as(once, given).count(None)
+        if n_dropped:
+            dropped[outer.name] = dropped.get(outer.name, 0) + n_dropped
+    return dropped
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A reranker or filter, with the places of what it took and gave."""
+
+    name: str
+    node: Node
+    took: frozenset[int]
+    gave: tuple[int, ...]
+
+
+def _steps_between(
+    calls: Calls, retrieved: Sequence[Document], answered_by: Node | None
+) -> list[_Step]:
+    """What by profession takes and gives documents, before the answer, in order.
+
+    Of a plain step nobody knows whether it handed on what it does not name.
+    """
+    nodes = [
+        node
+        for node in calls.nodes
+        if node.kind == "reranker"
+        and node.documents is not None
+        and (answered_by is None or end_of(node) <= answered_by.began)
+        and node not in calls.retrievals
+        and not any(one.kind == "retriever" for one in calls.paths[node][:-1])
+    ]
+    places = {_name_of(one): place for place, one in enumerate(retrieved)}
+    steps: list[_Step] = []
+    for node in sorted(nodes, key=end_of):
+        taken = node.taken or _there_before(node, calls)
+        took = _places(taken, retrieved, places)
+        gave = _places(node.documents or (), retrieved, places)
+        steps.append(_Step(node.name, node, frozenset(took), tuple(gave)))
+    return steps
+
+
+def _there_before(node: Node, calls: Calls) -> Documents:
+    """All that was found before a step of which nobody recorded what it was given."""
+    return tuple(
+        document
+        for search, documents in calls.retrievals.items()
+        if end_of(search) <= node.began
+        for document in documents
+    )
+
+
+def _is_worked_on(step: _Step, steps: Sequence[_Step]) -> bool:
+    """Whether a later step took what this one gave.
+
+    One that also took what this one had dropped stands beside it.
+    """
+    dropped = step.took.difference(step.gave)
+    return any(
+        not later.took.isdisjoint(step.gave) and later.took.isdisjoint(dropped)
+        for later in steps
+        if later is not step and later.node.began >= end_of(step.node)
+    )
+
+
+def _places(
+    documents: Sequence[Document],
+    retrieved: Sequence[Document],
+    places: Mapping[Name, int],
+) -> list[int]:
+    """Places of documents among the retrieved, in the order of the documents.
+
+    A text that a step changed and gave no id is sought by what it shares with them.
+    """
+    names = [_name_of(document) for document in documents]
+    if all(name in places for name in names):
+        return list(dict.fromkeys(places[name] for name in names))
+    by_key = {one.key: one.context() for one in documents}
+    order = {key: rank for rank, key in enumerate(by_key)}
+    keys = shown_as(retrieved, by_key)
+    ranked = [(order[key], place) for place, key in enumerate(keys) if key is not None]
+    return [place for _, place in sorted(ranked)]
+
+
+def _name_of(document: Document) -> Name:
+    """What tells documents of a run apart: the id, else all that is known of one."""
+    return ("id", document.id) if document.id is not None else document.key
+
+
+def _searches(
+    found: Mapping[Node, Documents],
+) -> dict[Name, tuple[str | None, int | None]]:
+    """By document the name of the call that found it first, and its rank there."""
+    searches: dict[Name, tuple[str | None, int | None]] = {}
+    for node, documents in found.items():
+        for rank, document in enumerate(documents, start=1):
+            searches.setdefault(_name_of(document), (node.name or None, rank))
+    return searches
+
+
+def _share(
+    document: Document, key: Key, context: Context, shown: Shown | None
+) -> float:
+    """The share of a document's letters that its context shows."""
+    if shown is not None and key == document.key:
+        _, showing = shown.found[key]
+        return 1.0 if showing.extent == "whole" else showing.coverage
+    if document.text in context.text:
+        return 1.0
+    n_letters = sum(map(str.isalnum, document.text))
+    n_shown = sum(map(str.isalnum, context.text))
+    return min(1.0, n_shown / n_letters) if n_letters else 1.0
