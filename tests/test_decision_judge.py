@@ -318,7 +318,7 @@ LEDGER_ROW = {
 
 @pytest.mark.parametrize(
     ("second", "value"),
-    [([0.1, 0.1, 0.1, 0.6, 0.1, 0.0], 0.3 / 0.9), ([0.0, 0, 0, 0, 0.9, 0.1], 0.9)],
+    [([0.1, 0.1, 0.1, 0.6, 0.1, 0.0], 0.3), ([0.0, 0, 0, 0, 0.9, 0.1], 0.9)],
 )
 def test_labels_of_the_ledger_are_choices(
     form: str, second: list[float], value: float

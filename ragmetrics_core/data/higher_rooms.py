@@ -36,6 +36,10 @@ _PLACES = {
     "Decider": _Place("sequential.until", "Decider", "a run until decided"),
     # Report.write_to a target by its name
     "target_named": _Place("traces.targets", "target_named", "writing onto traces"),
+    # which answers claim nothing, by the words that the embedded judge reads
+    "only_declines": _Place(
+        "lexical.declining", "only_declines", "seeing which answers decline"
+    ),
     # Metric.score, which the engine carries out
     "score_one": _Place("engine.scoring", "score_one", "scoring"),
     "submit_to_loop": _Place("engine.loop", "submit", "scoring"),

@@ -30,8 +30,8 @@ Of a predicate it is the probability that the statement is true, of any other qu
 one probability for each option, in their order.
 """
 
-WORDING = "1"
-"""Version of the wordings of our metrics' typed questions.
+WORDING = "2"
+"""Version of our metrics' typed questions: of their wordings, and how they are read.
 
 It stands in the signature of every result, because other words give other numbers.
 """
@@ -77,13 +77,56 @@ class Decided(Generic[R]):
 
     Args:
         state: The texts that are shown: those of the question, and no others.
-        asks: The typed questions about them.
+        asks: The typed questions about them, one at least.
         reads: The reply that the answers make, in the order of ``asks``.
+        settled: The reply to a question that its texts settle, so that nobody is asked;
+            None for every other. Without it no question is settled.
     """
 
     state: Callable[[Any], State]
     asks: Callable[[Any], Sequence[Typed]]
     reads: Callable[[Any, Sequence[Chances]], Asked[R]]
+    settled: Callable[[Any], Asked[R] | None] | None = None
+
+
+def problem_of_typed(typed: object) -> str:
+    """What is wrong with a typed question, so that no service can be asked it.
+
+    Returns:
+        A sentence without its subject, e.g. ``"gives options to a predicate"``; "" for
+        nothing.
+    """
+    if not isinstance(typed, Typed):
+        return f"asks a {type(typed).__name__} in place of a Typed"
+    if typed.kind not in _FEWEST_AND_MOST:
+        return f"has a kind that is none of {', '.join(_FEWEST_AND_MOST)}"
+    if not isinstance(typed.wording, str) or not typed.wording.strip():
+        return "has no wording"
+    if not all(_is_option(option) for option in typed.options):
+        return "has an option whose label or meaning is no text"
+    if typed.kind == "predicate" and typed.options:
+        return "gives options to a predicate, which is true or not"
+    fewest, most = _FEWEST_AND_MOST[typed.kind]
+    n_options = len(typed.options)
+    if not fewest <= n_options <= most:
+        return f"has {n_options} options in a {typed.kind}, not {fewest} to {most}"
+    if len({option.label for option in typed.options}) < n_options:
+        return "gives one label to two options"
+    return ""
+
+
+def _is_option(option: object) -> bool:
+    if not isinstance(option, Option):
+        return False
+    return isinstance(option.label, str) and isinstance(option.meaning, str)
+
+
+# How many options services take.
+_FEWEST_AND_MOST: Mapping[str, tuple[int, int]] = {
+    "predicate": (0, 0),
+    "choice": (2, 255),
+    "score": (2, 10),
+}
 
 
 def most_likely(chances: Chances) -> int:

@@ -381,8 +381,8 @@ class CountingDecisions(CountingJudge):
     def count(self, question: Question[R]) -> Answer[R]:
         """Count a question, and answer it by its example."""
         form = typed_form(question)
-        if form.problem is not None:
-            return Answer(NotAnswered(form.problem))
+        if form.reply is not None:
+            return Answer(form.reply)
         about = (form.state, form.texts) if self._high else form.state
         for text in form.typed:
             self._add(hash(about), len(form.state), text)

@@ -27,7 +27,9 @@ from ragmetrics_core.data import (
     Typed,
     Usage,
 )
+from ragmetrics_core.data.typed import problem_of_typed
 from ragmetrics_core.judging import windows
+from ragmetrics_core.judging.judge import problem_of_reply
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.decision_forms import (
@@ -160,14 +162,15 @@ class TypedForm:
         state: What is asked about, as JSON.
         typed: The typed questions, by their JSON. Equal ones are one.
         texts: The JSON of each, in the order in which the answers are read.
-        problem: Why it cannot be asked; None if it can.
+        reply: What is known without asking: the reply that the texts settle, or why the
+            question cannot be asked. None where it has to be asked.
     """
 
     question: Question[Any]
     state: str = ""
     typed: Mapping[str, Typed] = field(default_factory=dict)
     texts: tuple[str, ...] = ()
-    problem: JudgeError | None = None
+    reply: Asked[Any] | NotAnswered | None = None
 
 
 async def _rendered(question: Question[Any]) -> TypedForm:
@@ -176,19 +179,41 @@ async def _rendered(question: Question[Any]) -> TypedForm:
 
 
 def typed_form(question: Question[Any]) -> TypedForm:
-    """How a question is asked by typed questions, or why it cannot be."""
+    """How a question is asked by typed questions, or its reply without asking."""
     decided = question.decided
     if decided is None:
-        return TypedForm(question, problem=_not_supported(question))
+        return TypedForm(question, reply=NotAnswered(_not_supported(question)))
     try:
+        if decided.settled is not None:
+            reply = decided.settled(question)
+            if reply is not None:
+                return TypedForm(question, reply=_checked(question, reply, "settled"))
+        state = decided.state(question)
         typed = list(decided.asks(question))
-        state = json_text(decided.state(question))
     except JudgeError as error:
-        return TypedForm(question, problem=error.with_traceback(None))
+        return TypedForm(question, reply=NotAnswered(error.with_traceback(None)))
     except Exception as error:  # noqa: BLE001  # the form may be a user's own
-        return TypedForm(question, problem=_failed_form(question, error))
+        return TypedForm(question, reply=NotAnswered(_failed_form(question, error)))
+    problem = _problem_of_form(state, typed)
+    if problem:
+        return TypedForm(question, reply=NotAnswered(_wrong_form(question, problem)))
     texts = tuple(question_text(single) for single in typed)
-    return TypedForm(question, state, dict(zip(texts, typed, strict=True)), texts)
+    by_text = dict(zip(texts, typed, strict=True))
+    return TypedForm(question, json_text(dict(state)), by_text, texts)
+
+
+def _problem_of_form(state: object, typed: Sequence[object]) -> str:
+    """What is wrong with what a form shows and asks; "" for nothing."""
+    if not isinstance(state, Mapping):
+        return f"has a state that is a {type(state).__name__}, not texts by name"
+    try:
+        json_text(dict(state))
+    except (TypeError, ValueError, RecursionError):
+        return "has a state that is no data of JSON, e.g. a set or NaN"
+    if not typed:
+        return "asks nothing: asks must return a Typed at least"
+    problems = (problem_of_typed(single) for single in typed)
+    return next(filter(None, problems), "")
 
 
 def _read(typed_by_text: Mapping[str, Typed], text: str, choice: Choice) -> Chances:
@@ -217,8 +242,9 @@ def _reply(
 ) -> Asked[Any] | NotAnswered:
     """What the typed answers make, or why one of them is missing."""
     question = rendered.question
-    if rendered.problem is not None or question.decided is None:
-        return NotAnswered(rendered.problem or _not_supported(question))
+    decided = question.decided
+    if rendered.reply is not None or decided is None:
+        return rendered.reply or NotAnswered(_not_supported(question))
     chances: list[Chances] = []
     errors: list[JudgeError] = []
     for text in rendered.texts:
@@ -231,16 +257,35 @@ def _reply(
         ending = [error for error in errors if isinstance(error, JudgeUnavailable)]
         return NotAnswered((ending or errors)[0])
     try:
-        return question.decided.reads(question, chances)
+        reply = decided.reads(question, chances)
     except Exception as error:  # noqa: BLE001  # the form may be a user's own
         return NotAnswered(_failed_form(question, error))
+    return _checked(question, reply, "reads")
+
+
+def _checked(
+    question: Question[Any], reply: Asked[Any] | NotAnswered, function: str
+) -> Asked[Any] | NotAnswered:
+    """What a function of the form returned, or why that is no reply."""
+    problem = problem_of_reply(reply, question)
+    if not problem:
+        return reply
+    return NotAnswered(
+        _wrong_form(question, f"has a {function} that returns no reply ({problem})")
+    )
 
 
 def _failed_form(question: Question[Any], error: Exception) -> JudgeError:
+    """The error of a form whose own code failed."""
+    return _wrong_form(question, f"raised {type(error).__name__}")
+
+
+def _wrong_form(question: Question[Any], problem: str) -> JudgeError:
+    """The error of a form that its author must correct; no service is at fault."""
     kind = type(question).__name__
     return JudgeError(
-        f"the typed form of questions of type {kind} raised {type(error).__name__};"
-        " correct its state, asks or reads"
+        f"the typed form of questions of type {kind} {problem}; correct its"
+        " Decided(state, asks, reads)"
     )
 
 

@@ -147,28 +147,34 @@ def _problem_of(answer: object, question: Question[Any]) -> str:
     if not isinstance(answer, Answer):
         kind = type(answer).__name__
         return f"answer must return an Answer, from an 'async def'; got {kind}"
-    reply: object = answer.reply
-    if not isinstance(reply, (Asked, NotAnswered)):
-        kind = type(reply).__name__
-        return f"an Answer holds Asked replies or NotAnswered; got {kind}"
-    if isinstance(reply, Asked):
-        if not reply.replies:
-            return (
-                "Asked holds at least one reply; where there is none answer with"
-                " NotAnswered and why"
-            )
-        kinds = {
-            type(poll).__name__
-            for poll in reply.replies
-            if not isinstance(poll, BaseModel)
-        }
-        if kinds:
-            return (
-                f"replies are objects of question.Reply, {question.Reply.__name__};"
-                f" got {', '.join(sorted(kinds))}"
-            )
+    problem = problem_of_reply(answer.reply, question)
+    if problem:
+        return problem
     if not isinstance(answer.usage, Usage) or not answer.usage.is_a_count:
         return "its usage must be a Usage whose numbers are finite and at least 0"
+    return ""
+
+
+def problem_of_reply(reply: object, question: Question[Any]) -> str:
+    """What is wrong with somebody's reply to a question; "" for nothing."""
+    if isinstance(reply, NotAnswered):
+        return ""
+    if not isinstance(reply, Asked):
+        kind = type(reply).__name__
+        return f"an Answer holds Asked replies or NotAnswered; got {kind}"
+    if not reply.replies:
+        return (
+            "Asked holds at least one reply; where there is none answer with"
+            " NotAnswered and why"
+        )
+    kinds = {
+        type(poll).__name__ for poll in reply.replies if not isinstance(poll, BaseModel)
+    }
+    if kinds:
+        return (
+            f"replies are objects of question.Reply, {question.Reply.__name__};"
+            f" got {', '.join(sorted(kinds))}"
+        )
     return ""
 
 

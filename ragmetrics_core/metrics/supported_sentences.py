@@ -7,7 +7,8 @@ the state, so that no text of a sample stands among the instructions.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ragmetrics_core.data import Asked, Claim, Needs
+from ragmetrics_core.data import Asked, Claim, Needs, Question
+from ragmetrics_core.data.higher_rooms import deferred
 from ragmetrics_core.data.replies import Weight
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.data.typed import (
@@ -37,6 +38,22 @@ _CLAIMS_SOMETHING = Typed(
     "predicate",
     "`answer` makes a claim; a greeting, an offer, or not to know is none.",
 )
+
+_DECLINES = "The answer only declines to answer; it makes no claim."
+_NO_WORD = "The answer has no word; it makes no claim."
+
+
+def _why_nothing_is_claimed(question: Question[Any]) -> str:
+    """Why an answer claims nothing, as far as its words alone tell; "" for nothing."""
+    if not any(character.isalnum() for character in question["answer"]):
+        return _NO_WORD
+    return _DECLINES if deferred("only_declines")(question) else ""
+
+
+def _abstains(question: Adherent) -> Asked[Poll] | None:
+    """The reply to a question about an answer whose words claim nothing."""
+    reason = _why_nothing_is_claimed(question)
+    return Asked((Poll(verdict="abstains", reason=reason),)) if reason else None
 
 
 def _state(question: Adherent) -> State:
@@ -96,7 +113,7 @@ def _reason(by_sentence: Sequence[ClaimSupport]) -> str:
     )
 
 
-SENTENCES: Decided[Poll] = Decided(_state, _asks, _reads)
+SENTENCES: Decided[Poll] = Decided(_state, _asks, _reads, _abstains)
 """Whether the contexts hold each sentence of an answer."""
 
 
@@ -145,14 +162,16 @@ def _asks_labels(question: RestsOn) -> list[Typed]:
 def _reads_labels(question: RestsOn, answers: Sequence[Chances]) -> Asked[LabelledPoll]:
     """The likeliest label of each sentence that claims something.
 
-    The side is decided first, held or not, so that verdict and probability agree.
+    The side is decided first, so that verdict and probability agree: a sentence is held
+    where the labels that hold it have more than half of all. A model that knows nothing
+    gives every label the same, and three of six are no majority.
     """
     claims: list[Claim] = []
     held_chances: list[float] = []
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
         if chances[_NO_CLAIM] > 0.5:
             continue
-        held = _share(chances, _HELD)
+        held = _mass(chances, _HELD)
         places = _HELD if held > 0.5 else _UNHELD
         likeliest = places[most_likely(tuple(chances[place] for place in places))]
         needs, _ = _LABELS[likeliest]
@@ -168,12 +187,21 @@ def _reads_labels(question: RestsOn, answers: Sequence[Chances]) -> Asked[Labell
     return Asked((poll,), weights=(Weight(weakest, "decision"),))
 
 
-def _share(chances: Chances, places: Iterable[int]) -> float:
-    """The share of some options in all but that of no claim, in [0, 1]."""
-    total = sum(chances) - chances[_NO_CLAIM]
-    share = sum(chances[place] for place in places)
-    return min(share / total, 1.0) if total > 0 else 0.0
+def _mass(chances: Chances, places: Iterable[int]) -> float:
+    """The probability of some options together, in [0, 1].
+
+    Services round to two places. Rounding here keeps a tie of theirs at one half.
+    """
+    return min(round(sum(chances[place] for place in places), 9), 1.0)
 
 
-LABELS: Decided[Any] = Decided(_state_with_groups, _asks_labels, _reads_labels)
+def _labels_nothing(question: RestsOn) -> Asked[LabelledPoll] | None:
+    """The reply to a question about an answer whose words claim nothing."""
+    reason = _why_nothing_is_claimed(question)
+    return Asked((LabelledPoll(reason=reason, claims=()),)) if reason else None
+
+
+LABELS: Decided[Any] = Decided(
+    _state_with_groups, _asks_labels, _reads_labels, _labels_nothing
+)
 """What each sentence of an answer rests on."""

@@ -28,8 +28,13 @@ _TRUNCATED = ("truncated", "state_tokens_dropped", "truncated_questions")
 
 
 def json_text(value: object) -> str:
-    """Data as JSON, the same for equal data."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Data as JSON, the same for equal data.
+
+    Raises:
+        TypeError: If it is no data of JSON.
+        ValueError: If a number in it is none, or it holds itself.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def question_text(typed: Typed) -> str:

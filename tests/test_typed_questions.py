@@ -1,0 +1,261 @@
+"""Typed questions: what a form must be, which answers claim nothing, and when a label holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragmetrics_core import ContextAdherence, Sample, evaluate
+from ragmetrics_core.data import Asked, Instructions, NotAnswered, Part, Question
+from ragmetrics_core.data.typed import Decided, Kind, Option, Typed
+from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.engine.loop import run
+from ragmetrics_core.judging.decision_judge import DecisionJudge
+from ragmetrics_core.metrics.polls import Poll
+from ragmetrics_core.models.decision_model import OpenAIDecisionModel
+from ragmetrics_core.testing.decision_loopback import Chance, DecisionServer
+
+
+@pytest.fixture
+def server() -> Iterator[DecisionServer]:
+    with DecisionServer(lambda *_: 0.9) as running:
+        yield running
+
+
+def judge_at(server: DecisionServer) -> DecisionJudge:
+    return DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
+
+
+# A form of a stranger
+
+
+class Tone(Question[Poll]):
+    """Is an answer polite?"""
+
+
+POLITE = Typed("predicate", "`answer` is polite.")
+FORM: Decided[Poll] = Decided(
+    lambda question: {"answer": question["answer"]},
+    lambda _: [POLITE],
+    lambda question, _: Asked((question.read({"verdict": "yes", "reason": "p"}),)),
+)
+TWO = (Option("A", "one"), Option("B", "another"))
+
+
+def options(count: int) -> tuple[Option, ...]:
+    return tuple(Option(f"L{number}", "a level") for number in range(count))
+
+
+def tone(decided: Decided[Poll]) -> Tone:
+    return Tone(
+        parts={"answer": Part("Answer", "Thanks.")},
+        instructions=Instructions("Is it polite?\n{answer}"),
+        Reply=Poll,
+        decided=decided,
+    )
+
+
+def asking(typed: Any) -> Decided[Poll]:
+    return replace(FORM, asks=lambda _: typed)
+
+
+def showing(state: Any) -> Decided[Poll]:
+    return replace(FORM, state=lambda _: state)
+
+
+def reading(reply: Any) -> Decided[Poll]:
+    return replace(FORM, reads=lambda *_: reply)
+
+
+CIRCLE: dict[str, Any] = {}
+CIRCLE["circle"] = CIRCLE
+
+
+@pytest.mark.parametrize(
+    ("decided", "problem"),
+    [
+        (asking([]), "asks nothing"),
+        (asking(["Is it polite?"]), "asks a str in place of a Typed"),
+        (asking([Typed("noul", "?")]), "none of predicate, choice, score"),  # type: ignore[arg-type]  # what a stranger may write
+        (asking([Typed("predicate", " ")]), "has no wording"),
+        (asking([Typed("predicate", "?", TWO)]), "gives options to a predicate"),
+        (asking([Typed("choice", "?")]), "0 options in a choice, not 2 to 255"),
+        (asking([Typed("choice", "?", options(256))]), "256 options in a choice"),
+        (asking([Typed("score", "?", options(11))]), "not 2 to 10"),
+        (asking([Typed("choice", "?", (*TWO, TWO[0]))]), "one label to two options"),
+        (asking([Typed("choice", "?", ("A", "B"))]), "is no text"),  # type: ignore[arg-type]  # what a stranger may write
+        (showing(["Thanks."]), "a state that is a list"),
+        (showing("Thanks."), "a state that is a str"),
+        (showing({"p": math.nan}), "no data of JSON"),
+        (showing({"answer": {1}}), "no data of JSON"),
+        (showing(CIRCLE), "no data of JSON"),
+        (showing(1 / 1), "a state that is a float"),
+    ],
+)
+def test_a_form_that_no_service_can_be_asked_says_what_is_wrong_and_asks_nobody(
+    server: DecisionServer, decided: Decided[Poll], problem: str
+) -> None:
+    reply = run(judge_at(server).answer(tone(decided))).reply
+    assert isinstance(reply, NotAnswered)
+    said = str(reply.error)
+    assert said.startswith("the typed form of questions of type Tone ")
+    assert problem in said
+    assert "Thanks" not in said
+    assert not server.requests
+
+
+@pytest.mark.parametrize("reply", [None, "yes", Asked(()), Asked(("yes",))], ids=repr)
+def test_reads_that_gives_no_reply_is_the_forms_fault(
+    server: DecisionServer, reply: Any
+) -> None:
+    answer = run(judge_at(server).answer(tone(reading(reply))))
+    assert isinstance(answer.reply, NotAnswered)
+    assert "has a reads that returns no reply" in str(answer.reply.error)
+    assert answer.usage.calls == 1
+
+
+def test_a_question_that_its_texts_settle_is_asked_of_nobody(
+    server: DecisionServer,
+) -> None:
+    settled = Asked((Poll(verdict="no", reason="known"),))
+    answer = run(
+        judge_at(server).answer(tone(replace(FORM, settled=lambda _: settled)))
+    )
+    assert answer.reply == settled
+    open_form = replace(FORM, settled=lambda _: None)
+    assert isinstance(run(judge_at(server).answer(tone(open_form))).reply, Asked)
+    assert len(server.requests) == 1
+    wrong = run(judge_at(server).answer(tone(replace(FORM, settled=lambda _: "no"))))  # type: ignore[arg-type, return-value]  # what a stranger may write
+    assert isinstance(wrong.reply, NotAnswered)
+
+
+KINDS: dict[Kind, int] = {"predicate": 0, "choice": 7, "score": 4}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_form_that_is_right_is_asked(server: DecisionServer, kind: Kind) -> None:
+    server.answer = lambda *_: 0.9 if kind == "predicate" else [1.0, *[0.0] * (n - 1)]
+    n = KINDS[kind]
+    reply = run(judge_at(server).answer(tone(asking([Typed(kind, "?", options(n))]))))
+    assert isinstance(reply.reply, Asked)
+
+
+# Answers that claim nothing
+
+LEDGER: dict[str, Any] = {
+    "history": [
+        {"role": "user", "content": "Who lit the lamp?"},
+        {"role": "assistant", "content": "Anna did."},
+    ],
+    "ledger": {"turn": 1, "calls": []},
+}
+
+
+@pytest.mark.parametrize("ledger", [{}, LEDGER], ids=["contexts", "ledger"])
+@pytest.mark.parametrize(
+    "answer", ["I don't know.", "The contexts do not say.", "!!!", "我不知道"]
+)
+def test_an_answer_that_only_declines_is_undefined_and_asks_nobody(
+    server: DecisionServer, answer: str, ledger: dict[str, Any]
+) -> None:
+    row = {"question": "Who?", "contexts": ["Anna lit it."], "answer": answer, **ledger}
+    judge = judge_at(server)
+    metrics = [ContextAdherence()]
+    report = evaluate([row], metrics, judge=judge, store=False, progress=False)
+    result = report.results[0].results["context_adherence"]
+    assert (result.status, result.code) == ("undefined", "abstained")
+    assert not server.requests
+    counted = estimate([Sample.from_row(row)], metrics, judge)
+    assert (counted.low.calls, counted.high.calls) == (0, 0)
+
+
+def test_an_answer_that_declines_and_claims_is_asked_about(
+    server: DecisionServer,
+) -> None:
+    row = {
+        "question": "Who?",
+        "contexts": ["Anna lit it."],
+        "answer": "I don't know, but it may be Anna.",
+    }
+    judge = judge_at(server)
+    report = evaluate(
+        [row], [ContextAdherence()], judge=judge, store=False, progress=False
+    )
+    assert report.results[0].results["context_adherence"].value == 0.9
+
+
+# Labels of the ledger: a forced choice
+
+
+def labelled(*chances: Sequence[float]) -> Any:
+    """The adherence of an answer whose sentences get these probabilities of labels."""
+    sentences = [f"Sentence number {place}." for place in range(len(chances))]
+
+    def answer(state: Any, question: dict[str, Any]) -> Chance:
+        label = question["instructions"].partition("answer.S")[2].partition("`")[0]
+        return chances[int(label) - 1]
+
+    row = {
+        "question": "Who?",
+        "contexts": ["Anna lit it."],
+        "answer": " ".join(sentences),
+        **LEDGER,
+    }
+    with DecisionServer(answer) as server:
+        report = evaluate(
+            [row],
+            [ContextAdherence(cause=False)],
+            judge=judge_at(server),
+            store=False,
+            progress=False,
+        )
+    return report.results[0].results["context_adherence"]
+
+
+@pytest.mark.parametrize(
+    ("chances", "value"),
+    [
+        ([1 / 6] * 6, 0.5),
+        ([0.3, 0, 0, 0, 0.45, 0.25], 0.3),
+        ([0.17, 0.17, 0.16, 0.1, 0.3, 0.1], 0.5),
+        ([0.3, 0.2, 0.1, 0.1, 0.2, 0.1], 0.6),
+    ],
+)
+def test_a_label_holds_by_more_than_half_of_all(
+    chances: list[float], value: float
+) -> None:
+    result = labelled(chances)
+    assert result.value == pytest.approx(value)
+    (poll,) = result.evidence.polls
+    assert poll.verdict == ("yes" if value > 0.5 else "no")
+
+
+HUNDREDTHS = st.lists(st.integers(0, 100), min_size=5, max_size=5).map(sorted)
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(HUNDREDTHS, min_size=1, max_size=3))
+def test_law_verdict_and_probability_of_labels_agree(cuts: list[list[int]]) -> None:
+    answers = []
+    for places in cuts:
+        bounds = [0, *places, 100]
+        answers.append([(high - low) / 100 for low, high in pairwise(bounds)])
+    result = labelled(*answers)
+    judged = [chances for chances in answers if chances[4] <= 0.5]
+    if not judged:
+        assert result.status == "undefined"
+        return
+    in_hundredths = min(round(100 * sum(chances[:3])) for chances in judged)
+    if result.status == "scored":
+        (poll,) = result.evidence.polls
+        assert result.value == pytest.approx(in_hundredths / 100)
+        assert (poll.verdict == "yes") == (in_hundredths > 50)
+    else:  # all rests on what the user says
+        assert in_hundredths > 50
