@@ -40,6 +40,10 @@ _PLACES = {
     "only_declines": _Place(
         "lexical.declining", "only_declines", "seeing which answers decline"
     ),
+    # what a guard would be sent, in a dry run
+    "guard_questions": _Place("encoders.guard_judge", "guard_questions", "a guard"),
+    "GuardVerdict": _Place("encoders.guard_judge", "GuardVerdict", "a guard"),
+    "control_requests": _Place("encoders.guard_judge", "control_requests", "a guard"),
     # Metric.score, which the engine carries out
     "score_one": _Place("engine.scoring", "score_one", "scoring"),
     "submit_to_loop": _Place("engine.loop", "submit", "scoring"),

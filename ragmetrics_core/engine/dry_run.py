@@ -24,12 +24,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import check_template
 from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported, RowError
-from ragmetrics_core.encoders.guard_judge import (
-    GuardJudge,
-    GuardVerdict,
-    control_requests,
-    guard_questions,
-)
+from ragmetrics_core.data.higher_rooms import deferred
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
@@ -37,10 +32,12 @@ from ragmetrics_core.engine.scoring import prepared, signature_by
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
 from ragmetrics_core.judging.judge import Judge, check_judge
+from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.chat import Capabilities, ChatModel
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.guard_forms import GuardRequest
+from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.reporting.gates import Gate, UntilDecided
 from ragmetrics_core.statistics.stopping import samples_needed
 
@@ -421,25 +418,27 @@ class CountingGuards(CountingJudge):
         high: Whether the most that is usual is counted, instead of the least.
     """
 
-    def __init__(self, judge: GuardJudge, *, high: bool) -> None:
+    def __init__(self, judge: Judge, *, high: bool) -> None:
         super().__init__((), high=high)
-        self._model = judge.model
+        guard: Any = judge  # a GuardJudge, whose room may be left out
+        self._model: GuardModel = guard.model
         self._requests: set[GuardRequest] = set()
-        if judge.control:
-            for request in control_requests():
+        if guard.control:
+            for request in deferred("control_requests")():
                 self._add(request)
 
     def count(self, question: Question[R]) -> Answer[R]:
         """Count a question, and answer it as a guard to which everything holds."""
         try:
-            asked = guard_questions(self._model.form, question)
+            asked = deferred("guard_questions")(self._model.form, question)
         except JudgeError as error:
             return Answer(NotAnswered(error))
         for request in asked.requests:
             self._add(request)
         holds = not self._high  # where nothing holds, a cause is asked for
         chance = 1.0 if holds else 0.0
-        return Answer(asked.reads([GuardVerdict(holds, chance)] * len(asked.requests)))
+        verdict = deferred("GuardVerdict")(holds, chance)
+        return Answer(asked.reads([verdict] * len(asked.requests)))
 
     def _add(self, request: GuardRequest) -> None:
         """Count a request that was not counted before."""
@@ -636,7 +635,7 @@ def _counting(judge: Judge, *, high: bool) -> CountingJudge:
         )
     if isinstance(judge, DecisionJudge):
         return CountingDecisions(judge.model, high=high)
-    if isinstance(judge, GuardJudge):
+    if isinstance(judge, ModelJudge) and isinstance(judge.model, GuardModel):
         return CountingGuards(judge, high=high)
     return CountingJudge(judge.models, high=high)
 
