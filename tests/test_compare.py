@@ -451,7 +451,7 @@ def test_the_page_says_the_rule_of_the_verdict_where_something_was_tested(
     found.to_html(tmp_path / "c.html")
     page = " ".join((tmp_path / "c.html").read_text("utf-8").split())
     assert found["m"].interval is not None
-    assert "p after Holm's correction is at most 0.05" in page
+    assert "p corrected by Holm is at most 0.05" in page
     assert "count as the same" not in page
 
 
@@ -606,7 +606,7 @@ def test_the_terminal_begins_with_the_verdict_and_ends_with_what_to_do(
     assert told[1] == "The second run is worse in m (-0.20)."
     assert told[-5:] == [
         "Lost most:",
-        *(f"  row {row}: m -0.20: q{row - 1}" for row in (1, 2, 3)),
+        *(f"  row {row}: m -0.200: q{row - 1}" for row in (1, 2, 3)),
         "Next: ragmetrics compare a.jsonl worse.jsonl --report comparison.html",
     ]
     summary = Path("summary.md").read_text()
@@ -973,3 +973,128 @@ def test_no_run_is_called_better_where_its_own_interval_leaves_that_open() -> No
     assert change.interval.low < 0 < change.interval.high
     assert change.verdict == "undecided"
     assert change.interval.method not in before.compare(after).table()
+
+
+def two_metrics(m: list[float | str], n: list[float | str]) -> Report:
+    """A run of two metrics, row by row."""
+    rows = [
+        row.model_copy(
+            update={
+                "results": {
+                    **row.results,
+                    "n": outcome(value, metric="n", signature="n|v1|judge:gpt"),
+                }
+            }
+        )
+        for row, value in zip(run_of(*m).results, n, strict=True)
+    ]
+    return Report(rows, RunFacts(metrics={"m": SIGNATURE, "n": "n|v1|judge:gpt"}))
+
+
+def test_a_change_in_declining_is_said_beside_the_verdicts(tmp_path: Path) -> None:
+    first = run_of(*["abstained"] * 10, *[0.5] * 20)
+    few = first.compare(run_of(*["abstained"] * 5, *[0.5] * 25))
+    assert few.shifts == (("Declined", 10, 5, 0.0625),)
+    sentence = "Declined: 10 → 5 rows (p = 0.0625: undecided, chance could explain it)."
+    assert list(map(str, few.shifts)) == [sentence]
+    few.to_html(tmp_path / "c.html")
+    in_short = (
+        Path(tmp_path / "c.html").read_text("utf-8").partition("Differences</h2>")
+    )
+    assert sentence in in_short[0]
+    assert sentence in few._repr_html_()
+    many = first.compare(run_of(*["abstained"] * 1, *[0.5] * 29))
+    assert str(many.shifts[0]) == (
+        "Declined: 10 → 1 row (p = 0.0039: fewer in the second run)."
+    )
+    back = run_of(*["abstained"] * 1, *[0.5] * 29).compare(first)
+    assert str(back.shifts[0]) == (
+        "Declined: 1 → 10 rows (p = 0.0039: more in the second run)."
+    )
+    assert first.compare(first).shifts == ()
+    broken = first.compare(run_of(*["abstained"] * 10, "failed", *[0.5] * 19))
+    assert str(broken.shifts[0]).startswith(
+        "The judge failed on: 0 → 1 row (p = 1.0000"
+    )
+
+
+def test_a_row_that_two_metrics_decline_counts_once() -> None:
+    first = two_metrics(["abstained"] * 3 + [0.5] * 3, ["abstained"] * 2 + [0.5] * 4)
+    second = two_metrics([0.5] * 6, [0.5] * 6)
+    assert first.compare(second).shifts[0][:3] == ("Declined", 3, 0)
+
+
+def test_rows_that_lost_most_are_those_of_the_metric_that_is_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = two_metrics([0.9] * 40, [1.0] * 40)
+    # m falls a little in many rows, n much in two
+    second = two_metrics(
+        [0.6 + 0.01 * (row % 3) for row in range(40)], [1.0] * 38 + [0.0] * 2
+    )
+    found = first.compare(second)
+    assert (found["m"].verdict, found["n"].verdict) == ("worse", "undecided")
+    assert {loss.metric for loss in found.lost_most[:10]} == {"m"}
+    rows = [loss.second.index for loss in found.lost_most]
+    assert len(rows) == len(set(rows)), "each row once"
+    assert {38, 39} <= set(rows)
+    first.to_jsonl("a.jsonl")
+    second.to_jsonl("b.jsonl")
+    assert main(["compare", "a.jsonl", "b.jsonl", "--report", "c.html"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    worst = lines[lines.index("Lost most:") + 1 :][:3]
+    assert all(": m -0.300: q" in line for line in worst)
+    page = Path("c.html").read_text("utf-8").partition("Rows that lost most</h2>")[2]
+    assert page.index("m -0.30") < page.index("n -1.00")
+    undecided = two_metrics([0.9] * 40, [1.0] * 40).compare(
+        two_metrics([0.9] * 39 + [0.0], [1.0] * 39 + [0.5])
+    )
+    assert [loss.metric for loss in undecided.lost_most] == ["m"], "m fell further"
+
+
+def test_page_and_terminal_say_rule_caution_and_metrics_in_one_order(
+    tmp_path: Path,
+) -> None:
+    found = two_metrics([0.2] * 30, [0.9] * 30).compare(
+        two_metrics([0.8] * 30, [0.1] * 30)
+    )
+    assert found.metrics_in_order == ("n", "m"), "the worse one first"
+    table = found.table()
+    assert table.index("\nn: worse") < table.index("\nm: better")
+    assert table.splitlines()[-1] == found.rule
+    assert found.caution.startswith("This covers chance, not a judge that is wrong")
+    found.to_html(tmp_path / "c.html")
+    page = " ".join((tmp_path / "c.html").read_text("utf-8").split())
+    assert found.rule in page
+    assert found.caution in page
+    assert page.index('<th scope="row">n') < page.index('<th scope="row">m')
+    by_words = found.model_copy(update={"judges": ("lexical",)})
+    assert by_words.caution.endswith("it misses subtle failures, and some gross ones.")
+    same = run_of(0.5, 0.7)
+    assert same.compare(same).rule == same.compare(same).caution == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["same.jsonl", "--fail-on-regression"],
+        ["same.jsonl", "--fail-on-regression", "--undecided=pass"],
+        ["worse.jsonl", "--fail-on-regression"],
+        ["worse.jsonl", "--fail-on-regression", "--cluster", "none"],
+    ],
+)
+@pytest.mark.usefixtures("files")
+def test_a_comparison_names_the_exit_code(
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "--cluster" in options:
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))  # a folder
+    code = main(["compare", "a.jsonl", *options])
+    assert code == 2 or "--cluster" not in options
+    gates = [line for line in capsys.readouterr().out.splitlines() if ": exit " in line]
+    assert len(gates) == 1
+    assert gates[0].endswith(f": exit {code}.")

@@ -5,17 +5,20 @@ scores judge.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
-from ragmetrics_core.cli.options import add, command, flag, show
+from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, show
 from ragmetrics_core.data import InputError
 from ragmetrics_core.page.first_screen import date_of, short_question
-from ragmetrics_core.reporting.comparison import MARGIN, Changed, Comparison
+from ragmetrics_core.reporting.comparison import MARGIN, Comparison
+from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.run_facts import Decision
 
 _N_WORST = 3
 _EXIT_CODES = (
@@ -80,43 +83,57 @@ def _compare(options: argparse.Namespace) -> int:
     )
     titles = (_title(options.first, first), _title(options.second, second))
     comparison = comparison.model_copy(update={"titles": titles})
-    lines = [f"First: {titles[0]}. Second: {titles[1]}."]
-    lines += map(str, comparison.verdict_groups)
-    lines.append(comparison.table())
+    decisions: Sequence[Decision] = ()
+    if options.fail_on_regression:
+        decisions = comparison.regressions(min_scored=options.min_scored)
+    exit_code = shared.exit_code(decisions, options)
     if options.report:
         comparison.to_html(options.report)
-        lines.append(f"Report: {options.report}")
-    decisions = (
-        comparison.regressions(min_scored=options.min_scored)
-        if options.fail_on_regression
-        else ()
-    )
-    lines += map(str, decisions)
-    shared.summarise(
-        options, "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""])
-    )
+    lines = _lines(comparison, decisions, exit_code)
     # a job's summary, which others read, holds no texts of samples
-    lines += _worst_lines(comparison)
-    if not options.report:
+    summary = "\n".join(["## ragmetrics compare", "", "```", *lines, "```", ""])
+    summary_failure = shared.summary_failure(options, summary)
+    if summary_failure:
+        exit_code = BAD_INPUT
+        lines = _lines(comparison, decisions, exit_code)
+    lines += _lines_on_losses(comparison)
+    if options.report:
+        lines.append(f"Report: {options.report}")
+    else:
         files = f"{quote(str(options.first))} {quote(str(options.second))}"
         lines.append(f"Next: ragmetrics compare {files} --report comparison.html")
     show("\n".join(lines))
-    return shared.exit_code(decisions, options)
+    if summary_failure:
+        raise summary_failure
+    return exit_code
 
 
-def _worst_lines(comparison: Comparison) -> list[str]:
+def _lines(
+    comparison: Comparison, decisions: Sequence[Decision], exit_code: int
+) -> list[str]:
+    """What a comparison says without any text of a sample, the verdict first."""
+    first_title, second_title = comparison.titles
+    lines = [f"First: {first_title}. Second: {second_title}."]
+    if decisions:
+        lines.append(all_in_words(decisions, exit_code))
+    lines += map(str, comparison.verdict_groups)
+    lines += map(str, comparison.shifts)
+    if comparison.caution:
+        lines.append(comparison.caution)
+    lines.append(comparison.table())
+    lines += map(str, decisions)
+    return lines
+
+
+def _lines_on_losses(comparison: Comparison) -> list[str]:
     """The rows that lost most, each with its metric and its question."""
-    lost = [change for change in comparison.most_changed if change.difference < 0]
-    lost.sort(key=lambda change: change.difference)
-    worst_by_row: dict[int, Changed] = {}
-    for change in lost:
-        worst_by_row.setdefault(change.second.index, change)
-    lines = ["Lost most:"] if lost else []
-    for change in list(worst_by_row.values())[:_N_WORST]:
-        row = change.second
+    losses = comparison.lost_most[:_N_WORST]
+    lines = ["Lost most:"] if losses else []
+    for loss in losses:
+        row = loss.second
         question = short_question(row.sample) if row.sample else ""
         lines.append(
-            f"  row {row.index + 1}: {change.metric} {change.difference:+.2f}:"
+            f"  row {row.index + 1}: {loss.metric} {loss.difference:+.3f}:"
             f" {question or '(no question)'}"
         )
     return lines

@@ -60,7 +60,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
 
     It shows a forest plot, then the most changed samples side by side, losses first.
     """
-    metrics = list(dict.fromkeys(change.metric for change in comparison.changes))
+    metrics = comparison.metrics_in_order
     changed = _most_changed(comparison, metrics)
     lost = [sample for sample in changed if sample.has_lost]
     won = [sample for sample in reversed(changed) if not sample.has_lost]
@@ -80,7 +80,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
 def _most_changed(
     comparison: Comparison, metrics: Sequence[str]
 ) -> list[ChangedSample]:
-    """The most changed samples, each once, the largest loss first."""
+    """The most changed samples, each once, those that lost most first."""
     pairs = {
         (change.first.index, change.second.index): (change.first, change.second)
         for change in comparison.most_changed
@@ -89,7 +89,14 @@ def _most_changed(
         ChangedSample(_score_changes(pairs[place], metrics), pairs[place])
         for place in sorted(pairs)
     ]
-    return sorted(samples, key=lambda sample: sample.worst_change)
+    losses = comparison.lost_most
+    places = {loss.second.index: place for place, loss in enumerate(losses)}
+
+    def place(sample: ChangedSample) -> tuple[int, float]:
+        index = sample.pair[1].index
+        return places.get(index, len(losses)), sample.worst_change
+
+    return sorted(samples, key=place)
 
 
 def _score_changes(

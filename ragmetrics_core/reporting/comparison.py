@@ -20,7 +20,7 @@ from ragmetrics_core.data import (
     MetricResult,
     SampleResult,
     SettingError,
-    Undefined,
+    caution_about,
     deferred,
     did_you_mean,
     element,
@@ -41,6 +41,13 @@ from ragmetrics_core.reporting.pairing import (
     judges_elsewhere,
     match,
     sliced_otherwise,
+)
+from ragmetrics_core.reporting.row_shifts import (
+    RowShift,
+    declined,
+    failed,
+    p_of_shift,
+    row_shifts,
 )
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
@@ -140,7 +147,12 @@ class MetricChange(Frozen):
     @property
     def is_chance_of_many(self) -> bool:
         """Whether it is undecided only because much was tested at once."""
-        if self.verdict != "undecided" or self.interval is None:
+        return self.verdict == "undecided" and self.excludes_zero
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval of the difference leaves out 0."""
+        if self.interval is None:
             return False
         return self.interval.low > 0 or self.interval.high < 0
 
@@ -167,9 +179,11 @@ class MetricChange(Frozen):
             lines += self._tested_lines(self.difference, self.interval, self.bounds)
             lines.append(self._power_line(margin))
         if self.abstained < 1:
-            lines.append(f"  abstentions: McNemar's p = {self.abstained:.4f}")
+            lines.append(
+                f"  declined in one run only: McNemar's p = {self.abstained:.4f}"
+            )
         if self.failed < 1:
-            lines.append(f"  failures: McNemar's p = {self.failed:.4f}")
+            lines.append(f"  failed in one run only: McNemar's p = {self.failed:.4f}")
         return lines
 
     def _tested_lines(
@@ -198,9 +212,12 @@ class MetricChange(Frozen):
 
     def _power_line(self, margin: float) -> str:
         """What this design can find, in words."""
-        line = f"  a true difference of {self.detectable:.4f} is found 4 times in 5"
+        line = (
+            "  as many pairs would find a true difference of"
+            f" {self.detectable:.4f} 4 times in 5"
+        )
         if self.needed:
-            line += f"; {margin:g} would need {self.needed:,} pairs"
+            line += f"; to find one of {margin:g} as often takes {self.needed:,} pairs"
         return line
 
 
@@ -296,6 +313,45 @@ class Comparison(Frozen):
         )
 
     @property
+    def lost_most(self) -> tuple[Changed, ...]:
+        """The samples that lost most: each once, those of the worst metric first.
+
+        That is the metric in which the second run is decided to be worse, of several
+        and without one that whose mean fell most.
+        """
+        losses = [change for change in self.most_changed if change.difference < 0]
+        by_metric = {change.metric: change for change in self._over_all_samples}
+
+        def badness(loss: Changed) -> tuple[bool, float, float, int]:
+            metric = by_metric[loss.metric]
+            mean = metric.difference or 0.0
+            return metric.verdict != "worse", mean, loss.difference, loss.second.index
+
+        by_row: dict[int, Changed] = {}
+        for loss in sorted(losses, key=badness):
+            by_row.setdefault(loss.second.index, loss)
+        return tuple(by_row.values())
+
+    @property
+    def shifts(self) -> tuple[RowShift, ...]:
+        """In how many rows of each run the answer declined, or the judge failed."""
+        changes = self._over_all_samples
+        is_tested = all(change.verdict != "not tested" for change in changes)
+        names = [change.metric for change in changes]
+        return row_shifts(self.matched.pairs, names, is_tested=is_tested)
+
+    @property
+    def metrics_in_order(self) -> tuple[str, ...]:
+        """The metrics in the order of their verdicts, losses first."""
+        return tuple(
+            change.metric for group in self.verdict_groups for change in group.changes
+        )
+
+    @property
+    def _over_all_samples(self) -> list[MetricChange]:
+        return [change for change in self.changes if change.slice is None]
+
+    @property
     def verdict_groups(self) -> tuple[VerdictGroup, ...]:
         """What follows for each metric over all samples, losses first."""
         words = dict(_VERDICT_WORDS)
@@ -304,9 +360,7 @@ class Comparison(Frozen):
         groups = []
         for verdict, leading_words in words.items():
             changes = tuple(
-                change
-                for change in self.changes
-                if change.slice is None and change.verdict == verdict
+                change for change in self._over_all_samples if change.verdict == verdict
             )
             if changes:
                 groups.append(VerdictGroup(verdict, leading_words, changes))
@@ -374,18 +428,37 @@ class Comparison(Frozen):
         ]
         lines += map(str, self.decisions)
         lines += [f"! {sentence}" for sentence in self.not_compared]
-        for change in self.changes:
-            if change.slice is None:
-                lines += ["", *change.lines(self.margin)]
+        for metric in self.metrics_in_order:
+            lines += ["", *self[metric].lines(self.margin)]
         by_slice = [change for change in self.changes if change.slice is not None]
         if by_slice:
             lines += ["", "By slice:"]
         lines += [f"  {change.line}" for change in by_slice]
         if any(change.is_chance_of_many for change in self.changes):
             lines += ["", self.why_undecided]
+        if self.rule:
+            lines += ["", self.rule]
         return "\n".join(lines)
 
     __str__ = __repr__ = table
+
+    @property
+    def rule(self) -> str:
+        """By which rule the verdicts are given; "" where nothing was tested."""
+        if not any(change.p is not None for change in self.changes):
+            return ""
+        return (
+            "A metric is better or worse, however little, where the interval leaves out"
+            " 0, p corrected by Holm is at most 0.05, and no failed row could turn"
+            " the sign. It is the same where p is over 0.05 and all that the difference"
+            f" may be lies within ±{self.margin:g}."
+        )
+
+    @property
+    def caution(self) -> str:
+        """What the verdicts do not cover: mistakes that the judge repeats."""
+        is_tested = any(change.p is not None for change in self.changes)
+        return caution_about(self.judges, has_range=is_tested)
 
     @property
     def why_undecided(self) -> str:
@@ -420,6 +493,8 @@ class Comparison(Frozen):
         notes = [str(self.matched), self.judged]
         notes += [f"not comparable: {reason}" for reason in self.differing]
         notes += self.not_compared
+        notes += map(str, self.shifts)
+        notes += [note for note in (self.caution, self.rule) if note]
         rows = []
         for change in self.changes:
             _, *why = change.lines(self.margin)
@@ -770,28 +845,15 @@ def _status(result: MetricResult | None) -> str:
 
 
 def _mcnemar_tests(results: Sequence[ResultPair]) -> dict[str, float]:
-    """P-values: did one of the runs abstain, or fail, more often?"""
+    """P-values: did one of the runs decline, or fail, more often?"""
     return {
-        "abstained": _mcnemar(
-            [(_abstained(before), _abstained(after)) for before, after in results]
+        "abstained": p_of_shift(
+            [(declined(before), declined(after)) for before, after in results]
         ),
-        "failed": _mcnemar(
-            [
-                (_status(before) == "failed", _status(after) == "failed")
-                for before, after in results
-            ]
+        "failed": p_of_shift(
+            [(failed(before), failed(after)) for before, after in results]
         ),
     }
-
-
-def _abstained(result: MetricResult | None) -> bool:
-    return isinstance(result, Undefined) and result.code == "abstained"
-
-
-def _mcnemar(traits: Sequence[tuple[bool, bool]]) -> float:
-    first_only = traits.count((True, False))
-    second_only = traits.count((False, True))
-    return paired.mcnemar(first_only, second_only)
 
 
 def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
@@ -853,10 +915,9 @@ def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
     largest = max(
         abs(worst), abs(best), abs(change.interval.low), abs(change.interval.high)
     )
-    # no run is called better where its own interval leaves that open
-    excludes_zero = change.interval.low > 0 or change.interval.high < 0
     verdict: Verdict = "undecided"
-    if p <= _ALPHA and sign_is_sure and excludes_zero:
+    # no run is called better where its own interval leaves that open
+    if p <= _ALPHA and sign_is_sure and change.excludes_zero:
         verdict = "better" if change.difference > 0 else "worse"
     elif p > _ALPHA and largest <= margin:
         verdict = "same"

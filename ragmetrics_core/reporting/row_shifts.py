@@ -1,0 +1,85 @@
+"""In how many rows the answer declined, or the judge failed, in each of two runs.
+
+Scores of such rows are in no difference, so a change hides there.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ragmetrics_core.data import Failed, MetricResult, SampleResult, Undefined
+from ragmetrics_core.reporting.pairing import Pair
+from ragmetrics_core.reporting.summary import counted
+from ragmetrics_core.statistics import paired
+
+_ALPHA = 0.05
+
+
+class RowShift(NamedTuple):
+    """In how many rows of each run something occurred.
+
+    ``p`` is that of McNemar's test; None where nothing is tested.
+    """
+
+    title: str
+    first: int
+    second: int
+    p: float | None
+
+    def __str__(self) -> str:
+        """The shift in one sentence."""
+        words = f"{self.title}: {self.first:,} → {counted(self.second, 'row')}"
+        if self.p is None:
+            return f"{words} (not tested)."
+        if self.p > _ALPHA:
+            return f"{words} (p = {self.p:.4f}: undecided, chance could explain it)."
+        direction = "fewer" if self.second < self.first else "more"
+        return f"{words} (p = {self.p:.4f}: {direction} in the second run)."
+
+
+def row_shifts(
+    pairs: Sequence[Pair], metrics: Sequence[str], *, is_tested: bool
+) -> tuple[RowShift, ...]:
+    """The shifts in rows that declined, and in rows on which the judge failed.
+
+    A row counts if any of the metrics says so. A shift is left out where it is the
+    same rows in both runs.
+    """
+    shifts = []
+    for title, has_trait in (("Declined", declined), ("The judge failed on", failed)):
+        traits = [
+            (_has_any(first, metrics, has_trait), _has_any(second, metrics, has_trait))
+            for first, second in pairs
+        ]
+        if all(before == after for before, after in traits):
+            continue
+        n_first = sum(before for before, _ in traits)
+        n_second = sum(after for _, after in traits)
+        p = p_of_shift(traits) if is_tested else None
+        shifts.append(RowShift(title, n_first, n_second, p))
+    return tuple(shifts)
+
+
+def p_of_shift(traits: Sequence[tuple[bool, bool]]) -> float:
+    """P-value of McNemar's test: does one of the runs show a trait more often?"""
+    first_only = traits.count((True, False))
+    second_only = traits.count((False, True))
+    return paired.mcnemar(first_only, second_only)
+
+
+def declined(result: MetricResult | None) -> bool:
+    """Whether the answer only declined, so that there was nothing to score."""
+    return isinstance(result, Undefined) and result.code == "abstained"
+
+
+def failed(result: MetricResult | None) -> bool:
+    """Whether the judge was asked, and its reply cannot be used."""
+    return isinstance(result, Failed)
+
+
+def _has_any(
+    row: SampleResult,
+    metrics: Sequence[str],
+    has_trait: Callable[[MetricResult | None], bool],
+) -> bool:
+    """Whether any of the metrics shows the trait in a row."""
+    return any(has_trait(row.results.get(metric)) for metric in metrics)
