@@ -219,7 +219,7 @@ class Run:
         numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
         if self.decider is not None:
             is_listed = isinstance(samples, Sized)
-            numbered_rows = self.decider.drawn(rows, listed=is_listed)
+            numbered_rows = self.decider.rows_in_order(rows, listed=is_listed)
         self.rows.untaken.clear()
         pool = list(islice(numbered_rows, POOL))
         pool_samples = [row for _, row in pool if isinstance(row, Sample)]

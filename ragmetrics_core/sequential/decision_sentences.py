@@ -44,24 +44,32 @@ def sentence_of(
 ) -> str:
     """Say what was decided, when, with which evidence, and what is left to judge."""
     claim = _claim(decision, until)
-    rows = f"{_rows_looked_at(decision, progress)}{_why_undecided(decision, progress, until)}"
+    rows = _rows_looked_at(decision, progress)
+    why_undecided = _why_undecided(decision, progress, until)
+    evidence = _evidence(decision, progress)
+    bounds = _bounds(decision)
+    confidence = f"{100 * (1 - decision.alpha):g} %"
+    return (
+        f"{decision.metric} {claim}; {rows}{why_undecided}, {evidence},"
+        f" bounds {bounds}, each valid with {confidence} whenever one stops."
+    )
+
+
+def _bounds(decision: SequentialDecision) -> str:
+    """The bounds of a mean, or of a difference with its sign."""
     low, high = decision.bounds
     is_difference = decision.at_least is None
-    bounds = f"{low:.3f}–{high:.3f}"
     if is_difference:
-        bounds = f"{low:+.3f} to {high:+.3f}"
-    return (
-        f"{decision.metric} {claim}; {rows}, {_evidence(decision, progress)},"
-        f" bounds {bounds}, each valid with {100 * (1 - decision.alpha):g} % whenever"
-        " one stops."
-    )
+        return f"{low:+.3f} to {high:+.3f}"
+    return f"{low:.3f}–{high:.3f}"
 
 
 def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
     if decision.at_least is None:
         verb = _COMPARING_VERBS[decision.outcome]
         return f"{verb} more than {until.margin:g} against the earlier run"
-    claim = f"{VERBS[decision.outcome]} {decision.at_least:g}"
+    verb = VERBS[decision.outcome]
+    claim = f"{verb} {decision.at_least:g}"
     # with an earlier run the margin belongs to the comparison
     has_margin = bool(until.margin) and until.against is None
     if decision.outcome == "passed" and has_margin:
@@ -83,14 +91,17 @@ def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str
 
 def _rest(decision: SequentialDecision, progress: GateProgress) -> str:
     """What of both runs was not judged."""
-    n_left = 0 if progress.n_rows is None else progress.n_rows - progress.n_judged
+    n_left = 0
+    if progress.n_rows is not None:
+        n_left = progress.n_rows - progress.n_judged
     rest = ""
     if decision.saved:
         about = "about " if progress.saves_about else ""
         rest = f", {about}{decision.saved:,} calls saved"
     elif n_left:
         rest = f", {n_left:,} without a result"
-    if decision.at_least is None and progress.n_without_partner:
+    is_difference = decision.at_least is None
+    if is_difference and progress.n_without_partner:
         n_without = progress.n_without_partner
         rest += f", {n_without:,} rows of the earlier run have no partner"
     return rest
@@ -115,8 +126,10 @@ def _why_undecided(
 
 def _evidence(decision: SequentialDecision, progress: GateProgress) -> str:
     e_value = decision.e_value
-    is_large = e_value is None or e_value > 1_000
-    evidence = "over 1,000" if is_large else f"{e_value:.3g}"
+    if e_value is None or e_value > 1_000:
+        evidence = "over 1,000"
+    else:
+        evidence = f"{e_value:.3g}"
     needed = f"≥ {progress.evidence_needed:g}"
     if decision.decided_at is None:
         needed += " needed"

@@ -26,7 +26,7 @@ class Partners:
     n_without: int = 0  # rows of the earlier run that belong to none
 
 
-def finished_run(
+def load_earlier_run(
     against: Report | Path | str | None,
     metrics: Sequence[Metric],
     judges: Mapping[str, Sequence[str]],
@@ -44,22 +44,29 @@ def finished_run(
     """
     if against is None:
         return None
-    run = Report.from_jsonl(against) if isinstance(against, (str, Path)) else against
-    reason = run.run.ended_early
-    if not reason and run.decisions:
+    earlier = against
+    if isinstance(earlier, (str, Path)):
+        earlier = Report.from_jsonl(earlier)
+    _refuse_unfinished_run(earlier)
+    differing = _differing_settings(earlier, metrics, judges)
+    if differing:
+        raise InputError(
+            f"the runs are not comparable: {'; '.join(differing)}; measure both in the"
+            " same way"
+        )
+    return earlier
+
+
+def _refuse_unfinished_run(earlier: Report) -> None:
+    """Raise ``InputError`` if the earlier run was not judged to its end."""
+    reason = earlier.run.ended_early
+    if not reason and earlier.decisions:
         reason = "its gates were decided"
     if reason:
         raise InputError(
             f"the earlier run was not judged to its end: {reason}; judge all of its"
             " rows"
         )
-    differing = _differing_settings(run, metrics, judges)
-    if differing:
-        raise InputError(
-            f"the runs are not comparable: {'; '.join(differing)}; measure both in the"
-            " same way"
-        )
-    return run
 
 
 def _differing_settings(
@@ -71,12 +78,15 @@ def _differing_settings(
     signatures = {metric.name: metric.signature for metric in metrics}
     differing = []
     for name, earlier_signature in earlier.run.metrics.items():
+        # a metric of the earlier run that this one lacks is not compared
         signature = signatures.get(name, earlier_signature)
         if signature != earlier_signature:
             differing.append(f"{signature} against {earlier_signature}")
-    if not set(judges) <= set(earlier.run.judges):
+    earlier_judges = earlier.run.judges
+    if not set(judges) <= set(earlier_judges):
         names = ", ".join(judges)
-        differing.append(f"judge {names} against {', '.join(earlier.run.judges)}")
+        earlier_names = ", ".join(earlier_judges)
+        differing.append(f"judge {names} against {earlier_names}")
     differing += judges_elsewhere(judges, earlier.run.addresses).values()
     return differing
 
@@ -95,9 +105,9 @@ def partners_of(
         InputError: If rows cannot be told apart, are asked something else than
             before, or too few have a partner.
     """
-    rows = [
-        SampleResult(index=place, sample=sample) for place, sample in enumerate(samples)
-    ]
+    rows = []
+    for place, sample in enumerate(samples):
+        rows.append(SampleResult(index=place, sample=sample))
     matched = match(earlier.results, rows)
     _refuse_rows_that_look_alike(matched)
     n_asked_otherwise = asked_otherwise(matched.pairs)
@@ -108,11 +118,9 @@ def partners_of(
             " same samples had in the earlier run"
         )
     _refuse_few_pairs(matched, len(samples), min_scored)
-    return Partners(
-        by_place={row.index: earlier_row for earlier_row, row in matched.pairs},
-        # bad rows too: comparing two finished runs counts them as well
-        n_without=len(matched.first_only),
-    )
+    by_place = {row.index: earlier_row for earlier_row, row in matched.pairs}
+    # bad rows too: comparing two finished runs counts them as well
+    return Partners(by_place, n_without=len(matched.first_only))
 
 
 def _refuse_rows_that_look_alike(matched: Matched) -> None:
@@ -122,7 +130,8 @@ def _refuse_rows_that_look_alike(matched: Matched) -> None:
     unmatched = [*matched.first_only, *matched.second_only]
     has_strangers = any(row.sample is not None for row in unmatched)
     questions = {row.sample.question for _, row in matched.pairs if row.sample}
-    if has_strangers or len(questions) < len(matched.pairs):
+    has_repeats = len(questions) < len(matched.pairs)
+    if has_strangers or has_repeats:
         raise InputError(
             "rows cannot be told apart: both runs must hold the same questions, none"
             " of them twice, or each sample an id of its own"
@@ -131,8 +140,10 @@ def _refuse_rows_that_look_alike(matched: Matched) -> None:
 
 def _refuse_few_pairs(matched: Matched, n_rows: int, min_scored: float) -> None:
     """Raise ``InputError`` if fewer rows have a partner than need a score."""
+    n_pairs = len(matched.pairs)
     n_all_rows = n_rows + len(matched.first_only)
-    if len(matched.pairs) >= min_scored * n_all_rows - 1e-9:
+    n_needed = min_scored * n_all_rows
+    if n_pairs >= n_needed - 1e-9:
         return
     advice = "compare runs of the same rows"
     n_bad_rows = sum(row.sample is None for row in matched.first_only)
@@ -142,6 +153,6 @@ def _refuse_few_pairs(matched: Matched, n_rows: int, min_scored: float) -> None:
             f" {advice}"
         )
     raise InputError(
-        f"only {len(matched.pairs):,} of the {n_all_rows:,} rows of either run have a"
+        f"only {n_pairs:,} of the {n_all_rows:,} rows of either run have a"
         f" partner, fewer than {100 * min_scored:g} %: {advice}"
     )

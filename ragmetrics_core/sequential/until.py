@@ -7,7 +7,7 @@ is open.
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import islice
 from math import isfinite
 from typing import Literal, NamedTuple
 
@@ -30,7 +30,7 @@ from ragmetrics_core.reporting.pairing import (
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
 from ragmetrics_core.sequential.decision_sentences import GateProgress, sentence_of
-from ragmetrics_core.sequential.earlier_run import Partners, finished_run, partners_of
+from ragmetrics_core.sequential.earlier_run import Partners, load_earlier_run, partners_of
 from ragmetrics_core.statistics.stopping import (
     Outcome,
     Score,
@@ -41,6 +41,8 @@ from ragmetrics_core.statistics.stopping import (
 )
 
 Row = Sample | RowError
+
+_ROUNDING = 1e-9
 
 logger = logging.getLogger("ragmetrics_core")
 
@@ -111,7 +113,7 @@ class Decider:
     ) -> None:
         self.until = _settings(until)
         self._claims = _means_to_reach(gates, metrics)
-        self._earlier_run = finished_run(self.until.against, metrics, judges)
+        self._earlier_run = load_earlier_run(self.until.against, metrics, judges)
         self._claims += _comparisons(self._earlier_run, metrics)
         _refuse_no_claims(self._claims)
         self.samples: list[Sample | None] | None = None
@@ -130,24 +132,23 @@ class Decider:
         self._n_scored = [0] * len(self._claims)
         self._stop_reason = ""  # why no more rows count
         self._gates = self._new_gates()
-        # with the number of rows that were judged then
-        self._latest_decisions: tuple[int, tuple[SequentialDecision, ...]] = (-1, ())
+        self._latest_decisions: tuple[SequentialDecision, ...] = ()
+        self._n_rows_at_latest = -1  # rows that were judged when these were made
 
     def _new_gates(
         self, *, rows: int = 1, largest_cluster: int = 1
     ) -> list[SequentialGate]:
         gates = []
         for place, claim in enumerate(self._claims):
-            share = min(1.0, self._share_needed(place))
-            settings = self.until.model_copy(update={"min_scored": share})
-            gates.append(
-                settings.gate(
-                    claim.at_least,
-                    rows=rows,
-                    gates=len(self._claims),
-                    largest_cluster=largest_cluster,
-                )
+            share_needed = min(1.0, self._share_needed(place))
+            settings = self.until.model_copy(update={"min_scored": share_needed})
+            gate = settings.gate(
+                claim.at_least,
+                rows=rows,
+                gates=len(self._claims),
+                largest_cluster=largest_cluster,
             )
+            gates.append(gate)
         return gates
 
     def _share_needed(self, place: int) -> float:
@@ -163,12 +164,13 @@ class Decider:
     def _cannot_be_scored(self, place: int) -> bool:
         """Whether so many rows have no score that the gate will not be decided."""
         n_unscored = self._judged.n_rows - self._n_scored[place]
+        n_may_be_scored = self._n_reachable - n_unscored
         n_needed = self._share_needed(place) * self._n_reachable
-        return self._n_reachable - n_unscored < n_needed - 1e-9
+        return n_may_be_scored < n_needed - _ROUNDING
 
     def _has_too_few_scores(self, place: int) -> bool:
         n_needed = self._share_needed(place) * self._judged.n_rows
-        return self._n_scored[place] < n_needed - 1e-9
+        return self._n_scored[place] < n_needed - _ROUNDING
 
     def _outcome(self, place: int) -> Outcome:
         """Return what a gate decided.
@@ -183,17 +185,17 @@ class Decider:
     def done(self) -> bool:
         """True if no further row needs to start.
 
-        That is so if what the gates decide together is settled, or never will be.
+        That is so if what the gates decide together is settled, or if no gate that is open
+        can still be decided.
         """
         if self._stop_reason:
             return True
-        outcomes = [self._outcome(place) for place in range(len(self._claims))]
+        places = range(len(self._claims))
+        outcomes = [self._outcome(place) for place in places]
         if join_outcomes(outcomes) != "undecided":
             return True
-        return all(
-            outcome != "undecided" or self._cannot_be_scored(place)
-            for place, outcome in enumerate(outcomes)
-        )
+        open_places = [place for place in places if outcomes[place] == "undecided"]
+        return all(self._cannot_be_scored(place) for place in open_places)
 
     @property
     def note(self) -> str:
@@ -208,7 +210,9 @@ class Decider:
             " seed is another look."
         )
 
-    def drawn(self, rows: Iterable[Row], *, listed: bool) -> Iterator[tuple[int, Row]]:
+    def rows_in_order(
+        self, rows: Iterable[Row], *, listed: bool
+    ) -> Iterator[tuple[int, Row]]:
         """Yield rows with their places, in the order in which they are to start.
 
         Args:
@@ -222,10 +226,7 @@ class Decider:
             InputError: If the rows are not those of the earlier run.
         """
         if not listed:
-            if self.until.on == "point" or self._earlier_run is not None:
-                raise SettingError(
-                    'on="point" and against= need a list of rows, not an iterator'
-                )
+            self._refuse_what_needs_a_list()
             self._is_iterator = True
             yield from islice(enumerate(rows), self.until.max_samples)
             return
@@ -241,6 +242,13 @@ class Decider:
         self._n_reachable = len(places)
         for place in places:
             yield place, all_rows[place]
+
+    def _refuse_what_needs_a_list(self) -> None:
+        """Raise ``SettingError`` for settings that need to know the number of rows."""
+        if self.until.on == "point" or self._earlier_run is not None:
+            raise SettingError(
+                'on="point" and against= need a list of rows, not an iterator'
+            )
 
     def _refuse_unknown_cluster_key(self, samples: Sequence[Sample | None]) -> None:
         """Raise ``SettingError`` if no sample of either run has the clusters' key."""
@@ -259,18 +267,20 @@ class Decider:
         evidence on one claim, has to know how many rows a unit may have; so the gates
         are made here, too.
         """
-        units = draw_order(
-            self._texts, seed=self.until.seed, clusters=self._clusters(samples)
-        )
+        clusters = self._clusters(samples)
+        units = draw_order(self._texts, seed=self.until.seed, clusters=clusters)
         self._unit_sizes = [len(unit) for unit in units]
+        largest_unit = max(self._unit_sizes, default=1)
+        n_samples = len(samples)
         self._gates = self._new_gates(
-            rows=max(1, len(samples)), largest_cluster=max(self._unit_sizes, default=1)
+            rows=max(1, n_samples), largest_cluster=largest_unit
         )
-        max_rows = self.until.max_samples or len(samples)
+        max_rows = self.until.max_samples or n_samples
         places: list[int] = []
-        rows_up_to_here = accumulate(self._unit_sizes)
-        for unit, n_rows in zip(units, rows_up_to_here, strict=True):
-            if n_rows <= max_rows:
+        n_up_to_here = 0
+        for unit in units:
+            n_up_to_here += len(unit)
+            if n_up_to_here <= max_rows:
                 places += unit
         return places
 
@@ -291,18 +301,21 @@ class Decider:
     def take(self, row: SampleResult) -> None:
         """Count a result, in the order in which rows were started.
 
-        A limit that cut one ends what counts.
+        After a row whose results were cut off by a limit of the run nothing counts any more.
         """
         was_done = self.done
-        self._stop_reason = self._stop_reason or self._reason_to_stop(row)
+        if not self._stop_reason:
+            self._stop_reason = self._reason_to_stop(row)
         if self._stop_reason:
             return
         self._judged.n_rows += 1
         self._judged.n_calls += row.usage.calls
         if self._texts:
             self._judged.texts.add(self._texts[row.index])
-        places = range(len(self._claims))
-        self._unit_scores.append([self._score(row, place) for place in places])
+        row_scores = [
+            self._take_score(row, place) for place in range(len(self._claims))
+        ]
+        self._unit_scores.append(row_scores)
         if self._unit_is_complete():
             self._update_gates()
         if self.done and not was_done:
@@ -314,7 +327,8 @@ class Decider:
         lacks_results = any(claim.metric not in row.results for claim in self._claims)
         if row.sample is not None and lacks_results:
             return "a limit was reached"
-        if self.samples is not None or self.until.on != "interval":
+        may_share_cluster = self.samples is None and self.until.on == "interval"
+        if not may_share_cluster:
             return ""
         cluster = group_of(row.sample, self.until.cluster)
         if cluster is None:
@@ -338,48 +352,55 @@ class Decider:
         self._n_units += 1
         for place, gate in enumerate(self._gates):
             row_scores = [row[place] for row in self._unit_scores]
-            scores = [entry.score for entry in row_scores if entry.is_defined]
-            gate.update(*scores, undefined=len(row_scores) - len(scores))
+            scores = [row.score for row in row_scores if row.is_defined]
+            n_undefined = len(row_scores) - len(scores)
+            gate.update(*scores, undefined=n_undefined)
         self._unit_scores.clear()
 
-    def _score(self, row: SampleResult, place: int) -> _RowScore:
-        """What a row brings to a gate, which also counts the scores that are known."""
+    def _take_score(self, row: SampleResult, place: int) -> _RowScore:
+        """Count a row for a gate if its score is known, and return what the gate bets on."""
         claim = self._claims[place]
+        if claim.is_difference:
+            return self._take_difference(row, place)
         value, is_defined = _value_of(row.results.get(claim.metric))
-        if not claim.is_difference:
-            if value is not None:
-                self._n_scored[place] += 1
-            return _RowScore(value, is_defined)
+        if value is not None:
+            self._n_scored[place] += 1
+        return _RowScore(value, is_defined)
+
+    def _take_difference(self, row: SampleResult, place: int) -> _RowScore:
+        """The same for the difference to the earlier row, with which it is paired.
+
+        A row without a partner has an unknown earlier score.
+        """
+        metric = self._claims[place].metric
         earlier_row = self._partners.by_place.get(row.index)
         if earlier_row is None:
             earlier_row = SampleResult(index=row.index, sample=None)
         self._pairs.append((earlier_row, row))
-        earlier_value, was_defined = _value_of(earlier_row.results.get(claim.metric))
+        value, is_defined = _value_of(row.results.get(metric))
+        earlier_value, was_defined = _value_of(earlier_row.results.get(metric))
         if value is not None and earlier_value is not None:
             self._n_scored[place] += 1
         return _RowScore(
-            score_of_pair(value, earlier_value), is_defined and was_defined
+            score=score_of_pair(value, earlier_value),
+            is_defined=is_defined and was_defined,
         )
 
     @property
     def decisions(self) -> tuple[SequentialDecision, ...]:
         """What is decided so far, gate by gate."""
-        n_judged, decisions = self._latest_decisions
-        if n_judged != self._judged.n_rows or self._stop_reason:
+        are_stale = self._n_rows_at_latest != self._judged.n_rows
+        # a reason to stop may come without a further row that counts
+        if are_stale or self._stop_reason:
             places = range(len(self._claims))
-            decisions = tuple(self._decision(place) for place in places)
-            self._latest_decisions = (self._judged.n_rows, decisions)
-        return decisions
+            self._latest_decisions = tuple(self._decision(place) for place in places)
+            self._n_rows_at_latest = self._judged.n_rows
+        return self._latest_decisions
 
     def _decision(self, place: int) -> SequentialDecision:
         claim = self._claims[place]
         gate = self._gates[place]
         outcome = self._outcome(place)
-        decided_at = None
-        if outcome != "undecided":
-            n_units = gate.decided_at or 0
-            # of an iterator each row is a unit
-            decided_at = sum(self._unit_sizes[:n_units]) or n_units
         decision = SequentialDecision(
             metric=claim.metric,
             outcome=outcome,
@@ -388,22 +409,30 @@ class Decider:
             on=self.until.on,
             alpha=self.until.alpha,
             e_value=gate.e_value if isfinite(gate.e_value) else None,
-            decided_at=decided_at,
+            decided_at=self._n_rows_at_decision(gate, outcome),
             bounds=_bounds(gate, is_difference=claim.is_difference),
             saved=self._calls_saved(),
         )
-        differing = (
-            differences(self._pairs, claim.metric) if claim.is_difference else ()
-        )
-        if differing:
-            sentence = (
-                f"{claim.metric}: the runs are not comparable: {'; '.join(differing)}."
-            )
-            return decision.model_copy(
-                update={"outcome": "undecided", "sentence": sentence}
-            )
-        sentence = sentence_of(decision, self._progress(place, outcome), self.until)
-        return decision.model_copy(update={"sentence": sentence})
+        ways_to_differ: Sequence[str] = ()
+        if claim.is_difference:
+            ways_to_differ = differences(self._pairs, claim.metric)
+        if ways_to_differ:
+            outcome = "undecided"
+            listed = "; ".join(ways_to_differ)
+            sentence = f"{claim.metric}: the runs are not comparable: {listed}."
+        else:
+            progress = self._progress(place, outcome)
+            sentence = sentence_of(decision, progress, self.until)
+        return decision.model_copy(update={"outcome": outcome, "sentence": sentence})
+
+    def _n_rows_at_decision(self, gate: SequentialGate, outcome: Outcome) -> int | None:
+        """How many rows had been looked at when it was decided; None while undecided."""
+        if outcome == "undecided":
+            return None
+        n_units = gate.decided_at or 0
+        if not self._unit_sizes:  # of an iterator each row is a unit
+            return n_units
+        return sum(self._unit_sizes[:n_units])
 
     def _calls_saved(self) -> int | None:
         """Calls that the rows not judged would have made; None of an iterator.
@@ -413,7 +442,8 @@ class Decider:
         if self.samples is None:
             return None
         n_texts_left = len(set(self._texts) - self._judged.texts)
-        return round(n_texts_left * self._judged.n_calls / self._judged.n_texts)
+        n_calls_left = n_texts_left * self._judged.n_calls / self._judged.n_texts
+        return round(n_calls_left)
 
     def _progress(self, place: int, outcome: Outcome) -> GateProgress:
         return GateProgress(
@@ -453,10 +483,10 @@ def _means_to_reach(
 ) -> list[_Claim]:
     """The gates that are asked for; ``SettingError`` if one cannot be decided so."""
     names = [metric.name for metric in metrics]
-    texts = [gates] if isinstance(gates, str) else gates or ()
+    given_gates = [gates] if isinstance(gates, str) else gates or ()
     claims = []
-    for text in texts:
-        gate = parse_gate(str(text), names)
+    for given_gate in given_gates:
+        gate = parse_gate(str(given_gate), names)
         if gate.by:
             raise SettingError(
                 f"{gate} is held for each slice after a whole run; leave out until="
@@ -470,8 +500,11 @@ def _comparisons(earlier: Report | None, metrics: Sequence[Metric]) -> list[_Cla
     """A claim for each metric that the earlier run has, if there is one."""
     if earlier is None:
         return []
-    names = [metric.name for metric in metrics]
-    return [_Claim(name, None) for name in names if name in earlier.run.metrics]
+    claims = []
+    for metric in metrics:
+        if metric.name in earlier.run.metrics:
+            claims.append(_Claim(metric.name, None))
+    return claims
 
 
 def _refuse_no_claims(claims: Sequence[_Claim]) -> None:
@@ -492,7 +525,8 @@ def _value_of(result: MetricResult | None) -> tuple[float | None, bool]:
 
 def _bounds(gate: SequentialGate, *, is_difference: bool) -> tuple[float, float]:
     """Bounds of a score in [0, 1], or of a difference in [-1, 1]."""
-    low, high = gate.interval.low, gate.interval.high
+    low = gate.interval.low
+    high = gate.interval.high
     if is_difference:  # the gate bets on (difference + 1) / 2
         return 2 * low - 1, 2 * high - 1
     return low, high
