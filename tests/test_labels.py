@@ -23,8 +23,8 @@ from ragmetrics_core.labelling.labels import (
     calibrate,
     certify_precision,
     draw,
-    in_clusters,
-    matched,
+    group_by_cluster,
+    match_labels,
     read_labels,
 )
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -57,10 +57,10 @@ def test_reading_and_matching(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
     labels = read_labels(path, column="x.y")
     assert labels[0] == Label("s0", (True, False, True), "all")
-    found = matched(report_of(0.9, None), "m", labels)
+    found = match_labels(report_of(0.9, None), "m", labels)
     assert [(row.score, row.votes) for row in found] == [(0.9, (True, False, True))]
     with pytest.raises(InputError, match="matched by id"):
-        matched(report_of(0.9), "m", labels[1:])
+        match_labels(report_of(0.9), "m", labels[1:])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_one_id_names_one_sample_and_one_label() -> None:
         RunFacts(metrics={"m": "m|v1"}),
     )
     for use in (
-        matched,
+        match_labels,
         partial(calibrate, assume_random=True),
         partial(certify_precision, target=0.9),
     ):
@@ -133,7 +133,7 @@ def test_one_id_names_one_sample_and_one_label() -> None:
         for row in report_of(0.9, None).results
     ]
     with pytest.raises(InputError, match="more than one has: a"):
-        matched(
+        match_labels(
             Report(half, RunFacts(metrics={"m": "m|v1"})), "m", [Label("a", (True,))]
         )
 
@@ -287,7 +287,7 @@ def filled_in(report: Report, count: int) -> list[Row]:
 
 
 USES: dict[str, Callable[[Report, str, list[Label]], object]] = {
-    "agreement": matched,
+    "agreement": match_labels,
     "calibrate": calibrate,
     "certify": lambda report, metric, labels: certify_precision(
         report, metric, labels, 0.9
@@ -392,7 +392,7 @@ def test_what_was_drawn_belongs_to_its_samples_whatever_they_say(
         tmp_path_factory.mktemp("labels") / "labels.jsonl",
     )
     labels = labels_in(path, filled_in(report, len(samples)))
-    assert len(matched(report, "context_adherence", labels)) == len(samples)
+    assert len(match_labels(report, "context_adherence", labels)) == len(samples)
 
 
 def test_labels_in_a_form_of_their_own_say_nothing_of_texts(tmp_path: Path) -> None:
@@ -406,13 +406,13 @@ def test_labels_in_a_form_of_their_own_say_nothing_of_texts(tmp_path: Path) -> N
             "metric": 3,
         }
     ]
-    assert len(matched(report, "context_adherence", labels_in(path, rows))) == 1
+    assert len(match_labels(report, "context_adherence", labels_in(path, rows))) == 1
 
 
 @pytest.mark.parametrize("change", OTHER_SAMPLES)
 def test_a_rival_that_judged_other_samples_is_refused(change: str) -> None:
     report, labels = labelled_run(), [Label(f"s{n}", (n % 2 == 0,)) for n in range(40)]
-    assert len(matched(report, "context_adherence", labels, labelled_run())) == 40
+    assert len(match_labels(report, "context_adherence", labels, labelled_run())) == 40
     with pytest.raises(
         InputError,
         match=(
@@ -420,7 +420,7 @@ def test_a_rival_that_judged_other_samples_is_refused(change: str) -> None:
             " id: s3"
         ),
     ):
-        matched(
+        match_labels(
             report, "context_adherence", labels, labelled_run(**OTHER_SAMPLES[change])
         )
 
@@ -453,7 +453,7 @@ def test_a_label_of_one_half_is_refused(tmp_path: Path, label: object) -> None:
 def test_graded_labels_and_ties(tmp_path: Path, label: object, says_yes: bool) -> None:
     path = tmp_path / "labels.jsonl"
     path.write_text(json.dumps({"id": "s0", "label": label}) + "\n")
-    (row,) = matched(report_of(0.9), "m", read_labels(path))
+    (row,) = match_labels(report_of(0.9), "m", read_labels(path))
     assert row.yes is says_yes
 
 
@@ -583,7 +583,7 @@ def test_groups_of_labelled_rows_hold_one_source_and_either_runs_conversations()
         for number in range(20)
     ]
     named, nameless = talks("session_id"), talks("")
-    rows = matched(named, "m", labels, nameless)
+    rows = match_labels(named, "m", labels, nameless)
     expected = [
         ["s0", "s1", "s2", "s3", "s4", "s5", "s7", "s9"],
         ["s6", "s8"],
@@ -591,6 +591,6 @@ def test_groups_of_labelled_rows_hold_one_source_and_either_runs_conversations()
         ["s11", "s13", "s15", "s17", "s19"],
     ]
     for first, second in ((named, nameless), (nameless, named)):
-        groups = in_clusters(rows, first, second)
+        groups = group_by_cluster(rows, first, second)
         assert [[row.id for row in group] for group in groups] == expected
-    assert in_clusters(rows, nameless) == [[row] for row in rows]
+    assert group_by_cluster(rows, nameless) == [[row] for row in rows]

@@ -16,10 +16,10 @@ from ragmetrics_core.labelling.labels import (
     Label,
     calibrate,
     certify_precision,
+    describe_left_over,
     draw,
-    in_clusters,
-    left_over,
-    matched,
+    group_by_cluster,
+    match_labels,
     read_labels,
 )
 from ragmetrics_core.reporting.jsonl import json_line
@@ -137,12 +137,14 @@ def _agreement(options: argparse.Namespace) -> int:
     rival = Report.from_jsonl(options.against) if options.against else None
     metric = _metric(report, options.metric)
     labels = read_labels(options.labels, column=options.label)
-    rows = matched(report, metric, labels, rival)
-    clusters = in_clusters(rows, report, rival, cluster=options.cluster)
+    rows = match_labels(report, metric, labels, rival)
+    clusters = group_by_cluster(rows, report, rival, cluster=options.cluster)
     figures = measure_all(clusters, measures(options.threshold), draws=options.draws)
     lines = [_what_was_measured(report, metric, len(rows), len(clusters), options)]
     lines += _few_clusters(clusters)
-    lines += [f"! {sentence}" for sentence in left_over(report, metric, labels)]
+    lines += [
+        f"! {sentence}" for sentence in describe_left_over(report, metric, labels)
+    ]
     lines += _measured(figures)
     lines += _curve(clusters)
     if rival is not None:

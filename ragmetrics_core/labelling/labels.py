@@ -2,10 +2,10 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data import (
     Sample,
@@ -62,6 +62,13 @@ class Label:
     shown: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
+class _ScoredSample(NamedTuple):
+    """A sample with its score."""
+
+    sample: Sample
+    score: float
+
+
 def read_labels(path: Path, *, column: str = "label") -> list[Label]:
     """Read labels, one JSON object per line: ``{"id": "s1", "label": 1, "source": "faq"}``; ``source`` is optional.
 
@@ -83,8 +90,8 @@ def _label(row: Any, place: str, column: str) -> Label:
     _, votes_value = follow(row, column.split("."))
     probability = _probability_of(row, place)
     votes: tuple[bool, ...] = ()
-    is_unlabelled_draw = votes_value is None and probability is not None
-    if not is_unlabelled_draw:
+    is_drawn_and_unlabelled = votes_value is None and probability is not None
+    if not is_drawn_and_unlabelled:
         votes = votes_of(votes_value, f"{place}: {column!r}")
     if any(plain_data(vote) == _NEITHER for vote in _as_list(votes_value)):
         raise RowError(
@@ -129,8 +136,10 @@ def _probability_of(row: Mapping[str, Any], place: str) -> float | None:
 
 
 def _as_list(value: Any) -> Sequence[Any]:
-    value = plain_data(value)
-    return value if isinstance(value, (list, tuple)) else [value]
+    votes = plain_data(value)
+    if isinstance(votes, (list, tuple)):
+        return votes
+    return [votes]
 
 
 def votes_of(value: Any, name: str) -> tuple[bool, ...]:
@@ -139,58 +148,65 @@ def votes_of(value: Any, name: str) -> tuple[bool, ...]:
     ``RowError`` names what is none.
     """
     votes = [plain_data(vote) for vote in _as_list(value)]
-    if not votes or not all(
-        isinstance(vote, (bool, int, float)) and 0 <= vote <= 1 for vote in votes
-    ):
+    if not votes or not all(_is_vote(vote) for vote in votes):
         raise RowError(
             f"{name} must be a number from 0 to 1, true or false, or a list of these"
         )
     return tuple(float(vote) >= 0.5 for vote in votes)
 
 
-def matched(
+def _is_vote(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) and 0 <= value <= 1
+
+
+def match_labels(
     report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None
 ) -> list[Labelled]:
-    """Scores with their labels, matched by id; samples without a score are left out.
+    """Match scores with their labels by id; samples without a score are left out.
 
     ``InputError`` if nothing matches, an id stands for several samples or labels, or
     labels were given for another metric or for other texts than those of their samples,
     as are those of a rival's.
     """
-    scored = _scored(report, metric)
-    scored_by_rival = _scored(rival, metric) if rival is not None else {}
+    scored = _scored_samples(report, metric)
+    scored_by_rival: dict[str, _ScoredSample] = {}
+    if rival is not None:
+        scored_by_rival = _scored_samples(rival, metric)
     _refuse_labels_of_others(report, metric, labels)
     _refuse_other_texts(scored, scored_by_rival)
     rows = []
-    for name, label in _voted(labels).items():
-        if name not in scored or (rival is not None and name not in scored_by_rival):
+    for name, label in _labels_with_votes(labels).items():
+        if name not in scored:
             continue
-        _, score = scored[name]
         rival_score = None
         if rival is not None:
-            _, rival_score = scored_by_rival[name]
+            if name not in scored_by_rival:
+                continue
+            rival_score = scored_by_rival[name].score
+        score = scored[name].score
         rows.append(Labelled(score, label.votes, label.source, rival_score, name))
     if not rows:
+        ids = [label.id for label in labels]
         raise InputError(
             f"no scored sample of {metric} has a label; labels and samples are matched"
-            f" by id, and there are labels for: {_listed([label.id for label in labels])}"
+            f" by id, and there are labels for: {_list_first(ids)}"
         )
     return rows
 
 
-def in_clusters(
+def group_by_cluster(
     rows: Sequence[Labelled],
     report: Report,
     rival: Report | None = None,
     *,
     cluster: GroupBy = "auto",
 ) -> list[list[Labelled]]:
-    """Labelled rows in groups of those that belong together in either run.
+    """Put labelled rows into groups of those that belong together in either run.
 
     A group holds rows of one source. A row that stands alone is a group.
 
     Args:
-        rows: What ``matched`` gave for the same runs.
+        rows: What ``match_labels`` gave for the same runs.
         report: The run.
         rival: That of another judge, if there is one.
         cluster: Which samples belong together, as in ``Report.summary``.
@@ -200,62 +216,66 @@ def in_clusters(
     """
     samples = _samples_by_id(report)
     rival_samples = _samples_by_id(rival) if rival is not None else {}
-    keys = KeysSought(cluster=cluster)
-    for sample in samples.values():
-        keys.look(sample)
-    keys.check()
-    pairs = [(samples.get(row.id), rival_samples.get(row.id)) for row in rows]
+    _check_cluster_key(samples.values(), cluster)
+    pairs = []
+    for row in rows:
+        pairs.append((samples.get(row.id), rival_samples.get(row.id)))
+    cluster_names = group_pairs(pairs, cluster)
     groups: dict[tuple[str, str | int], list[Labelled]] = {}
-    for place, (row, name) in enumerate(
-        zip(rows, group_pairs(pairs, cluster), strict=True)
-    ):
-        key = (row.source, place if name is None else name)
-        groups.setdefault(key, []).append(row)
+    for place, (row, name) in enumerate(zip(rows, cluster_names, strict=True)):
+        # the place is a name that no other row has
+        cluster_name = place if name is None else name
+        groups.setdefault((row.source, cluster_name), []).append(row)
     return list(groups.values())
 
 
+def _check_cluster_key(samples: Iterable[Sample], cluster: GroupBy) -> None:
+    """Raise ``SettingError`` if no sample has the key of the clusters."""
+    keys = KeysSought(cluster=cluster)
+    for sample in samples:
+        keys.look(sample)
+    keys.check()
+
+
 def _samples_by_id(report: Report) -> dict[str | None, Sample]:
-    return {
-        row.sample.id: row.sample for row in report.results if row.sample is not None
-    }
+    samples = [row.sample for row in report.results if row.sample is not None]
+    return {sample.id: sample for sample in samples}
 
 
 def _refuse_labels_of_others(
     report: Report, metric: str, labels: Sequence[Label]
 ) -> None:
     """Raise ``InputError`` for labels that, by their own record, speak of another metric, or of other texts."""
-    recorded = {label.metric for label in labels if label.metric is not None}
-    others = sorted(
-        name for name in recorded if not _names_metric(name, metric, report)
-    )
+    names = {label.metric for label in labels if label.metric is not None}
+    others = [name for name in names if not _names_metric(name, metric, report)]
     if others:
         raise InputError(
-            f"these labels were given for {', '.join(others)}, not for {metric}; draw"
-            f" labels for {metric}, or, if they answer its question too, take"
+            f"these labels were given for {', '.join(sorted(others))}, not for {metric};"
+            f" draw labels for {metric}, or, if they answer its question too, take"
             ' "metric" out of their lines'
         )
     samples = _samples_by_id(report)
-    wrong = [
-        label.id
-        for label in labels
-        if label.id in samples and _shows_other_texts(label, samples[label.id])
-    ]
+    wrong = []
+    for label in labels:
+        sample = samples.get(label.id)
+        if sample is not None and _shows_other_texts(label, sample):
+            wrong.append(label.id)
     if wrong:
         raise InputError(
             f"{len(wrong)} of {len(labels)} labels were given for another question,"
             " answer, contexts or reference than the sample of their id has now:"
-            f" {_listed(wrong)}; label the samples of this run"
+            f" {_list_first(wrong)}; label the samples of this run"
         )
 
 
 def _names_metric(name: str, metric: str, report: Report) -> bool:
     """Whether a name, also a short one, is that of the metric."""
+    known_names = [metric, *report.metrics]
     try:
-        return (
-            metric_among(name, [metric, *report.metrics], place="in this run") == metric
-        )
+        full_name = metric_among(name, known_names, place="in this run")
     except SettingError:
         return False
+    return full_name == metric
 
 
 def _shows_other_texts(label: Label, sample: Sample) -> bool:
@@ -263,11 +283,11 @@ def _shows_other_texts(label: Label, sample: Sample) -> bool:
 
     What was not recorded in our own form says nothing.
     """
-    now = _texts_shown(sample)
-    return any(
-        _is_as_drawn(text) and _plain(text) != _plain(now[name])
-        for name, text in label.shown.items()
-    )
+    texts_now = _texts_shown(sample)
+    for name, text in label.shown.items():
+        if _is_as_drawn(text) and _normalise(text) != _normalise(texts_now[name]):
+            return True
+    return False
 
 
 def _texts_shown(sample: Sample) -> dict[str, Any]:
@@ -280,109 +300,128 @@ def _texts_shown(sample: Sample) -> dict[str, Any]:
 
 
 def _is_as_drawn(value: Any) -> bool:
-    is_list_of_texts = isinstance(value, list) and all(
-        isinstance(text, str) for text in value
-    )
-    return value is None or isinstance(value, str) or is_list_of_texts
+    """Whether a value has the form in which ``draw`` writes what a person is shown."""
+    if isinstance(value, list):
+        return all(isinstance(text, str) for text in value)
+    return value is None or isinstance(value, str)
 
 
-def _plain(value: Any) -> list[str]:
-    """A text, or several, without what an editor may change.
+def _normalise(value: Any) -> list[str]:
+    """A text, or several, without what an editor may change: spaces and line ends.
 
     Nothing and empty texts are one.
     """
     texts = [value] if value is None or isinstance(value, str) else value
-    return [" ".join(str(clean(text)).split()) for text in texts if text]
+    normalised = []
+    for text in texts:
+        if text:
+            words = str(clean(text)).split()
+            normalised.append(" ".join(words))
+    return normalised
 
 
 def _refuse_other_texts(
-    own: Mapping[str, tuple[Sample, float]], rivals: Mapping[str, tuple[Sample, float]]
+    scored: Mapping[str, _ScoredSample], scored_by_rival: Mapping[str, _ScoredSample]
 ) -> None:
     """Raise ``InputError`` if two judges' runs hold other samples under one id."""
-    wrong = [
-        name
-        for name in own
-        if name in rivals and _texts_differ(own[name][0], rivals[name][0])
-    ]
+    wrong = []
+    for name, of_judge in scored.items():
+        of_rival = scored_by_rival.get(name)
+        if of_rival is not None and _texts_differ(of_judge.sample, of_rival.sample):
+            wrong.append(name)
     if wrong:
         raise InputError(
             "the other run has another question, answer, contexts or reference for"
-            f" {len(wrong)} samples of one id: {_listed(wrong)}; two judges are compared"
-            " on the same samples"
+            f" {len(wrong)} samples of one id: {_list_first(wrong)}; two judges are"
+            " compared on the same samples"
         )
 
 
 def _texts_differ(first: Sample, second: Sample) -> bool:
-    shown = _texts_shown(second)
+    texts_of_first = _texts_shown(first)
+    texts_of_second = _texts_shown(second)
     return any(
-        _plain(text) != _plain(shown[name])
-        for name, text in _texts_shown(first).items()
+        _normalise(texts_of_first[name]) != _normalise(texts_of_second[name])
+        for name in _SHOWN
     )
 
 
-def left_over(report: Report, metric: str, labels: Sequence[Label]) -> list[str]:
-    """Which labels enter no number, in words: their id is that of no sample, or the sample has no score."""
+def describe_left_over(
+    report: Report, metric: str, labels: Sequence[Label]
+) -> list[str]:
+    """Which labels enter no number, in sentences.
+
+    Either their id is that of no sample, or the sample has no score.
+    """
     samples = _samples_by_id(report)
-    scored = _scored(report, metric)
-    strangers = [label.id for label in labels if label.id not in samples]
-    without_score = [
-        label.id
-        for label in labels
-        if label.votes and label.id in samples and label.id not in scored
-    ]
+    scored = _scored_samples(report, metric)
+    strangers = []
+    without_score = []
+    for label in labels:
+        if label.id not in samples:
+            strangers.append(label.id)
+        elif label.votes and label.id not in scored:
+            without_score.append(label.id)
     sentences = []
     if strangers:
-        count = len(strangers)
-        sentences.append(f"labels that match no sample ({count}): {_listed(strangers)}")
-    if without_score:
-        count = len(without_score)
         sentences.append(
-            f"labelled samples without a score ({count}): {_listed(without_score)}"
+            f"labels that match no sample ({len(strangers)}): {_list_first(strangers)}"
+        )
+    if without_score:
+        sentences.append(
+            f"labelled samples without a score ({len(without_score)}):"
+            f" {_list_first(without_score)}"
         )
     return sentences
 
 
-def _voted(labels: Sequence[Label]) -> dict[str, Label]:
-    """The labels that hold votes, by id."""
-    repeated_ids = _repeated([label.id for label in labels])
+def _labels_with_votes(labels: Sequence[Label]) -> dict[str, Label]:
+    """The labels that hold votes, by id; ``InputError`` if an id has several lines."""
+    repeated_ids = _find_repeated([label.id for label in labels])
     if repeated_ids:
         raise InputError(
             "one line per sample is needed, with a list for several votes; labelled"
-            f" more than once: {repeated_ids}"
+            f" more than once: {_list_first(repeated_ids)}"
         )
     return {label.id: label for label in labels if label.votes}
 
 
-def _scored(report: Report, metric: str) -> dict[str, tuple[Sample, float]]:
-    """The scored samples of a run with their scores, by id."""
-    pairs: list[tuple[Sample, float]] = []
-    ids: list[str] = []  # of all samples, scored or not
+def _scored_samples(report: Report, metric: str) -> dict[str, _ScoredSample]:
+    """The scored samples of a run with their scores, by id.
+
+    ``InputError`` if one has no id, or shares it with any other sample.
+    """
+    scored: list[_ScoredSample] = []
+    ids_of_all: list[str] = []
     scores = report.scores(metric)
     for row, score in zip(report.results, scores, strict=True):
         if row.sample is None:
             continue
         if row.sample.id is not None:
-            ids.append(row.sample.id)
+            ids_of_all.append(row.sample.id)
         if score is not None:
-            pairs.append((row.sample, score))
+            scored.append(_ScoredSample(row.sample, score))
     rule = "every sample needs an id of its own to be labelled"
-    n_nameless = sum(sample.id is None for sample, _ in pairs)
+    n_nameless = sum(row.sample.id is None for row in scored)
     if n_nameless:
         raise InputError(f"{rule}; {n_nameless} have none")
-    repeated_ids = _repeated(ids)
+    repeated_ids = _find_repeated(ids_of_all)
     if repeated_ids:
-        raise InputError(f"{rule}; more than one has: {repeated_ids}")
-    return {str(sample.id): (sample, score) for sample, score in pairs}
+        raise InputError(f"{rule}; more than one has: {_list_first(repeated_ids)}")
+    return {str(row.sample.id): row for row in scored}
 
 
-def _repeated(names: Sequence[str]) -> str:
-    return _listed([name for name, count in Counter(names).items() if count > 1])
+def _find_repeated(names: Sequence[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_first(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    listed = ", ".join(names[:_NAMED])
+    n_more = len(names) - _NAMED
+    if n_more > 0:
+        listed += f" and {n_more} more"
+    return listed
 
 
 def draw(
@@ -414,36 +453,44 @@ def draw(
             "a run until decided cannot be labelled for calibration: judge all of its"
             " rows"
         )
-    order = list(_scored(report, metric).values())
-    if not 1 <= count <= len(order):
+    scored = list(_scored_samples(report, metric).values())
+    if not 1 <= count <= len(scored):
         raise SettingError(
-            f"{len(order)} samples are scored, so 1 to {len(order)} can be drawn; asked"
-            f" for {count}"
+            f"{len(scored)} samples are scored, so 1 to {len(scored)} can be drawn;"
+            f" asked for {count}"
         )
-    draw_number = random.Random(seed)  # noqa: S311  # sampling is no cryptography
-    probability = count / len(order)
-    draw_number.shuffle(order)
+    random_source = random.Random(seed)  # noqa: S311  # sampling is no cryptography
+    random_source.shuffle(scored)
+    drawn = scored[:count]
     if by_score:
-        order.sort(key=_score_of)  # stable: ties stay in random order
-        step = len(order) / count
-        start = draw_number.random()
-        order = [order[int((start + place) * step)] for place in range(count)]
-        draw_number.shuffle(order)
-    return [
-        {
+        drawn = _draw_over_scores(scored, count, random_source)
+    rows: list[dict[str, Any]] = []
+    for sample, _ in drawn:
+        row = {
             "id": sample.id,
             "label": None,
-            "probability": probability,
+            "probability": count / len(scored),
             "seed": seed,
             **_texts_shown(sample),
             "metric": metric,
         }
-        for sample, _ in order[:count]
-    ]
+        rows.append(row)
+    return rows
 
 
-def _score_of(pair: tuple[Sample, float]) -> float:
-    return pair[1]
+def _draw_over_scores(
+    shuffled: Sequence[_ScoredSample], count: int, random_source: random.Random
+) -> list[_ScoredSample]:
+    """Draw evenly over the range of scores: every n-th sample from a random start."""
+    by_score = sorted(shuffled, key=lambda row: row.score)  # ties stay in random order
+    step = len(by_score) / count
+    start = random_source.random()
+    drawn = []
+    for place in range(count):
+        index = int((start + place) * step)
+        drawn.append(by_score[index])
+    random_source.shuffle(drawn)
+    return drawn
 
 
 def calibrate(
@@ -476,31 +523,22 @@ def calibrate(
             "a run until decided cannot be calibrated: it stopped for what it saw;"
             " judge all of its rows"
         )
-    label_by_id = _drawn(report, metric, labels, assume_random)
-    scored = _scored(report, metric)
-    keys = KeysSought(cluster=cluster)
-    for sample, _ in scored.values():
-        keys.look(sample)
-    keys.check()
-    number_of = numbering(cluster)
-    numbered = {
-        name: (score, number_of(sample)) for name, (sample, score) in scored.items()
+    label_by_id = _labels_of_draw(report, metric, labels, assume_random)
+    scored = _scored_samples(report, metric)
+    _check_cluster_key([row.sample for row in scored.values()], cluster)
+    number_of_cluster = numbering(cluster)
+    number_by_id = {
+        name: number_of_cluster(sample) for name, (sample, _) in scored.items()
     }
-    labelled = [name for name in numbered if name in label_by_id]
-    unlabelled = [name for name in numbered if name not in label_by_id]
-    return ppi(
-        [label_by_id[name] for name in labelled],
-        _scores_of(labelled, numbered),
-        _scores_of(unlabelled, numbered),
-    )
 
+    def scores_of(names: Sequence[str]) -> Scores:
+        scores = [scored[name].score for name in names]
+        return Scores(scores, [number_by_id[name] for name in names])
 
-def _scores_of(
-    names: Sequence[str], numbered: Mapping[str, tuple[float, int]]
-) -> Scores:
-    """Scores of these samples, with the numbers of their clusters."""
-    values = [numbered[name][0] for name in names]
-    return Scores(values, [numbered[name][1] for name in names])
+    labelled = [name for name in scored if name in label_by_id]
+    unlabelled = [name for name in scored if name not in label_by_id]
+    truth = [label_by_id[name] for name in labelled]
+    return ppi(truth, scores_of(labelled), scores_of(unlabelled))
 
 
 def certify_precision(
@@ -515,17 +553,17 @@ def certify_precision(
 
     Arguments and errors are those of ``calibrate``.
     """
-    label_by_id = _drawn(report, metric, labels, assume_random)
-    scored = _scored(report, metric)
-    labelled = [
-        (score, label_by_id[name])
-        for name, (_, score) in scored.items()
-        if name in label_by_id
-    ]
-    return certify(labelled, [score for _, score in scored.values()], target)
+    label_by_id = _labels_of_draw(report, metric, labels, assume_random)
+    scored = _scored_samples(report, metric)
+    scores = [row.score for row in scored.values()]
+    labelled = []
+    for name, row in scored.items():
+        if name in label_by_id:
+            labelled.append((row.score, label_by_id[name]))
+    return certify(labelled, scores, target)
 
 
-def _drawn(
+def _labels_of_draw(
     report: Report, metric: str, labels: Sequence[Label], assume_random: bool
 ) -> dict[str, bool]:
     """The majority's votes by id.
@@ -533,12 +571,17 @@ def _drawn(
     Refused unless the labels are, by their own record, all that one draw drew.
     """
     _refuse_labels_of_others(report, metric, labels)
-    voted = _voted(labels)
+    with_votes = _labels_with_votes(labels)
     if not assume_random:
         _refuse_other_than_a_draw(
-            labels, empty=len(labels) - len(voted), scored=len(_scored(report, metric))
+            labels,
+            empty=len(labels) - len(with_votes),
+            scored=len(_scored_samples(report, metric)),
         )
-    return {name: Labelled(0.0, label.votes).yes for name, label in voted.items()}
+    majority = {}
+    for name, label in with_votes.items():
+        majority[name] = Labelled(0.0, label.votes).yes
+    return majority
 
 
 def _refuse_other_than_a_draw(
@@ -554,19 +597,19 @@ def _refuse_other_than_a_draw(
             f"{empty} of {len(labels)} drawn samples have no label, and those may be"
             " the hard ones"
         )
-    chances = {label.probability for label in labels}
-    chance = next(iter(chances), None)
-    if len(chances) != 1 or chance is None:
+    probabilities = {label.probability for label in labels}
+    probability = probabilities.pop() if len(probabilities) == 1 else None
+    if probability is None:
         raise InputError(
             "a calibrated mean needs labels drawn at random: draw them with `ragmetrics"
             " label draw`, or say that they are a random sample (assume_random=True,"
             " --assume-random)"
         )
-    expected = chance * scored
-    if len(labels) < expected - 0.5:
+    n_expected = probability * scored
+    if len(labels) < n_expected - 0.5:
         raise InputError(
-            f"{len(labels)} labels with a probability of {chance:g} are no draw from"
-            f" the {scored} scored samples, of which it takes {expected:.0f}: labels"
+            f"{len(labels)} labels with a probability of {probability:g} are no draw from"
+            f" the {scored} scored samples, of which it takes {n_expected:.0f}: labels"
             " are missing, or were drawn from another run; draw them from this run, or"
             " say that they are a random sample of it (assume_random=True,"
             " --assume-random)"

@@ -30,7 +30,11 @@ from ragmetrics_core.reporting.pairing import (
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import SequentialDecision, texts_of
 from ragmetrics_core.sequential.decision_sentences import GateProgress, sentence_of
-from ragmetrics_core.sequential.earlier_run import Partners, load_earlier_run, partners_of
+from ragmetrics_core.sequential.earlier_run import (
+    Partners,
+    load_earlier_run,
+    partners_of,
+)
 from ragmetrics_core.statistics.stopping import (
     Outcome,
     Score,
