@@ -81,6 +81,8 @@ class Conversations:
         name = (self._named if tree.kept else None) or tree.conversation or self._named
         by_words = self._last_by_words(tree)
         last = (by_words or quoted) if name is None else self._last_of(name, tree)
+        if tree.turn == 1:  # the framework says that nothing was said before
+            last = None
         if last is None:
             return replace(tree, conversation=name or _new(tree))
         is_kept = (

@@ -19,7 +19,9 @@ from langchain_ragmetrics.recording.tree import (
     FALLBACKS,
     FLOW,
     HANDOFF,
+    LOAD_HISTORY,
     OBSERVED,
+    SESSION,
     Run,
 )
 from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
@@ -79,6 +81,8 @@ class Recorder(BaseCallbackHandler):
             details.get("run_type") or "chain", serialized, run_id, details
         ):
             run.inputs = _named("input", copied(inputs, messages=run_id in self._roots))
+            if run.name == LOAD_HISTORY:
+                run.extra[SESSION] = _session()
 
     @guarded
     def on_chain_end(
@@ -296,6 +300,15 @@ class Recorder(BaseCallbackHandler):
             self.open.pop(run.id, None)
             below += run.child_runs
         return self._roots.pop(root.id, ())
+
+
+def _session() -> str | None:
+    """The session whose messages are loaded: what the call says in ``configurable``."""
+    said = ensure_config().get("configurable", {})
+    names = {key: value for key, value in said.items() if isinstance(value, (str, int))}
+    if "session_id" in names:
+        return str(names["session_id"])
+    return "/".join(str(names[key]) for key in sorted(names)) or None
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:

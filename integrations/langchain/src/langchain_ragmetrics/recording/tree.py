@@ -36,6 +36,9 @@ OBSERVED = "ragmetrics-observed"
 FLOW = "ragmetrics_flow"
 CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
+# of the step in which ``RunnableWithMessageHistory`` loads its messages: the session
+SESSION = "ragmetrics_session"
+LOAD_HISTORY = "load_history"
 # of a search that the application made by hand
 BY_HAND = "ragmetrics_by_hand"
 # the name of a run that the application reports by itself
@@ -127,8 +130,20 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         results=(run.outputs or {},),
         plain=plain,
     )
+    _add_session(tree, run)
     _add_end(tree, run, calls_models=calls_models)
     return tree
+
+
+def _add_session(tree: Tree, run: AnyRun) -> None:
+    """Say in a tree which session ``RunnableWithMessageHistory`` goes on with, or begins where nothing was said."""
+    loading = _loading_step(run)
+    session = None if loading is None else (loading.extra or {}).get(SESSION)
+    if session is None or "thread_id" in metadata_of(run):
+        return
+    tree.conversation, tree.kept = session, True
+    if not tree.history:
+        tree.turn = 1
 
 
 def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
@@ -192,12 +207,18 @@ def _earlier_talk(
 
 def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
     """The messages that ``RunnableWithMessageHistory`` loaded first."""
+    loading = _loading_step(run)
+    if loading is None:
+        return ()
+    return capture.conversation(plain((loading.outputs or {}).get("output"))) or ()
+
+
+def _loading_step(run: AnyRun) -> AnyRun | None:
+    """The first step in which ``RunnableWithMessageHistory`` loaded messages."""
     for inner in walk(run):
-        if inner.run_type == "chain" and inner.name == "load_history":
-            return (
-                capture.conversation(plain((inner.outputs or {}).get("output"))) or ()
-            )
-    return ()
+        if inner.run_type == "chain" and inner.name == LOAD_HISTORY:
+            return inner
+    return None
 
 
 def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
