@@ -7,7 +7,7 @@ the framework gives. Both are tried in order; the first that finds something dec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from ragmetrics_core.capture.order import tools_of
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.plain_values import (
     answer_text,
+    has_no_answer,
     is_message,
     one_line,
     parsed,
@@ -46,6 +47,7 @@ _WRITTEN_ON = (
     " framework gives is taken"
 )
 _JUDGED = "the output is a verdict, or further questions; the text behind it is taken"
+_LEFT_EMPTY = "the model left the field of the answer empty: there is no answer"
 _NOTHING = "no answer was found in the outputs"
 # a text that a later call made of the answer is at least so long; a title is shorter
 _ALIKE = 0.5
@@ -80,7 +82,17 @@ def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
     """
     search = _Search(turn, showings)
     found = (rule(search) for rule in ANSWER_RULES)
-    return next(answered for answered in found if answered)
+    by_first_rule = next(answered for answered in found if answered)
+    return tuple(_without_an_empty_field(answered) for answered in by_first_rule)
+
+
+def _without_an_empty_field(answered: Answered) -> Answered:
+    """An answer as it is; none where it is a structure whose field for the answer is empty."""
+    text = answered.text
+    if text is None or (text.strip() and not has_no_answer(parsed(text))):
+        return answered
+    none_given = replace(answered.answer, text=None)
+    return Answered(none_given, answered.call, (_LEFT_EMPTY,))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from ragmetrics_core.capture.plain_values import (
     ANSWER_KEYS,
     answer_text,
     compact,
+    has_no_answer,
     one_line,
     parsed,
     texts_in,
@@ -140,10 +141,16 @@ class Reply:
 
     @cached_property
     def answer(self) -> str:
-        """What of it would be an answer: the answer field of a structure, else its text."""
-        return next(
-            (answer_text(value) or compact(value) for value in self.values), self.text
-        )
+        """What of it would be an answer: the answer field of a structure, else its text.
+
+        Empty where that field was left empty.
+        """
+        if not self.values:
+            return self.text
+        value = self.values[0]
+        if has_no_answer(value):
+            return ""
+        return answer_text(value) or compact(value)
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ ANSWER_KEYS = (
     "text",
     "content",
 )
+# those of a structure that can hold nothing but its answer
+_STATED_ANSWER_KEYS = ("answer", "response")
 HISTORY_KEYS = ("chat_history", "history")
 _STATED = ("question", "query", "user_input", "user_question")
 _WRITTEN = ("generation", "answer", "response", "output_text", "result")
@@ -345,10 +347,27 @@ def answer_text(value: object) -> str | None:
     if not isinstance(value, Mapping):
         return None
     found = answer_in(value)[0]
-    return (
-        compact(value)
-        if found is None and value and not any(documents_in(value))
-        else found
+    if found is not None:
+        return found
+    if not value or any(documents_in(value)) or has_no_answer(value):
+        return None
+    return compact(value)
+
+
+def has_no_answer(value: object) -> bool:
+    """Whether a structure has a field for its answer and leaves it empty: nothing was found that answers.
+
+    Examples:
+        >>> has_no_answer({"answer": None, "citations": []})
+        True
+        >>> has_no_answer({"sql": "SELECT 1"})
+        False
+    """
+    if not isinstance(value, Mapping):
+        return False
+    stated = [value[key] for key in _STATED_ANSWER_KEYS if key in value]
+    return bool(stated) and all(
+        text is None or (isinstance(text, str) and not text.strip()) for text in stated
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, TypedDict
 
@@ -13,6 +14,7 @@ from langchain_core.tools import create_retriever_tool
 from langchain_fakes import Shelf, Speaker, calls, document, joined
 from langchain_ragmetrics import capture
 from langgraph.graph import START, StateGraph
+from pydantic import BaseModel
 
 from ragmetrics_core.data.sample import Sample
 
@@ -239,3 +241,78 @@ def test_a_stream_in_the_state_that_is_read_after_the_run_gives_no_false_answer(
     (sample,) = captured.samples
     assert sample.answer in (None, ANSWER)
     assert sample.answer == ANSWER or grade(sample) == "incomplete"
+
+
+# A structure with a field for the answer, which the model leaves empty where nothing answers
+
+
+class Cited(BaseModel):
+    """An answer, and what it rests on."""
+
+    answer: str | None
+    citations: list[str] = []
+
+
+def cited(text: str | None, *sources: str) -> AIMessage:
+    return calls("Cited", answer=text, citations=list(sources))
+
+
+def in_a_chain(line: AIMessage) -> None:
+    def step(question: str) -> Any:
+        structured = Speaker(lines=line).with_structured_output(Cited)
+        return structured.invoke(f"{joined(shelf().invoke(question))}\n\n{question}")
+
+    RunnableLambda(step).invoke(QUESTION)
+
+
+def under_a_key(line: AIMessage) -> None:
+    def step(given: dict[str, Any]) -> Any:
+        found = shelf().invoke(given["input"])
+        structured = Speaker(lines=line).with_structured_output(Cited)
+        answered = structured.invoke(f"{joined(found)}\n\n{given['input']}")
+        return {**given, "context": found, "answer": answered}
+
+    RunnableLambda(step).invoke({"input": QUESTION})
+
+
+def as_a_dictionary(line: AIMessage) -> None:
+    def step(question: str) -> Any:
+        found = joined(shelf().invoke(question))
+        Speaker(lines=line).invoke(f"{found}\n\n{question}")
+        return line.tool_calls[0]["args"]
+
+    RunnableLambda(step).invoke(QUESTION)
+
+
+def as_json(line: AIMessage) -> None:
+    def step(question: str) -> str:
+        found = joined(shelf().invoke(question))
+        said_as_json = json.dumps(line.tool_calls[0]["args"])
+        return said(said_as_json, f"{found}\n\n{question}")
+
+    RunnableLambda(step).invoke(QUESTION)
+
+
+@pytest.mark.parametrize("sources", [(), ("bridge.pdf",)])
+@pytest.mark.parametrize("empty", [None, "", " "])
+@pytest.mark.parametrize(
+    "application", [in_a_chain, under_a_key, as_a_dictionary, as_json]
+)
+def test_an_answer_that_the_model_left_empty_is_none(
+    application: Callable[[AIMessage], None], empty: str | None, sources: tuple[str]
+) -> None:
+    sample = only_sample(lambda: application(cited(empty, *sources)))
+    assert sample.question == QUESTION
+    assert sample.answer is None
+    assert texts(sample) == [BRIDGE, FERRY]
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+    assert any("left the field" in words for words in sample.capture.warnings)
+
+
+@pytest.mark.parametrize("application", [in_a_chain, under_a_key, as_a_dictionary])
+def test_an_answer_in_the_field_of_a_structure_is_that_field(
+    application: Callable[[AIMessage], None],
+) -> None:
+    sample = only_sample(lambda: application(cited(ANSWER, "bridge.pdf")))
+    assert (sample.answer, grade(sample)) == (ANSWER, "exact")

@@ -660,6 +660,7 @@ def test_samples_from_responses(kit: ModuleType) -> None:
             PydanticResponse(Reply(response="Paris", sure=0.9), source_nodes=nodes),
             "Paris",
         ),
+        (PydanticResponse(Reply(response="", sure=0.0), source_nodes=nodes), None),
         (AgentChatResponse("Paris", source_nodes=nodes), "Paris"),
         (
             StreamingResponse(iter(()), source_nodes=nodes, response_txt="Paris"),
