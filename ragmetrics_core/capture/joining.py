@@ -9,14 +9,10 @@ from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import one_line
-from ragmetrics_core.capture.question import asked_without_a_chain
+from ragmetrics_core.capture.question import TOLD_MORE, asked_without_a_chain
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
 
 _FEWEST_WORDS = 3
-_TOLD_MORE = (
-    "what was asked is more than what was searched for: which of it are the user's words"
-    " is not certain"
-)
 
 
 def joined(trees: Sequence[Tree], name: str) -> Tree:
@@ -40,7 +36,7 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
         whole.question, whole.asked_at = asking.question, asking.asked_at
         whole.history = asking.history or last.history
         if _was_told_more(asking, calls):
-            doubts.append(_TOLD_MORE)
+            doubts.append(TOLD_MORE)
     return replace(whole, root=root, doubts=tuple(dict.fromkeys(doubts)))
 
 

@@ -6,6 +6,7 @@ something decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from ragmetrics_core.capture.plain_values import (
     one_line,
     parsed,
     question_in,
+    texts_in,
 )
 from ragmetrics_core.capture.searches import searching_tools
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
@@ -34,6 +36,16 @@ _NOT_SHOWN = (
     "no model was shown the first query: the user's own words may be others, and were not"
     " found"
 )
+TOLD_MORE = (
+    "what was asked is more than what was searched for: which of it are the user's words"
+    " is not certain"
+)
+_BEHIND_A_LABEL = (
+    "what was asked is more than what was searched for: what stands behind its last"
+    " label is taken for the user's words"
+)
+# a label before the user's words, at the end of what an application writes
+_LABEL = re.compile(r"(?:^|\n)[^\S\n]*[\w' ]{1,40}:\s*(?=\S)")
 _REWRITTEN = (
     "a model wrote every query, and the user's own words were not found; the first"
     " query stands for them"
@@ -181,6 +193,15 @@ class _Search:
         ]
 
     @cached_property
+    def asked_of_others(self) -> frozenset[str]:
+        """What all calls inside the run were asked, each text in one line."""
+        asked: list[str] = []
+        for node in self.calls.nodes[1:]:
+            if node.query:
+                asked += [node.query, *texts_in(parsed(node.query))]
+        return frozenset(map(one_line, asked))
+
+    @cached_property
     def is_rewritten(self) -> bool:
         """Whether a model wrote every query."""
         return bool(self.queries) and all(
@@ -209,6 +230,21 @@ def by_the_users_place(search: _Search) -> Asked | None:
     return Asked(question_in(value), "question_from") if is_there else None
 
 
+def by_a_label(search: _Search) -> Asked | None:
+    """What stands behind a label at the end of what the framework was given, where just that was searched for.
+
+    An agent that is run with instructions and, behind "User question", the user's
+    words: it asks its tool just these.
+    """
+    given = search.tree.question or ""
+    labels = [label.end() for label in _LABEL.finditer(given)]
+    for start in labels:
+        if one_line(given[start:]) in search.asked_of_others:
+            words = given[start:].strip()
+            return Asked(words, search.tree.asked_at, (_BEHIND_A_LABEL,))
+    return None
+
+
 def by_the_framework(search: _Search) -> Asked | None:
     """What the framework was given as the question: an input of a usual name, an argument, the user's last message.
 
@@ -216,7 +252,19 @@ def by_the_framework(search: _Search) -> Asked | None:
     with the question.
     """
     tree = search.tree
-    return Asked(tree.question, tree.asked_at) if tree.question is not None else None
+    if tree.question is None:
+        return None
+    doubts = (TOLD_MORE,) if _ends_with_one(tree.question, search) else ()
+    return Asked(tree.question, tree.asked_at, doubts)
+
+
+def _ends_with_one(question: str, search: _Search) -> bool:
+    """Whether the last line of a longer text is just what was searched for, and no line before it is."""
+    *before, last = map(one_line, question.strip().splitlines() or [""])
+    is_longer = any(before)
+    if not is_longer or last not in search.asked_of_others:
+        return False
+    return search.asked_of_others.isdisjoint(before)
 
 
 def by_the_words_to_the_model(search: _Search) -> Asked | None:
@@ -288,6 +336,7 @@ def by_nothing(search: _Search) -> Asked:
 QUESTION_RULES: tuple[Callable[[_Search], Asked | None], ...] = (
     by_the_users_words,
     by_the_users_place,
+    by_a_label,
     by_the_framework,
     by_the_words_to_the_model,
     by_a_models_query,

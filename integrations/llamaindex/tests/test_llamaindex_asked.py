@@ -7,8 +7,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.llms import ChatMessage
-from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 from pydantic import BaseModel
@@ -22,6 +24,13 @@ pytestmark = [
     pytest.mark.filterwarnings(
         "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
     ),
+    # Its agents ask for a deprecated property.
+    pytest.mark.filterwarnings(
+        "ignore:is_running called from within a step:DeprecationWarning"
+    ),
+    # Its chat memory never closes its database.
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.usefixtures("databases_let_go"),
 ]
 
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
@@ -194,3 +203,80 @@ def test_a_structured_call_answers_from_what_was_collected_for_it(
     assert "In 1874." in sample.answer
     assert "enough" not in sample.answer
     assert [context.text for context in sample.contexts] == [BRIDGE]
+
+
+# An agent that is run with instructions around the user's words
+
+INSTRUCTION = "Answer the user's question. Use the tool.\nIf you find nothing, say so."
+
+
+def agents_sample(kit: ModuleType, message: str, *searched: str) -> Sample:
+    """The sample of an agent that is run with a message and calls its tool."""
+    retriever = kit.FixedRetriever([kit.node("bridge", BRIDGE, 0.9)])
+    engine = RetrieverQueryEngine.from_args(
+        retriever, llm=kit.ScriptedLLM(script={"": "It was in 1874."})
+    )
+    tool = QueryEngineTool.from_defaults(engine, name="store", description="Pages.")
+    says = [
+        f'Thought: I need a tool.\nAction: store\nAction Input: {{"input": "{query}"}}'
+        for query in searched
+    ]
+    says.append("Thought: I can answer.\nAnswer: It was opened in 1874.")
+
+    class Reasoning(kit.ScriptedLLM):  # type: ignore[misc,name-defined]
+        def _said(self, prompt: str) -> str:
+            return says[prompt.count("Observation: It was")]
+
+    agent = ReActAgent(tools=[tool], llm=Reasoning())
+
+    async def run() -> None:
+        await agent.run(message)
+
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert sample.answer == "It was opened in 1874."
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+    return sample
+
+
+@pytest.mark.parametrize(
+    "label", ["User question:", "Question:", "Here is what the user asks:"]
+)
+def test_the_words_behind_a_label_that_the_tool_was_asked_are_the_question(
+    kit: ModuleType, label: str
+) -> None:
+    sample = agents_sample(kit, f"{INSTRUCTION}\n\n{label} {QUESTION}", QUESTION)
+    assert sample.question == QUESTION
+    assert sample.standalone_question is None
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert any("behind its last label" in words for words in sample.capture.warnings)
+
+
+def test_an_instruction_before_what_the_tool_was_asked_is_in_doubt(
+    kit: ModuleType,
+) -> None:
+    message = f"{INSTRUCTION}\n\n{QUESTION}"
+    sample = agents_sample(kit, message, QUESTION)
+    assert sample.question == message
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+
+
+@pytest.mark.parametrize(
+    ("message", "searched"),
+    [
+        (QUESTION, [QUESTION]),
+        (QUESTION, ["bridge opening year"]),
+        (f"I plan a trip.\n{QUESTION}", ["bridge opening year"]),
+        (f"Who built it?\n{QUESTION}", ["Who built it?", QUESTION]),
+    ],
+)
+def test_other_questions_are_what_the_agent_was_given(
+    kit: ModuleType, message: str, searched: list[str]
+) -> None:
+    sample = agents_sample(kit, message, *searched)
+    assert sample.question == message
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
