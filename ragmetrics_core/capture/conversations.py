@@ -78,47 +78,47 @@ class Conversations:
             tree: The run.
             quoted: The last earlier turn that its prompts quote as such.
         """
-        name = (self._named if tree.kept else None) or tree.conversation or self._named
-        by_words = self._last_by_words(tree)
-        last = (by_words or quoted) if name is None else self._last_of(name, tree)
-        if tree.turn == 1:  # the framework says that nothing was said before
-            last = None
+        name = self._name_of(tree)
+        last, way = self._last_and_way(tree, name, quoted)
         if last is None:
             return replace(tree, conversation=name or _new(tree))
-        is_kept = (
-            tree.history
-            or quoted is not None
-            or any(
-                one.role == "summary"
-                for node in tree.root.walk()
-                for one in node.prompt
-            )
-        )
-        more = _asked(last.so_far) - _asked(tree.history)
-        # as many, but a prompt with documents stands for what the user said
-        words = _last_words(tree)
-        is_at_the_end = last.words == words
-        is_rendered = not is_at_the_end and _is_rendered_as(last, words)
-        history = (
-            last.so_far
-            if is_kept
-            and (more > 0 or (by_words is not None and more == 0 and is_rendered))
-            else tree.history
-        )
-        if by_words is None:
-            way = _IN_THE_PROMPT
-        elif is_at_the_end or is_rendered:
-            way = _AT_THE_END
-        else:
-            way = _IN_THE_HISTORY
+        history = tree.history
+        if _lacks_words_of(last, tree, is_quoted=quoted is not None):
+            history = last.so_far
         return replace(
             tree,
             conversation=last.ledger.conversation,
             turn=1 + max(last.ledger.turn, _asked(history)),
             earlier=last.ledger.calls,
             history=history,
-            conversation_at="" if name is not None else way,
+            conversation_at=way,
         )
+
+    def _name_of(self, tree: Tree) -> str | None:
+        """The id of the framework, else the name of the user's; that goes before the identity of a memory."""
+        if tree.kept and self._named is not None:
+            return self._named
+        return tree.conversation or self._named
+
+    def _last_and_way(
+        self, tree: Tree, name: str | None, quoted: Said | None
+    ) -> tuple[Said | None, str]:
+        """The turn that a run goes on with, and how it was found where no name tells it."""
+        if tree.turn == 1:  # the framework says that nothing was said before
+            return None, ""
+        if name is not None:
+            last = self._last_of(name, tree)
+            if last is not None or not tree.kept or name != tree.conversation:
+                return last, ""
+            # an application may fill another memory for each message
+            quoted = None
+        by_words = self._last_by_words(tree)
+        if by_words is None:
+            return quoted, _IN_THE_PROMPT
+        is_at_the_end = by_words.words == _last_words(tree) or _is_rendered_as(
+            by_words, _last_words(tree)
+        )
+        return by_words, _AT_THE_END if is_at_the_end else _IN_THE_HISTORY
 
     def _last_by_words(self, tree: Tree) -> Said | None:
         """The only turn whose question and answer end the history that a run was handed, else the last one in it.
@@ -217,6 +217,21 @@ def of_blocks(named: str | None = None, redact: object = None) -> Conversations:
 def _last_words(tree: Tree) -> tuple[str, ...]:
     """The last two messages of a history, as they are compared."""
     return tuple(one_line(one.content) for one in tree.history[-2:])
+
+
+def _lacks_words_of(last: Said, tree: Tree, *, is_quoted: bool) -> bool:
+    """Whether the history of a run lacks what was said until its last turn, or holds a prompt in the question's place.
+
+    A run without any may be handed none; what a summary or a prompt tells it was kept.
+    """
+    prompts = (message for node in tree.root.walk() for message in node.prompt)
+    is_kept = tree.history or is_quoted or any(one.role == "summary" for one in prompts)
+    if not is_kept:
+        return False
+    missing = _asked(last.so_far) - _asked(tree.history)
+    words = _last_words(tree)
+    is_rendered = last.words != words and _is_rendered_as(last, words)
+    return missing > 0 or (missing == 0 and is_rendered)
 
 
 def _is_rendered_as(turn: Said, words: Sequence[str]) -> bool:

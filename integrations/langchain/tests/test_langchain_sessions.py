@@ -153,10 +153,10 @@ def test_a_session_whose_messages_were_cleared_begins_anew() -> None:
     ]
 
 
-def test_a_name_of_the_users_goes_before_that_of_a_session() -> None:
+def test_the_name_of_a_session_goes_before_that_of_a_block() -> None:
     made = application({})
     with capture(conversation="mine") as captured:
         for question in QUESTIONS[:2]:
             ask(made, question, session_id="anna")
     said = [(one.ledger.conversation, one.ledger.turn) for one in captured.samples]
-    assert said == [("mine", 1), ("mine", 2)]
+    assert said == [("anna", 1), ("anna", 2)]

@@ -310,3 +310,42 @@ def test_a_question_that_is_in_the_memory_already_is_no_earlier_turn(
     assert sample.question == question
     assert history(sample) == said(*QUESTIONS[:earlier])
     assert [turn for _, turn in conversations([sample])] == [earlier + 1]
+
+
+@pytest.mark.parametrize(
+    "name", ["bob: {}", "bob:\n{}", "<ann> {}", "[bob] {}", "{}", "**Ann**: {}"]
+)
+@pytest.mark.parametrize(
+    "engine_class", [ContextChatEngine, CondensePlusContextChatEngine]
+)
+def test_a_new_memory_for_each_message_that_holds_it_already_is_one_conversation(
+    kit: ModuleType, engine_class: Any, name: str
+) -> None:
+    """A bot of a chat room: the replies so far, each behind its author's name, are put into a memory of the message."""
+    so_far: list[ChatMessage] = []
+
+    def reply(question: str) -> None:
+        so_far.append(ChatMessage(role="user", content=name.format(question)))
+        memory = ChatMemoryBuffer.from_defaults()
+        memory.set(list(so_far))
+        script = {"Standalone question": question, "": ABOUT[question]}
+        engine = engine_class.from_defaults(
+            retriever=retriever(kit), memory=memory, llm=kit.ScriptedLLM(script=script)
+        )
+        answer = str(engine.chat(question))
+        so_far.append(ChatMessage(role="assistant", content=answer))
+
+    with capture() as captured:
+        for question in QUESTIONS:
+            reply(question)
+    first = captured.samples[0].ledger
+    assert first is not None
+    for place, sample in enumerate(captured.samples):
+        assert sample.ledger is not None
+        assert sample.ledger.turn == place + 1
+        assert sample.ledger.conversation == first.conversation
+        assert history(sample) == said(*QUESTIONS[:place])
+        assert [call.turn for call in sample.ledger.calls] == [*range(1, place + 2)]
+        grade = "inferred" if place else "exact"
+        assert sample.capture is not None
+        assert sample.capture.grade == grade

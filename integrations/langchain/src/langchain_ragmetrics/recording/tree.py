@@ -141,7 +141,7 @@ def _add_session(tree: Tree, run: AnyRun) -> None:
     session = None if loading is None else (loading.extra or {}).get(SESSION)
     if session is None or "thread_id" in metadata_of(run):
         return
-    tree.conversation, tree.kept = session, True
+    tree.conversation = session
     if not tree.history:
         tree.turn = 1
 

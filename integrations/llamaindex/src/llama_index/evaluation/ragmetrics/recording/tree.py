@@ -17,6 +17,8 @@ from ragmetrics_core.capture import (
     one_line,
 )
 
+# what stands between the name of an author and what the author said
+_ENDS_OF_NAMES = (":", ">", "]", ")", "*")
 _QUESTION_FIELDS = ("query", "question", "input", "message")
 
 
@@ -288,14 +290,17 @@ def _without_the_question(
 ) -> tuple[Turn, ...]:
     """A history without the question of now at its end.
 
-    It stands there where an application puts the question into the memory first.
+    It stands there where an application puts the question into the memory first,
+    perhaps behind its author's name.
     """
-    ends_with_it = (
-        bool(history)
-        and history[-1].role == "user"
-        and one_line(history[-1].content) == one_line(asked_question)
-    )
-    return history[:-1] if ends_with_it else history
+    if not history or history[-1].role != "user":
+        return history
+    message, asked = one_line(history[-1].content), one_line(asked_question)
+    before, found, behind = message.rpartition(asked)
+    is_the_question = bool(asked and found) and not behind
+    if is_the_question and (not before or before.rstrip().endswith(_ENDS_OF_NAMES)):
+        return history[:-1]
+    return history
 
 
 def _history_of_prompts(
