@@ -12,14 +12,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragmetrics_core import ContextAdherence, Sample, evaluate
+from ragmetrics_core import (
+    ContextAdherence,
+    ContextRecall,
+    ContextUtilization,
+    LLMJudge,
+    Metric,
+    OpenAICompatibleModel,
+    RetrievalAccuracy,
+    Sample,
+    evaluate,
+)
 from ragmetrics_core.data import Asked, Instructions, NotAnswered, Part, Question
 from ragmetrics_core.data.typed import Decided, Kind, Option, Typed
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.loop import run
+from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.metrics.polls import Poll
-from ragmetrics_core.models.decision_model import OpenAIDecisionModel
+from ragmetrics_core.models.decision_model import (
+    OpenAIDecisionModel,
+    ServedDecisionModel,
+    SystemOneModel,
+)
 from ragmetrics_core.testing.decision_loopback import Chance, DecisionServer
 
 
@@ -259,3 +274,98 @@ def test_law_verdict_and_probability_of_labels_agree(cuts: list[list[int]]) -> N
         assert (poll.verdict == "yes") == (in_hundredths > 50)
     else:  # all rests on what the user says
         assert in_hundredths > 50
+
+
+# Estimates
+
+WORDS = st.text(min_size=1, max_size=30).filter(str.strip)
+ASKING: tuple[Metric, ...] = (
+    ContextUtilization(),
+    ContextUtilization(judging="listwise"),
+    ContextUtilization(relevance="graded"),
+    ContextUtilization(relevance="graded", judging="listwise"),
+    ContextAdherence(cause=False),
+    ContextRecall(),
+    RetrievalAccuracy(calls="per_context"),
+)
+MODELS: dict[str, type[ServedDecisionModel]] = {
+    "decisions": OpenAIDecisionModel,
+    "systemone": SystemOneModel,
+}
+
+
+def evenly(state: Any, question: dict[str, Any]) -> Chance:
+    """The answer of a model that knows nothing."""
+    options = (
+        question.get("choices") or question.get("levels") or question.get("criteria")
+    )
+    return [1 / len(options)] * len(options) if options else 0.9
+
+
+@pytest.mark.parametrize("form", MODELS)
+@settings(max_examples=20, deadline=None)
+@given(
+    texts=st.lists(WORDS, min_size=4, max_size=7),
+    metric=st.sampled_from(ASKING),
+    has_ledger=st.booleans(),
+)
+def test_law_what_is_sent_lies_between_the_estimates(
+    form: str, texts: list[str], metric: Metric, has_ledger: bool
+) -> None:
+    question, answer, reference, fact, *contexts = texts
+    row = {
+        "question": question,
+        "answer": f"{answer} A.",
+        "reference": reference,
+        "facts": [fact],
+        "contexts": contexts or [fact],
+        **(LEDGER if has_ledger else {}),
+    }
+    sample = Sample.from_row(row)
+    with DecisionServer(evenly) as server:
+        judge = DecisionJudge(MODELS[form]("tiny", api_base=server.base_url))
+        counted = estimate([sample], [metric], judge)
+        spent = evaluate(
+            [sample], [metric], judge=judge, store=False, progress=False
+        ).usage
+    assert counted.low.calls <= spent.calls <= counted.high.calls
+    assert counted.low.prompt_tokens <= spent.prompt_tokens
+    assert spent.prompt_tokens <= counted.high.prompt_tokens
+
+
+def test_a_dry_run_says_which_metric_will_fail_and_what_to_do(
+    server: DecisionServer,
+) -> None:
+    rows = [
+        Sample.from_row(
+            {"question": "Who?", "answer": "A.", "contexts": ["B."], "reference": "C."}
+        )
+    ] * 3
+    metrics = [ContextUtilization(), RetrievalAccuracy()]
+    judge = judge_at(server)
+    counted = estimate(rows, metrics, judge)
+    assert list(counted.failing) == ["retrieval_accuracy"]
+    text = counted.text()
+    assert "retrieval_accuracy will fail on 3 of 3 samples: " in text
+    assert "give them (facts=" in text
+    report = evaluate(rows, metrics, judge=judge, store=False, progress=False)
+    statuses = {
+        name: {row.results[name].status for row in report.results}
+        for name in ("context_utilization", "retrieval_accuracy")
+    }
+    assert statuses == {
+        "context_utilization": {"scored"},
+        "retrieval_accuracy": {"failed"},
+    }
+
+
+def test_a_cascade_whose_strong_judge_lists_facts_is_not_said_to_fail(
+    server: DecisionServer,
+) -> None:
+    sample = Sample.from_row(
+        {"question": "Who?", "answer": "A.", "contexts": ["B."], "reference": "C."}
+    )
+    strong = LLMJudge(OpenAICompatibleModel(server.base_url, "chat"))
+    cascade = CascadeJudge(judge_at(server), strong, band=(0.2, 0.8))
+    assert not estimate([sample], [RetrievalAccuracy()], cascade).failing
+    assert not estimate([sample], [RetrievalAccuracy()], strong).failing

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data import (
     Answer,
     Asked,
+    Failed,
     NotAnswered,
     Question,
     R,
@@ -35,6 +36,10 @@ from ragmetrics_core.judging.judge import Judge, check_judge
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.models.chat import Capabilities, ChatModel
+from ragmetrics_core.models.decision_forms import (
+    characters_of_question,
+    characters_of_state,
+)
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.guard_forms import GuardRequest
 from ragmetrics_core.models.guard_model import GuardModel
@@ -58,13 +63,18 @@ _TAGS = 45
 # Characters in a token: many where the least is counted, few where the most is.
 _LONG_TOKEN = 4
 _SHORT_TOKEN = 3
-# Tokens of the name and the type of a typed question.
-_TOKENS_AROUND_QUESTION = 10
 # Tokens of a guard's reply.
 _TOKENS_OF_WORD = 8
 # Tokens of a reply of which the question gives no example.
 _SHORT_REPLY = 20
 _LONG_REPLY = 200
+
+
+class Failing(NamedTuple):
+    """On how many samples a metric fails, and why."""
+
+    n_samples: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,8 @@ class Estimate:
         high: The most that is usual; equal to ``low`` where the estimate is exact.
         bad_rows: Rows that are no sample.
         left_out: Why a metric that applies to no sample does not, by its name.
+        failing: On how many samples a metric fails whatever is replied, and why, by its
+            name: the judge cannot be asked what it asks.
         batch_share: Share of the price that is paid where it is asked in batches.
     """
 
@@ -85,6 +97,7 @@ class Estimate:
     high: Usage
     bad_rows: int = 0
     left_out: Mapping[str, str] = field(default_factory=dict, compare=False)
+    failing: Mapping[str, Failing] = field(default_factory=dict, compare=False)
     batch_share: float = 1.0
 
     def text(self, unit: str = "samples", live: int | None = None) -> str:
@@ -109,6 +122,11 @@ class Estimate:
         lines += [
             f"{name} left out: {reason} on every row"
             for name, reason in self.left_out.items()
+        ]
+        lines += [
+            f"{name} will fail on {failing.n_samples:,} of {self.samples:,} {unit}:"
+            f" {failing.reason}"
+            for name, failing in self.failing.items()
         ]
         if high.calls:
             lines += _ASSUMPTIONS
@@ -218,18 +236,27 @@ class CountingJudge(Judge):
         """What was counted so far."""
         return self._total
 
-    def carry_out(self, metric: Metric, sample: Sample) -> None:
+    def carry_out(self, metric: Metric, sample: Sample) -> JudgeError | None:
         """Count what a metric asks of a sample.
 
         No event loop is used, which would take half of the time.
+
+        Returns:
+            Why the metric fails whatever is replied: the judge cannot be asked one of
+            its questions. None if nothing of that kind is seen.
         """
         plan = metric.plan(sample)
+        refusal: JudgeError | None = None
         try:
             step = next(plan)
             while True:
-                step = plan.send(tuple(self.count(question).reply for question in step))
-        except Exception:  # noqa: BLE001  # the plan's end; after an error a run goes on, too
-            return
+                replies = tuple(self.count(question).reply for question in step)
+                refusal = refusal or _refusal_among(replies)
+                step = plan.send(replies)
+        except StopIteration as end:
+            return refusal if isinstance(end.value, Failed) else None
+        except Exception:  # noqa: BLE001  # after an error a run goes on, too
+            return None
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Count a question; see ``count``."""
@@ -245,7 +272,7 @@ class CountingJudge(Judge):
         if not replies:
             kind = type(question).__name__
             message = f"questions of type {kind} name no example reply"
-            return Answer(NotAnswered(QuestionNotSupported(message)))
+            return Answer(NotAnswered(_NoExample(message)))
         weights: tuple[Weight, ...] = ()
         if question.weigh is not None:
             weights = (Weight(1.0),) * len(verdicts_of(replies[0]))
@@ -323,6 +350,18 @@ class CountingJudge(Judge):
         return polls, 1 if is_together else polls
 
 
+class _NoExample(QuestionNotSupported):
+    """Why a dry run alone cannot answer: a run asks the question all the same."""
+
+
+def _refusal_among(replies: Iterable[object]) -> JudgeError | None:
+    """Why the judge of a run cannot be asked one of several questions."""
+    for reply in replies:
+        if isinstance(reply, NotAnswered) and not isinstance(reply.error, _NoExample):
+            return reply.error
+    return None
+
+
 class CountingCascade(CountingJudge):
     """Counts a cascade whose cheap judge is free.
 
@@ -372,6 +411,7 @@ class CountingDecisions(CountingJudge):
     def __init__(self, model: DecisionModel, *, high: bool) -> None:
         super().__init__((), high=high)
         self._model = model
+        self._characters_per_token = _SHORT_TOKEN if high else _LONG_TOKEN
         # Of each request by what it is about: digests of its questions.
         self._questions_of: dict[int, set[int]] = {}
 
@@ -382,7 +422,7 @@ class CountingDecisions(CountingJudge):
             return Answer(form.reply)
         about = (form.state, form.texts) if self._high else form.state
         for text in form.typed:
-            self._add(hash(about), len(form.state), text)
+            self._add(hash(about), form.state, text)
         replies = self._replies(question)[:1]
         weights: tuple[Weight, ...] = ()
         if replies and question.weigh is not None:
@@ -391,17 +431,18 @@ class CountingDecisions(CountingJudge):
             return super().count(question)  # which says that there is no example
         return Answer(Asked(replies, weights=weights))
 
-    def _add(self, about: int, n_characters: int, text: str) -> None:
+    def _add(self, about: int, state: str, text: str) -> None:
         """Count a typed question, and a request where those before it are full."""
         asked = self._questions_of.setdefault(about, set())
         if hash(text) in asked:
             return
         is_new_request = len(asked) % self._model.most_questions == 0
         asked.add(hash(text))
-        characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
-        tokens = len(text) // characters_per_token + _TOKENS_AROUND_QUESTION
+        n_characters = characters_of_question(text, most=self._high)
+        tokens = n_characters // self._characters_per_token
         if is_new_request:
-            tokens += n_characters // characters_per_token
+            n_characters = characters_of_state(state, most=self._high)
+            tokens += n_characters // self._characters_per_token
         prices = self._model.prices()
         self._total += Usage(
             calls=int(is_new_request),
@@ -501,12 +542,14 @@ class _RowsCounted:
     Attributes:
         reasons: Why a metric is undefined on the first row where it is, by its name.
         applied: Names of the metrics that apply to a row.
+        failing: On how many rows a metric fails whatever is replied, by its name.
     """
 
     n_samples: int = 0
     n_bad_rows: int = 0
     reasons: dict[str, str] = field(default_factory=dict)
     applied: set[str] = field(default_factory=set)
+    failing: dict[str, Failing] = field(default_factory=dict)
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -537,8 +580,16 @@ class _RowsCounted:
             if metric.in_thread:
                 # A function of the sample asks nothing, and is not called here.
                 continue
-            for counter in counters[metric.name]:
-                counter.carry_out(metric, row)
+            refusals = [
+                counter.carry_out(metric, row) for counter in counters[metric.name]
+            ]
+            # at the most, both judges of a cascade are asked
+            refusal = refusals[-1]
+            if refusal is not None:
+                known = self.failing.get(metric.name, Failing(0, str(refusal)))
+                self.failing[metric.name] = known._replace(
+                    n_samples=known.n_samples + 1
+                )
 
 
 def estimate(
@@ -582,6 +633,7 @@ def estimate(
         high=_sum_of(upper.total for _, upper in counters_by_judge.values()),
         bad_rows=rows_counted.n_bad_rows,
         left_out=rows_counted.left_out,
+        failing=rows_counted.failing,
         batch_share=_batch_share(judges.values()),
     )
 

@@ -93,6 +93,32 @@ def _systemone_question(kind: str, wording: str, options: list[Any]) -> Body:
     return {"type": kind, "instructions": wording, "criteria": levels}
 
 
+# How long it is, for estimates. System One's form is the shorter one: in OpenAI's the
+# state is a text, whose quotes are escaped, and each option is an object.
+
+_LONGEST_NAME = "q000"
+_LONGEST_MODEL = 60  # characters of a usual name
+_SHORTEST_FRAME = '{"model":"","state":,"questions":{}}'
+_LONGEST_FRAME = '{"model":"","input":,"questions":[]}'
+
+
+def characters_of_state(state: str, *, most: bool) -> int:
+    """Characters of a request without its questions, at the least or at the most."""
+    if most:
+        return len(_LONGEST_FRAME) + _LONGEST_MODEL + len(json_text(state))
+    return len(_SHORTEST_FRAME) + len(state)
+
+
+def characters_of_question(question: str, *, most: bool) -> int:
+    """Characters of a typed question in a request, at the least or at the most."""
+    kind, wording, options = json.loads(question)
+    if most:
+        asked = _openai_question(_LONGEST_NAME, kind, wording, options)
+        return len(json_text(asked)) + len(",")
+    asked = _systemone_question(kind, wording, options)
+    return len(json_text({_name(0): asked})) - len("{}")
+
+
 def _name(place: int) -> str:
     return f"q{place + 1}"
 
