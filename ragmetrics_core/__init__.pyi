@@ -1,5 +1,5 @@
+from ragmetrics_core.data.asking import LabelProbability as LabelProbability
 from ragmetrics_core.data.asking import Question as Question
-from ragmetrics_core.data.asking import Weigh as Weigh
 from ragmetrics_core.data.asking import ask as ask
 from ragmetrics_core.data.errors import RagMetricsError as RagMetricsError
 from ragmetrics_core.data.results import Failed as Failed

@@ -19,7 +19,7 @@ from ragmetrics_core import (
     ContextUtilization,
     RetrievalAccuracy,
 )
-from ragmetrics_core.data.asking import Instructions, Part, Question, Weigh
+from ragmetrics_core.data.asking import Instructions, LabelProbability, Part, Question
 from ragmetrics_core.data.errors import (
     AuthenticationFailed,
     ConflictingVerdicts,
@@ -277,7 +277,7 @@ def test_a_word_after_a_reasoning_is_weighed_by_its_first_token_and_conditional_
         parts={"answer": Part("Answer", "a")},
         instructions=Instructions("Which tone?\n---\n{answer}"),
         Reply=Tone,
-        weigh=Weigh("tone", "friendly", ("friendly", "neutral", "rude")),
+        weigh=LabelProbability("tone", "friendly", ("friendly", "neutral", "rude")),
     )
     text = '{"reason": "so", "tone": "friendly"}'
     head, tail = text[: text.index("friendly")], 'iendly"}'
@@ -310,7 +310,7 @@ def test_labels_that_no_token_tells_apart_are_refused(
     positive: Any, labels: Any
 ) -> None:
     with pytest.raises(SettingError, match="begins with another"):
-        Weigh("field", positive, labels)
+        LabelProbability("field", positive, labels)
 
 
 def test_polls_need_a_majority() -> None:

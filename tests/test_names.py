@@ -17,7 +17,7 @@ from ragmetrics_core.data import (
     SHIPPED_METRICS,
     SampleResult,
     SettingError,
-    metric_among,
+    find_metric,
 )
 from ragmetrics_core.data.nearest import plain_name
 from ragmetrics_core.labelling.labels import Label, calibrate
@@ -73,8 +73,8 @@ def report(*metrics: str) -> Report:
     ],
 )
 def test_a_short_name_takes_the_shipped_metric_first(name: str, metric: str) -> None:
-    assert metric_among(name, SHARED, place="here") == metric
-    assert metric_among(name, SHARED[::-1], place="here") == metric
+    assert find_metric(name, SHARED, place="here") == metric
+    assert find_metric(name, SHARED[::-1], place="here") == metric
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_short_name_takes_the_shipped_metric_first(name: str, metric: str) -> 
 )
 def test_a_name_that_is_shared_or_unknown_is_refused(name: str, said: str) -> None:
     with pytest.raises(SettingError) as refused:
-        metric_among(name, SHARED, place="here")
+        find_metric(name, SHARED, place="here")
     assert said in str(refused.value)
 
 
@@ -166,7 +166,7 @@ def test_what_is_found_is_always_the_only_one_that_may_be_meant(
     name: str, metrics: list[str]
 ) -> None:
     try:
-        found = metric_among(name, metrics, place="here")
+        found = find_metric(name, metrics, place="here")
     except SettingError:
         return
     assert found in metrics

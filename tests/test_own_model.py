@@ -33,7 +33,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.cli.main import main
-from ragmetrics_core.data.asking import Instructions, Question, Weigh
+from ragmetrics_core.data.asking import Instructions, LabelProbability, Question
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.replies import Answer, Asked, Usage, Weight
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -467,7 +467,7 @@ def test_models_questions_and_limits_refuse_numbers_out_of_range(value: Any) -> 
     with pytest.raises(SettingError, match="timeout"):
         OpenAICompatibleModel("http://127.0.0.1:9/v1", "m", timeout=value)
     with pytest.raises(SettingError, match="fallback_polls"):
-        Weigh("useful", fallback_polls=value)
+        LabelProbability("useful", fallback_polls=value)
     with pytest.raises(SettingError, match="polls"):
         Question(parts={}, instructions=Instructions(""), Reply=Reply, polls=value)
     if value not in (0, "5"):

@@ -19,7 +19,7 @@ from ragmetrics_core.cli import COMMANDS
 from ragmetrics_core.cli.main import command_parser, main
 from ragmetrics_core.cli.paths import READ, WRITTEN
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.files import Aside, write_text
+from ragmetrics_core.data.files import AtomicFile, write_text
 
 GOOD = {
     "id": "a",
@@ -408,7 +408,7 @@ def test_a_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_moved_into_its_place_is_not_lost(tmp_path: Path) -> None:
-    file = Aside(tmp_path / "a.jsonl", "the report")
+    file = AtomicFile(tmp_path / "a.jsonl", "the report")
     file.write("text")
     (tmp_path / "a.jsonl").mkdir()
     with pytest.raises(
@@ -535,14 +535,14 @@ def test_a_text_that_python_writes_follows_no_link_out_of_its_folder(
 
 @pytest.mark.parametrize("written", [True, False])
 def test_two_runs_do_not_write_to_one_place(tmp_path: Path, written: bool) -> None:
-    first = Aside(tmp_path / "a.jsonl", "the report")
+    first = AtomicFile(tmp_path / "a.jsonl", "the report")
     if written:
         first.write("first")
     with pytest.raises(
         InputError,
         match=r"another run writes there now; wait until it ends, or name another file",
     ):
-        Aside(tmp_path / "a.jsonl", "the report")
+        AtomicFile(tmp_path / "a.jsonl", "the report")
     first.write(" run")
     first.finish()
     assert (tmp_path / "a.jsonl").read_text() == ("first run" if written else " run")
@@ -558,7 +558,7 @@ def test_what_another_run_put_aside_does_not_take_the_place(
 ) -> None:
     """As on a file system without locks, or where somebody moved the file."""
     place, partial = tmp_path / "a.jsonl", tmp_path / "a.jsonl.partial"
-    first = Aside(place, "the report")
+    first = AtomicFile(place, "the report")
     first.write("first")
     if put_aside:
         partial.rename(tmp_path / "a.jsonl.partial.1")

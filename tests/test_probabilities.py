@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import tokens as split
 
-from ragmetrics_core.data.asking import Weigh
+from ragmetrics_core.data.asking import LabelProbability
 from ragmetrics_core.judging.probabilities import label_weights, settle
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
 Alternatives = dict[str, float]
-COVERED = Weigh("covered")
+COVERED = LabelProbability("covered")
 
 
 def choice(*tokens: str | tuple[str, Alternatives]) -> Choice:
@@ -206,7 +206,9 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
 
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.9))
 def test_a_label_set_aside_moves_no_probability(share: float, aside: float) -> None:
-    weigh = Weigh("v", positive="yes", labels=("yes", "no", "other"), aside="other")
+    weigh = LabelProbability(
+        "v", positive="yes", labels=("yes", "no", "other"), aside="other"
+    )
     decided = 1 - aside
     chances = {"yes": decided * share, "no": decided * (1 - share), "other": aside}
     weight = settle([(label, math.log(p)) for label, p in chances.items()], weigh)

@@ -13,7 +13,7 @@ from typing import Any
 
 import ragmetrics_core
 from ragmetrics_core import Context, Failed, Sample, Scored, Undefined, evaluate
-from ragmetrics_core.data.frozen import Frozen, Silent
+from ragmetrics_core.data.frozen import Frozen, SilentData
 from ragmetrics_core.data.results import SampleResult
 
 # Fields with texts that a repr shows: names, ids, settings, digests, versions and
@@ -41,7 +41,7 @@ SHOWN = set(_SHOWN.split())
 
 def models(kind: type[Frozen]) -> Iterator[type[Frozen]]:
     for own in kind.__subclasses__():
-        if not issubclass(own, Silent) and own.__module__.startswith(
+        if not issubclass(own, SilentData) and own.__module__.startswith(
             "ragmetrics_core."
         ):
             yield own

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core import Context, ContextUtilization, Fact, Sample, Turn
-from ragmetrics_core.data.cells import structured
+from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.errors import RowError, SettingError
-from ragmetrics_core.data.frozen import blank
+from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.rows import samples_from_row
 from ragmetrics_core.data.sample import CaptureNotes
 
@@ -892,7 +892,7 @@ def test_any_row_is_samples_or_a_row_error(row: dict[str, Any]) -> None:
 
 
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(
-    lambda text: not blank(text)
+    lambda text: not is_blank(text)
 )
 fields = st.sampled_from(["question", "answer", "reference", "contexts"])
 # what tables write where a list is missing
@@ -1105,7 +1105,7 @@ def test_a_text_that_begins_as_no_list_is_a_context(text: str) -> None:
     ["['" + "\\'" * 300_000, '["' + '\\"' * 300_000, "['" + "\\'" * 300_000 + "\\"],
 )
 def test_a_string_without_an_end_takes_linear_time(text: str) -> None:
-    assert structured(text) == text
+    assert data_in(text) == text
 
 
 @pytest.mark.parametrize(
@@ -1119,4 +1119,4 @@ def test_a_string_without_an_end_takes_linear_time(text: str) -> None:
     ],
 )
 def test_strings_without_commas_are_several(text: str, values: list[str]) -> None:
-    assert structured(text) == values
+    assert data_in(text) == values

@@ -20,7 +20,7 @@ from ragmetrics_core import (
     RetrievalAccuracy,
     ScriptedJudge,
 )
-from ragmetrics_core.data.asking import halves
+from ragmetrics_core.data.asking import cut_in_halves
 from ragmetrics_core.data.errors import (
     ContentRefused,
     ContextWindowExceeded,
@@ -137,13 +137,13 @@ def test_what_needs_the_whole_text_fails_with_both_counts() -> None:
 
 def test_windows_overlap_and_lose_nothing() -> None:
     text = " ".join(f"word{number}" for number in range(1000))
-    first, second = halves(text)
+    first, second = cut_in_halves(text)
     assert text.startswith(first)
     assert text.endswith(second)
     assert len(first) + len(second) >= len(text) + 190
-    assert halves("short") == ()
+    assert cut_in_halves("short") == ()
     unbroken = "x" * 5000
-    assert sum(map(len, halves(unbroken))) == 5200
+    assert sum(map(len, cut_in_halves(unbroken))) == 5200
 
 
 def test_the_evidence_counts_the_windows() -> None:

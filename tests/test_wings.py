@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragmetrics_core.data import MissingDependency, higher_rooms
-from ragmetrics_core.data.higher_rooms import _PLACES, deferred
+from ragmetrics_core.data.higher_rooms import _DEFERRED_NAMES, import_deferred
 
 SOURCE = Path(__file__).parents[1] / "ragmetrics_core"
 CORE = frozenset(
@@ -92,9 +92,9 @@ def test_the_core_stands_without_a_wing(wing: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(_PLACES))
+@pytest.mark.parametrize("name", sorted(_DEFERRED_NAMES))
 def test_what_the_table_of_deferred_names_says_is_there(name: str) -> None:
-    assert callable(deferred(name))
+    assert callable(import_deferred(name))
 
 
 def test_what_a_room_itself_lacks_is_said_as_it_is(
@@ -105,5 +105,5 @@ def test_what_a_room_itself_lacks_is_said_as_it_is(
 
     monkeypatch.setattr(higher_rooms, "import_module", missing)
     with pytest.raises(ModuleNotFoundError, match="numpy") as caught:
-        deferred("write_page")
+        import_deferred("write_page")
     assert not isinstance(caught.value, MissingDependency)

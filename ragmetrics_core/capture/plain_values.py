@@ -10,7 +10,7 @@ from typing import Any
 
 from ragmetrics_core.capture.transcripts import Talk, talk_of, turns_of_fields
 from ragmetrics_core.capture.tree import Document, Message
-from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow
+from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow_path
 
 Source = str | Callable[[Any], Any]
 QUESTION_KEYS = (
@@ -103,7 +103,7 @@ class Overrides:
         if callable(source):
             return True, source(run)
         found = (
-            follow(place, path)
+            follow_path(place, path)
             for place in places
             for path in ([source], source.split("."))
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import add, command, flag, positive, share, show
-from ragmetrics_core.data import InputError, SettingError, metric_among
+from ragmetrics_core.data import InputError, SettingError, find_metric
 from ragmetrics_core.labelling.labels import (
     Label,
     calibrate,
@@ -206,7 +206,7 @@ def _what_was_measured(
 def _metric(report: Report, name: str | None) -> str:
     """The metric that is meant: by its name or short name, or the run's only one."""
     if name is not None:
-        return metric_among(name, report.metrics, place="in this report")
+        return find_metric(name, report.metrics, place="in this report")
     if len(report.metrics) != 1:
         raise SettingError(
             "--metric says which to measure:"

@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
     SettingError,
     project_settings,
 )
-from ragmetrics_core.data.trust import printable
+from ragmetrics_core.data.trust import make_printable
 from ragmetrics_core.engine.dry_run import estimate, needed
 from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
@@ -471,7 +471,7 @@ def settle(options: argparse.Namespace) -> None:
     }
     for name, value in settings.items():
         if name not in options:
-            field = printable(name.removesuffix("_column"))
+            field = make_printable(name.removesuffix("_column"))
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {field}, which samples lack"
             )

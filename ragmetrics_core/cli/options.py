@@ -19,8 +19,8 @@ from ragmetrics_core.data import (
     SettingError,
     Settings,
     Usage,
-    clean,
-    told,
+    as_input_error,
+    replace_surrogates,
     write_text,
 )
 from ragmetrics_core.engine.dry_run import Estimate, counting_judges
@@ -413,10 +413,10 @@ def summarise(options: argparse.Namespace, text: str) -> None:
         write_text(options.summary, text, "the summary")
     elif place := os.environ.get("GITHUB_STEP_SUMMARY"):
         with (
-            told("GITHUB_STEP_SUMMARY cannot be written"),
+            as_input_error("GITHUB_STEP_SUMMARY cannot be written"),
             Path(place).open("a", encoding="utf-8") as file,
         ):
-            file.write(f"{clean(text)}\n")
+            file.write(f"{replace_surrogates(text)}\n")
 
 
 def summary_failure(options: argparse.Namespace, text: str) -> InputError | None:

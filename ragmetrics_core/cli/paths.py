@@ -9,7 +9,12 @@ from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ragmetrics_core.data import PARTIAL, InputError, check_stays, told
+from ragmetrics_core.data import (
+    PARTIAL,
+    InputError,
+    as_input_error,
+    check_leads_nowhere_else,
+)
 from ragmetrics_core.models.reply_store import default_path
 
 # Every option and argument that names a path, by its place among the parsed options; a
@@ -135,7 +140,7 @@ def _check_replaced(options: argparse.Namespace) -> None:
         raise InputError(
             f"{path} exists, and people have reviewed it ({reviews}); name another file"
         )
-    with told(f"{path} cannot be read"), path.open("rb") as file:
+    with as_input_error(f"{path} cannot be read"), path.open("rb") as file:
         start = file.read(_START)
     if f'"{options.replaces}"'.encode() not in start:
         raise InputError(
@@ -188,7 +193,7 @@ def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
         raise InputError(f"{shown} is a folder; name a file")
     if not path.parent.is_dir():
         raise InputError(f"{shown} cannot be written: there is no folder {path.parent}")
-    check_stays(path, shown)
+    check_leads_nowhere_else(path, shown)
     # what is no file cannot be put aside
     partial = Path(os.path.realpath(path) + PARTIAL)
     if partial.is_symlink():

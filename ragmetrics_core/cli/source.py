@@ -19,9 +19,9 @@ from ragmetrics_core.data import (
     InputError,
     RowError,
     Sample,
+    as_input_error,
+    import_named_object,
     names_in_words,
-    own,
-    told,
 )
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.labelling.row_files import check_readable, read_samples, why_part
@@ -59,7 +59,7 @@ class _File:
         """The digest of its bytes; ``InputError`` if it cannot be read."""
         piped = self.traces and self.traces.lines.piped
         with (
-            told(f"{self.path} cannot be read"),
+            as_input_error(f"{self.path} cannot be read"),
             nullcontext(piped) if piped else self.path.open("rb") as file,
         ):
             file.seek(0)
@@ -88,7 +88,7 @@ class Source:
                     f"{path} is a table, and --traces reads recorded traces (OTLP"
                     " JSON, Phoenix, MLflow, Langfuse, LangSmith): leave out --traces"
                 )
-        resolve = own(options.resolve) if options.resolve else None
+        resolve = import_named_object(options.resolve) if options.resolve else None
         self._files = list(map(_File, options.files))
         for file in self._files if options.traces else ():
             file.traces = recorded.samples_from_spans(

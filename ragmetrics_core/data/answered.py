@@ -7,7 +7,7 @@ themselves.
 import re
 from collections.abc import Iterator, Mapping
 
-from ragmetrics_core.data.cells import structured
+from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.sample import Sample
 
 # characters of all contexts together; an honest answer may quote less than that whole
@@ -50,7 +50,7 @@ def answer_holds_contexts(sample: Sample) -> bool:
     ]
     if sample.answer is None or sum(map(len, contexts)) < _FEWEST:
         return False
-    answer = _BLANKS.sub("", "".join(_texts_in(structured(sample.answer))))
+    answer = _BLANKS.sub("", "".join(_texts_in(data_in(sample.answer))))
     return all(context in answer for context in contexts)
 
 

@@ -13,7 +13,7 @@ Maps = Literal["strict", "lossy"]
 """Whether a map with one key twice is an error, or the key's last value counts."""
 
 
-def rows_of(
+def arrow_rows(
     table: Any, *, maps: Maps = "strict"
 ) -> Iterator[dict[str, Any] | RowError]:
     """The rows of an Arrow table or record batch as mappings.
@@ -26,10 +26,10 @@ def rows_of(
     except _UNREADABLE:  # somewhere in the table; now row by row
         pass
     for place in range(table.num_rows):
-        yield _row(table.slice(place, 1), maps)
+        yield _row_or_error(table.slice(place, 1), maps)
 
 
-def _row(row: Any, maps: Maps) -> dict[str, Any] | RowError:
+def _row_or_error(row: Any, maps: Maps) -> dict[str, Any] | RowError:
     try:
         return dict(row.to_pylist(maps_as_pydicts=maps)[0])
     except _UNREADABLE as error:
@@ -37,7 +37,7 @@ def _row(row: Any, maps: Maps) -> dict[str, Any] | RowError:
     columns = (
         name
         for name, column in zip(row.column_names, row.columns, strict=True)
-        if not _readable(column, maps)
+        if not _is_readable(column, maps)
     )
     return RowError(
         f"{', '.join(columns)}: a value that Python cannot hold ({problem}): a text"
@@ -46,7 +46,7 @@ def _row(row: Any, maps: Maps) -> dict[str, Any] | RowError:
     )
 
 
-def _readable(column: Any, maps: Maps) -> bool:
+def _is_readable(column: Any, maps: Maps) -> bool:
     try:
         column.to_pylist(maps_as_pydicts=maps)
     except _UNREADABLE:

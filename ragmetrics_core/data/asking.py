@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, cast
 from pydantic import BaseModel
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import Private, check_number
+from ragmetrics_core.data.frozen import PrivateRepr, check_number
 from ragmetrics_core.data.replies import (
     Asked,
     Mode,
@@ -30,7 +30,7 @@ from ragmetrics_core.data.typed import Decided
 Label = int | str
 Texts = str | tuple[str, ...] | None
 # characters of a text that is worth cutting, and of what its windows share
-_SHORTEST, _OVERLAP = 1_000, 200
+_SHORTEST_CUT_TEXT, _CHARACTERS_OF_OVERLAP = 1_000, 200
 
 PLACEHOLDER = re.compile(
     r"^[ \t]*\{(?P<alone>[^\W\d]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[^\W\d]\w*)\}",
@@ -40,7 +40,7 @@ PLACEHOLDER = re.compile(
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Part(Private):
+class Part(PrivateRepr):
     """A text to show, or a group of texts.
 
     Args:
@@ -74,20 +74,22 @@ class Part(Private):
         """The labels of a group: 1, 2 …; A, B … Z, AA …; or the label's own letter with a number."""
         numbers = range(1, len(self.texts) + 1)
         if self.marks == "letters":
-            return tuple(map(_letters, numbers))
+            return tuple(map(_letter_label, numbers))
         return tuple(
             f"{self.label[0] if self.marks == 'lines' else ''}{number}"
             for number in numbers
         )
 
 
-def _letters(number: int) -> str:
+def _letter_label(number: int) -> str:
     n_full_rounds, place = divmod(number - 1, 26)
-    return (_letters(n_full_rounds) if n_full_rounds else "") + chr(ord("A") + place)
+    return (_letter_label(n_full_rounds) if n_full_rounds else "") + chr(
+        ord("A") + place
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class QuotedExample(Private):
+class QuotedExample(PrivateRepr):
     """An example that holds texts of others, which are data and no instructions.
 
     Args:
@@ -100,7 +102,7 @@ class QuotedExample(Private):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Instructions(Private):
+class Instructions(PrivateRepr):
     """What the judge is told.
 
     Args:
@@ -151,17 +153,17 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
     for problem, names in problems.items():
         if names:
             raise SettingError(
-                f"the template {problem.replace('{}', _braced(names))}. The question's"
-                f" parts: {_braced(parts)}"
+                f"the template {problem.replace('{}', _names_in_braces(names))}. The question's"
+                f" parts: {_names_in_braces(parts)}"
             )
 
 
-def _braced(names: Iterable[str]) -> str:
+def _names_in_braces(names: Iterable[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in sorted(names))
 
 
 @dataclass(frozen=True, slots=True)
-class Weigh:
+class LabelProbability:
     """Asks for the probability of a label instead of the bare verdict.
 
     Args:
@@ -189,7 +191,9 @@ class Weigh:
 
     def __post_init__(self) -> None:
         check_number(
-            f"Weigh({self.field!r}, fallback_polls=)", self.fallback_polls, least=1
+            f"LabelProbability({self.field!r}, fallback_polls=)",
+            self.fallback_polls,
+            least=1,
         )
         names = [str(label).casefold() for label in self.labels]
         # Sorted, names that begin with another one follow it at once.
@@ -198,7 +202,7 @@ class Weigh:
         )
         if is_mixed or self.positive not in self.labels or len(names) < 2:
             raise SettingError(
-                f"Weigh({self.field!r}) needs two or more labels of which none begins"
+                f"LabelProbability({self.field!r}) needs two or more labels of which none begins"
                 f" with another, positive among them; got {self.labels!r} and"
                 f" {self.positive!r}"
             )
@@ -220,7 +224,7 @@ class Split:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Question(Private, Generic[R]):
+class Question(PrivateRepr, Generic[R]):
     """A question to a judge, answered with replies of the type ``Reply``.
 
     Args:
@@ -247,7 +251,7 @@ class Question(Private, Generic[R]):
     polls: int = 1
     first_poll: int | None = None
     temperature: float = 0.0
-    weigh: Weigh | None = None
+    weigh: LabelProbability | None = None
     split: Split | None = None
     decided: Decided[R] | None = None
     example: R | tuple[R, R] | Callable[[Any], tuple[R, R]] | None = field(
@@ -293,7 +297,7 @@ class Question(Private, Generic[R]):
         )
 
 
-def about(sample: Sample) -> dict[str, Part]:
+def question_part(sample: Sample) -> dict[str, Part]:
     """Return the part ``question`` of a sample.
 
     It holds the application's rewrite and the earlier turns, too.
@@ -326,12 +330,12 @@ def ask(
     Raises:
         SettingError: If what is given is no sequence of questions.
     """
-    batch = batch_of(questions)
+    batch = check_batch(questions)
     replies = (yield batch) if batch else ()
     return cast("tuple[Asked[R] | NotAnswered, ...]", replies)
 
 
-def batch_of(step: object) -> Batch:
+def check_batch(step: object) -> Batch:
     """Return the questions that a plan asks at a time.
 
     Anything else raises ``SettingError``, because no judge could answer it.
@@ -352,8 +356,8 @@ def batch_of(step: object) -> Batch:
     )
 
 
-def shares(
-    replies: Sequence[BaseModel], weigh: Weigh, mode: Mode | None = None
+def weights_by_share(
+    replies: Sequence[BaseModel], weigh: LabelProbability, mode: Mode | None = None
 ) -> tuple[Weight, ...]:
     """The share of replies with the positive label, per verdict.
 
@@ -368,15 +372,15 @@ def shares(
     return tuple(weights)
 
 
-def halves(text: str) -> tuple[str, ...]:
+def cut_in_halves(text: str) -> tuple[str, ...]:
     """Cut a text at spaces into two windows that overlap by about 200 characters.
 
     () for fewer than 1,000 characters, too few to be what makes a prompt too long.
     """
-    if len(text) < _SHORTEST:
+    if len(text) < _SHORTEST_CUT_TEXT:
         return ()
-    overlap_start = (len(text) - _OVERLAP) // 2
-    overlap_end = (len(text) + _OVERLAP) // 2
+    overlap_start = (len(text) - _CHARACTERS_OF_OVERLAP) // 2
+    overlap_end = (len(text) + _CHARACTERS_OF_OVERLAP) // 2
     # The halves end and begin at a space, if one is near.
     space_after = text.find(" ", overlap_end, overlap_end + 80)
     space_before = text.rfind(" ", overlap_start - 80, overlap_start)
@@ -385,10 +389,10 @@ def halves(text: str) -> tuple[str, ...]:
     return text[:first_end], text[second_start:]
 
 
-def divided(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def divide_texts(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Two groups of texts of about the same length, in order; a single text is cut; () if nothing can be divided."""
     if len(texts) < 2:
-        return tuple((half,) for text in texts for half in halves(text))
+        return tuple((half,) for text in texts for half in cut_in_halves(text))
     total = sum(map(len, texts))
     at = min(
         range(1, len(texts)),

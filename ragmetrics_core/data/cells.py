@@ -13,7 +13,7 @@ from typing import Any
 
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
-from ragmetrics_core.data.frozen import blank
+from ragmetrics_core.data.frozen import is_blank
 from ragmetrics_core.data.sample import Context, Turn
 
 # LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex
@@ -79,40 +79,40 @@ _LISTS = ("contexts", "retrieved", "facts", "history")  # fields of several text
 _NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
 
 
-def present(value: Any) -> bool:
+def is_present(value: Any) -> bool:
     """False for None, NaN, NaT and texts that show nothing; an empty list is a value: nothing was retrieved."""
     value = plain_data(value)
     if isinstance(value, str):
-        return not blank(value)
+        return not is_blank(value)
     # of pandas, which is not imported here
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return False
     return not (isinstance(value, float) and math.isnan(value))
 
 
-def filled(value: Any, field: str) -> bool:
+def is_filled(value: Any, field: str) -> bool:
     """Whether a cell holds something for a field of a sample.
 
     In a column of several texts also what tables write for nothing is nothing, such as
     ``None`` or ``[nan]``.
     """
-    if not present(value):
+    if not is_present(value):
         return False
-    return field not in _LISTS or not _is_written_nothing(value)
+    return field not in _LISTS or not _means_nothing(value)
 
 
-def _is_written_nothing(value: Any) -> bool:
+def _means_nothing(value: Any) -> bool:
     if isinstance(value, str):
         text = value.strip()
         if text[:1] in _CLOSING and text[-1:] == _CLOSING[text[:1]]:
             text = text[1:-1].strip()
         if text.casefold() in _NOTHING:
             return True
-    data = structured(value)
+    data = data_in(value)
     if not isinstance(data, (list, tuple)) or len(data) != 1:
         return False
     (only,) = data
-    return not present(only) or (
+    return not is_present(only) or (
         isinstance(only, str) and only.strip().casefold() in _NOTHING
     )
 
@@ -135,27 +135,27 @@ def number_as_text(value: Any) -> Any:
     )
 
 
-def structured(value: Any) -> Any:
+def data_in(value: Any) -> Any:
     r"""Return the lists and objects that stand in a text as data.
 
     The text may be JSON, JSON in JSON, or Python as data frames write it. Every other
     value stays as it is.
 
     Examples:
-        >>> structured("['a', None]"), structured("['a'\n 'b']"), structured("[sic]")
+        >>> data_in("['a', None]"), data_in("['a'\n 'b']"), data_in("[sic]")
         (['a', None], ['a', 'b'], '[sic]')
-        >>> structured("('a', 'b')"), structured('"[\\"a\\"]"'), structured('"a"')
+        >>> data_in("('a', 'b')"), data_in('"[\\"a\\"]"'), data_in('"a"')
         (('a', 'b'), ['a'], '"a"')
     """
     value = plain_data(value)
     data = value
     for _ in range(_ENCODINGS):
         if isinstance(data, str):
-            data = _parsed(data)
+            data = _parse(data)
     return data if isinstance(data, (list, tuple, dict, set)) else value
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     """The value that a text holds as JSON or Python, if it may be a list or an object.
 
     Else None.
@@ -172,12 +172,12 @@ def _parsed(text: str) -> Any:
         with warnings.catch_warnings():
             # a text is no code of ours: its escapes are nobody's mistake
             warnings.simplefilter("ignore")
-            return ast.literal_eval(_STRING.sub(_with_comma, text.strip()))
+            return ast.literal_eval(_STRING.sub(_add_comma, text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 
 
-def _with_comma(string: re.Match[str]) -> str:
+def _add_comma(string: re.Match[str]) -> str:
     """Return a string with a comma if another string follows it.
 
     Numpy writes no comma between strings, and Python would join them.
@@ -185,7 +185,7 @@ def _with_comma(string: re.Match[str]) -> str:
     return f"{string[1]}," if string[2] else string[1]
 
 
-def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
+def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     """Follow a path of keys and indices through dicts, JSON strings and lists.
 
     A key may itself have dots, as flattened tables write them; the longest comes first.
@@ -193,25 +193,25 @@ def follow(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     Returns whether something is there, and what.
 
     Examples:
-        >>> follow({"prediction": '{"contexts": ["a", "b"]}'}, ["prediction", "contexts", "1"])
+        >>> follow_path({"prediction": '{"contexts": ["a", "b"]}'}, ["prediction", "contexts", "1"])
         (True, 'b')
-        >>> follow({"trace": {"user.id": 7}}, ["trace", "user", "id"])
+        >>> follow_path({"trace": {"user.id": 7}}, ["trace", "user", "id"])
         (True, 7)
     """
     if not path:
         return True, value
-    value = structured(value)
+    value = data_in(value)
     if isinstance(value, Mapping):
         for length in range(len(path), 0, -1):
             key = ".".join(path[:length])
             if key in value:
-                is_there, leaf = follow(value[key], path[length:])
+                is_there, leaf = follow_path(value[key], path[length:])
                 if is_there:
                     return True, leaf
         return False, None
     is_index = path[0].isdecimal()
     if isinstance(value, (list, tuple)) and is_index and int(path[0]) < len(value):
-        return follow(value[int(path[0])], path[1:])
+        return follow_path(value[int(path[0])], path[1:])
     return False, None
 
 
@@ -230,29 +230,30 @@ def _keys_in_words(cell: Mapping[str, Any]) -> str:
     return ", ".join([*names, *unnamed])
 
 
-def _first_of_keys(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
+def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
     """The first value that is there and not None.
 
     Keys with dots are names, or else paths.
     """
     values = (
-        cell[key] if key in cell else follow(cell, key.split("."))[1] for key in keys
+        cell[key] if key in cell else follow_path(cell, key.split("."))[1]
+        for key in keys
     )
     return next((value for value in values if value is not None), None)
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Several things as a list; a single one as a list of one.
 
     A text that holds a list or an object, as JSON or Python, is that list or object. An
     object whose text is a list, as Hugging Face writes lists of objects, is one object
     per text.
     """
-    data = structured(value)
+    data = data_in(value)
     if not isinstance(data, Mapping):
         return list(data) if isinstance(data, (list, tuple)) else [data]
     columns = {name: plain_data(cell) for name, cell in data.items()}
-    texts = _first_of_keys(columns, _TEXT_KEYS)
+    texts = _value_of_first_key(columns, _TEXT_KEYS)
     if not isinstance(texts, list):
         return [data]
     lists = {
@@ -266,7 +267,7 @@ def listed(value: Any) -> list[Any]:
     ]
 
 
-def contexts(value: Any, field: str) -> list[Any]:
+def read_contexts(value: Any, field: str) -> list[Any]:
     """Return the contexts of a row.
 
     Raises ``RowError`` if a context has no text, or if Python objects were written as
@@ -277,14 +278,15 @@ def contexts(value: Any, field: str) -> list[Any]:
         and value.rstrip()[-1:] in ("]", ")")
         and _WRITTEN_OBJECTS.match(value.lstrip())
     )
-    if written and isinstance(structured(value), str):
+    if written and isinstance(data_in(value), str):
         raise RowError(
             f"{field}: Python objects that str() wrote as one text; write a list of"
             " their texts, or JSON"
         )
     _refuse_broken_list(value, field)
     return [
-        context(cell, field, rank) for rank, cell in enumerate(listed(value), start=1)
+        read_context(cell, field, rank)
+        for rank, cell in enumerate(as_list(value), start=1)
     ]
 
 
@@ -321,7 +323,7 @@ def _refuse_broken_list(value: Any, field: str) -> None:
 
     The error is a ``RowError``.
     """
-    if not looks_like_list(value) or not isinstance(structured(value), str):
+    if not looks_like_list(value) or not isinstance(data_in(value), str):
         return
     raise RowError(
         f"{field}: begins as a list and cannot be read as one; perhaps it was cut off,"
@@ -330,7 +332,7 @@ def _refuse_broken_list(value: Any, field: str) -> None:
     )
 
 
-def context(cell: Any, field: str, rank: int) -> Any:
+def read_context(cell: Any, field: str, rank: int) -> Any:
     """Return a context from a text or from an object with a text.
 
     The object may have the usual shapes of documents, nodes and passages. An object
@@ -343,15 +345,15 @@ def context(cell: Any, field: str, rank: int) -> Any:
             f"{field}: number {rank} must be a text or an object with a text, found"
             f" {type(cell).__name__}"
         )
-    text = _first_of_keys(cell, _TEXT_KEYS)
+    text = _value_of_first_key(cell, _TEXT_KEYS)
     if not isinstance(text, str):
         raise RowError(
             f"{field}: number {rank} is an object without a text (one of"
             f" {', '.join(_TEXT_KEYS)}): {_keys_in_words(cell)}"
         )
     name, score = (
-        _first_of_keys(cell, _ID_KEYS),
-        plain_data(_first_of_keys(cell, _SCORE_KEYS)),
+        _value_of_first_key(cell, _ID_KEYS),
+        plain_data(_value_of_first_key(cell, _SCORE_KEYS)),
     )
     number = (
         isinstance(score, (int, float))
@@ -362,17 +364,17 @@ def context(cell: Any, field: str, rank: int) -> Any:
         "text": text,
         "id": (
             None
-            if isinstance(name, (Mapping, list, tuple)) or not present(name)
+            if isinstance(name, (Mapping, list, tuple)) or not is_present(name)
             else str(number_as_text(name))
         ),
         "score": float(score) if number else None,
-        "metadata": metadata(_first_of_keys(cell, _METADATA_KEYS) or {}),
+        "metadata": read_metadata(_value_of_first_key(cell, _METADATA_KEYS) or {}),
     }
 
 
-def metadata(value: Any) -> dict[str, Any]:
+def read_metadata(value: Any) -> dict[str, Any]:
     """Metadata with texts for names."""
-    data = structured(value)
+    data = data_in(value)
     return (
         {str(key): cell for key, cell in data.items()}
         if isinstance(data, Mapping)
@@ -380,7 +382,7 @@ def metadata(value: Any) -> dict[str, Any]:
     )
 
 
-def facts(value: Any) -> list[Any] | None:
+def read_facts(value: Any) -> list[Any] | None:
     """Return facts from texts or objects; None if there are none.
 
     An object has a ``text`` and perhaps a ``weight``.
@@ -393,11 +395,11 @@ def facts(value: Any) -> list[Any] | None:
             if isinstance(cell, Mapping)
             else cell
         )
-        for cell in listed(value)
+        for cell in as_list(value)
     ] or None
 
 
-def turns(value: Any) -> list[Any]:
+def read_turns(value: Any) -> list[Any]:
     """Return the earlier turns of a conversation.
 
     They come from messages, from pairs of question and answer, or from texts that take
@@ -408,25 +410,25 @@ def turns(value: Any) -> list[Any]:
             read.
     """
     _refuse_broken_list(value, "history")
-    if isinstance(structured(value), str):
+    if isinstance(data_in(value), str):
         raise RowError(
             "history: needs a list of texts or of messages with a content, found a"
             " single text"
         )
-    messages = listed(value)
+    messages = as_list(value)
     if messages and all(
         isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in messages
     ):
         messages = [text for pair in messages for text in pair]
-    return [_turn(number, turn) for number, turn in enumerate(messages)]
+    return [_read_turn(number, turn) for number, turn in enumerate(messages)]
 
 
-def _turn(number: int, turn: Any) -> Any:
+def _read_turn(number: int, turn: Any) -> Any:
     if isinstance(turn, Mapping):
-        speaker = str(_first_of_keys(turn, ("role", "speaker", "type")) or "user")
+        speaker = str(_value_of_first_key(turn, ("role", "speaker", "type")) or "user")
         return {
             "role": _SPEAKERS.get(speaker, speaker),
-            "content": _first_of_keys(turn, ("content", "text", "message")),
+            "content": _value_of_first_key(turn, ("content", "text", "message")),
         }
     return (
         turn

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from ragmetrics_core.data import cells
 from ragmetrics_core.data.cells import (
-    filled,
-    follow,
+    data_in,
+    follow_path,
+    is_filled,
     looks_like_list,
     number_as_text,
     plain_data,
-    structured,
 )
 from ragmetrics_core.data.citations import is_citations, is_numbering
 from ragmetrics_core.data.errors import (
@@ -31,7 +31,7 @@ from ragmetrics_core.data.errors import (
     RowError,
     SettingError,
 )
-from ragmetrics_core.data.messages import messages_said
+from ragmetrics_core.data.messages import said_messages
 from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
 from ragmetrics_core.data.sample import Context
 
@@ -68,30 +68,30 @@ def _with_paths(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names, *paths)))
 
 
-_HELD = ("contexts", "history")
+_FIELDS_IN_REQUESTS = ("contexts", "history")
 USUAL_NAMES = {
-    field: _with_paths(names) if field in _HELD else tuple(names)
+    field: _with_paths(names) if field in _FIELDS_IN_REQUESTS else tuple(names)
     for field, names in _COLUMNS.items()
 }
 
 # Fields that are texts: an object in such a column is searched for the names above and
 # for these. Of messages the last one of this speaker is meant.
-_INSIDE = {
+_INNER_NAMES = {
     "question": (),
     "answer": ("content", "text"),
     "reference": ("answer", "output", "response", "text"),
 }
 _SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
 _SHOWN_COLUMNS = 50  # in a message
-_NESTED = 4  # objects in objects, or in JSON that stands in them as a text
+_DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
 SEVERAL_ANSWERS = ("answers", "responses", "predictedanswers", "replies")
 # columns of our own results, and what their objects have
-_OWN = {"ledger": "calls", "capture": "evidence_from"}
+_KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "evidence_from"}
 # Fields that two columns may claim. A question has one rank of names: what stands
 # behind it holds a whole prompt, a request, or what was searched for.
-_CLAIMED = ("contexts", "answer", "reference")
+_FIELDS_WITH_RIVALS = ("contexts", "answer", "reference")
 # DeepEval's names: what was retrieved, and beside it the ideal
-_IDEAL_CONTEXT = ("retrievalcontext", "context")
+_DEEPEVAL_CONTEXTS = ("retrievalcontext", "context")
 _DEEPEVAL_JOINS = "|"
 _DEEPEVAL_OUTPUTS = ("actualoutput", "expectedoutput")
 # of its data frames
@@ -111,7 +111,7 @@ class Place(NamedTuple):
     certain: bool = True
 
 
-def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
+def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
     """Per field of a sample its place in the row.
 
     A field whose column is empty has a place that holds nothing.
@@ -125,17 +125,18 @@ def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
     place_by_field: dict[str, Place] = {}
     for field, column in columns.items():
         if column is not None:
-            place_by_field[field] = _named(row, field, column)
+            place_by_field[field] = _named_place(row, field, column)
     cells_of_row = _Cells(row)
-    for field, names in _names_in(row).items():
+    for field, names in _usual_names_for_row(row).items():
         if field not in place_by_field:
             columns_in_use = {
                 place.column
                 for place in place_by_field.values()
                 if place.value is row.get(place.column)
             }
-            place = _chosen(
-                field, list(_places(cells_of_row, field, names, columns_in_use))
+            place = _choose_place(
+                field,
+                list(_possible_places(cells_of_row, field, names, columns_in_use)),
             )
             if place is not None:
                 place_by_field[field] = place
@@ -144,13 +145,15 @@ def find(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
     return place_by_field
 
 
-def _names_in(row: Row) -> Mapping[str, Sequence[str]]:
+def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
     """The usual names of each field that lead to a column of this row."""
-    return _names_among(frozenset(name for name in row if isinstance(name, str)))
+    return _usual_names_leading_to(
+        frozenset(name for name in row if isinstance(name, str))
+    )
 
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
-def _names_among(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
+def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
     plain_columns = {plain_name(column) for column in columns}
 
     def leads_to_a_column(usual: str) -> bool:
@@ -159,11 +162,11 @@ def _names_among(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
 
     return {
         field: tuple(filter(leads_to_a_column, names))
-        for field, names in _names_of_dialect(columns).items()
+        for field, names in _usual_names_of_dialect(columns).items()
     }
 
 
-def _names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
+def _usual_names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
     """All usual names of each field.
 
     In data frames of Phoenix ``reference`` is the retrieved text. In rows of DeepEval
@@ -171,7 +174,7 @@ def _names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
     """
     if _is_of_deepeval(columns):
         names = USUAL_NAMES["contexts"]
-        retrieved = [name for name in names if name != _IDEAL_CONTEXT[1]]
+        retrieved = [name for name in names if name != _DEEPEVAL_CONTEXTS[1]]
         return {**USUAL_NAMES, "contexts": retrieved}
     if columns.isdisjoint(_PHOENIX_MARKS):
         return USUAL_NAMES
@@ -207,7 +210,7 @@ def _refuse_joined_contexts(place: Place, row: "_Cells") -> None:
     )
     if (
         is_joined
-        and plain_name(place.column) == _IDEAL_CONTEXT[0]
+        and plain_name(place.column) == _DEEPEVAL_CONTEXTS[0]
         and any(map(row.columns, _DEEPEVAL_OUTPUTS))
     ):
         raise RowError(
@@ -227,7 +230,7 @@ def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
         raise SettingError(f"no such field of a sample: {name}{near}; known: {fields}")
 
 
-def _named(
+def _named_place(
     row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]
 ) -> Place:
     """Return the place that the caller named for a field.
@@ -242,9 +245,9 @@ def _named(
                 f"the function for {field} raised {type(error).__name__} on this row"
             ) from error
     if column in row:
-        place = _place_in(row[column], field, column)
+        place = _place_in_column(row[column], field, column)
         return Place(row[column], column) if place is None else place
-    is_there, value = follow(row, column.split("."))
+    is_there, value = follow_path(row, column.split("."))
     if not is_there:
         present_columns = [str(name) for name in row]
         near, listed = (
@@ -287,11 +290,11 @@ class _Cells:
     def follow(self, column: str, path: Sequence[str]) -> tuple[bool, Any]:
         """What a path into a column leads to, and whether something is there."""
         if column not in self._structured:
-            self._structured[column] = structured(self._row[column])
-        return follow(self._structured[column], path)
+            self._structured[column] = data_in(self._row[column])
+        return follow_path(self._structured[column], path)
 
 
-def _places(
+def _possible_places(
     row: _Cells, field: str, names: Sequence[str], columns_in_use: set[str]
 ) -> Iterator[Place]:
     """Where a field may be by its usual names, in their order.
@@ -305,7 +308,7 @@ def _places(
             place = (
                 None
                 if column in columns_in_use
-                else _place_in(row.value(column), field, column)
+                else _place_in_column(row.value(column), field, column)
             )
             if place is not None:
                 yield place
@@ -317,30 +320,30 @@ def _places(
                 yield Place(value, f"{column}.{path}")
 
 
-def _chosen(field: str, places: Sequence[Place]) -> Place | None:
+def _choose_place(field: str, places: Sequence[Place]) -> Place | None:
     """The place that holds a field, by its rank; None where there is none."""
     certain = [place for place in places if place.certain]
     if not certain:
         return places[0] if places else None
     place, *rivals = certain
-    if not filled(place.value, field):
+    if not is_filled(place.value, field):
         return places[0]
-    if field in _CLAIMED:
+    if field in _FIELDS_WITH_RIVALS:
         _refuse_rivals(field, place, rivals)
     return place
 
 
 def _refuse_rivals(field: str, place: Place, rivals: Sequence[Place]) -> None:
     """Raise ``AmbiguousColumns`` if another filled place holds something else."""
-    content = _content(field, place.value)
+    content = _comparable_content(field, place.value)
     for rival in rivals:
         if (
             content is None
-            or not filled(rival.value, field)
-            or _is_known_pair(field, place, rival)
+            or not is_filled(rival.value, field)
+            or _is_no_rival(field, place, rival)
         ):
             continue
-        rival_content = _content(field, rival.value)
+        rival_content = _comparable_content(field, rival.value)
         if rival_content is not None and rival_content != content:
             raise AmbiguousColumns(
                 f"columns {place.column!r} and {rival.column!r} may both hold the"
@@ -349,7 +352,7 @@ def _refuse_rivals(field: str, place: Place, rivals: Sequence[Place]) -> None:
             )
 
 
-def _is_known_pair(field: str, place: Place, rival: Place) -> bool:
+def _is_no_rival(field: str, place: Place, rival: Place) -> bool:
     """Tell whether the second place is known to be no rival of the first.
 
     It is then a part of the first, the ideal context, or another field.
@@ -358,27 +361,27 @@ def _is_known_pair(field: str, place: Place, rival: Place) -> bool:
         return True
     name = plain_name(place.column.rpartition(".")[2])
     rival_name = plain_name(rival.column.rpartition(".")[2])
-    if (name, rival_name) == _IDEAL_CONTEXT:
+    if (name, rival_name) == _DEEPEVAL_CONTEXTS:
         return True
     names_of_retrieved = map(plain_name, _COLUMNS["retrieved"])
     return field == "contexts" and rival_name in names_of_retrieved
 
 
-def _content(field: str, value: Any) -> object:
+def _comparable_content(field: str, value: Any) -> object:
     """What two places of a field are compared by.
 
     None for what cannot be read as this field.
     """
     if field == "contexts":
         try:
-            contexts = cells.contexts(value, field)
+            contexts = cells.read_contexts(value, field)
         except RowError:
             return None
         return [
             context.text if isinstance(context, Context) else context["text"]
             for context in contexts
         ]
-    data = structured(value)
+    data = data_in(value)
     texts = list(data) if isinstance(data, (list, tuple)) else [plain_data(value)]
     return [
         text.strip() if isinstance(text, str) else number_as_text(text)
@@ -386,30 +389,30 @@ def _content(field: str, value: Any) -> object:
     ]
 
 
-def _place_in(value: Any, field: str, column: str) -> Place | None:
+def _place_in_column(value: Any, field: str, column: str) -> Place | None:
     """Return the place that a column is for a field; None if it is none.
 
     The place is the column's value or, if that is an object, the value in it.
     """
     name = plain_name(column)
     if field == "citations":  # a column of that name may hold addresses, or texts
-        data = structured(value)
+        data = data_in(value)
         is_known = is_citations(data) or is_numbering(data)
         return Place(data, column) if is_known else None
-    if field in _OWN:  # a column of that name may hold anything else
-        data = structured(value)
+    if field in _KEY_IN_OWN_RESULTS:  # a column of that name may hold anything else
+        data = data_in(value)
         return (
             Place(data, column)
-            if isinstance(data, Mapping) and _OWN[field] in data
+            if isinstance(data, Mapping) and _KEY_IN_OWN_RESULTS[field] in data
             else None
         )
     # e.g. the id of the conversation
     if field == "history" and not _may_be_history(value):
         return None
-    if field not in _INSIDE:
+    if field not in _INNER_NAMES:
         return Place(value, column)
     # in a column of the field's own name JSON is the text
-    data = value if name == field else structured(value)
+    data = value if name == field else data_in(value)
     if field == "answer" and name in SEVERAL_ANSWERS:
         # SQuAD's object holds the expected ones
         return None if isinstance(data, Mapping) else Place(value, column)
@@ -424,11 +427,11 @@ def _may_be_history(value: Any) -> bool:
 
     A single text is no history.
     """
-    is_data = isinstance(structured(value), (list, tuple, Mapping))
-    return is_data or looks_like_list(value) or not filled(value, "history")
+    is_data = isinstance(data_in(value), (list, tuple, Mapping))
+    return is_data or looks_like_list(value) or not is_filled(value, "history")
 
 
-def _text_in(data: Any, field: str, depth: int = _NESTED) -> Place | None:
+def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> Place | None:
     """The text of a field in an object or in messages, or its several texts.
 
     None where it is not known to hold any.
@@ -438,13 +441,13 @@ def _text_in(data: Any, field: str, depth: int = _NESTED) -> Place | None:
         return place
     texts = [
         message.text
-        for message in messages_said(data)
+        for message in said_messages(data)
         if message.role == _SPEAKERS[field]
     ]
     return (
         Place(texts[-1], "")
         if texts
-        else _text_under(data, _INSIDE[field], field, depth)
+        else _text_under(data, _INNER_NAMES[field], field, depth)
     )
 
 
@@ -462,9 +465,9 @@ def _text_under(
         if usual not in data:
             continue
         value = plain_data(data[usual])
-        inner = _text_in(structured(value), field, depth - 1) if depth else None
+        inner = _text_in(data_in(value), field, depth - 1) if depth else None
         if inner is not None:
             places.append(Place(inner.value, usual))
         elif not isinstance(value, Mapping):
             places.append(Place(value, usual))
-    return _chosen(field, places)
+    return _choose_place(field, places)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ragmetrics_core.data.cells import present, structured
+from ragmetrics_core.data.cells import data_in, is_present
 from ragmetrics_core.data.nearest import plain_name
 
 # The first name that a sample has counts. A session comes last: at LangSmith it is the
@@ -68,13 +68,13 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
     that stands least deep. None if no name has a value.
     """
     conversations = sorted(
-        _conversations(data, path="", depth=_DEEPEST),
+        _conversations_in(data, path="", depth=_DEEPEST),
         key=lambda found: (CONVERSATION_NAMES.index(found[0].name), -found[1]),
     )
     return conversations[0][0] if conversations else None
 
 
-def _conversations(
+def _conversations_in(
     data: Mapping[str, object], *, path: str, depth: int
 ) -> Iterator[tuple[NamedConversation, int]]:
     """The conversations in an object, each with the depth that was left where it stands."""
@@ -82,10 +82,12 @@ def _conversations(
         inner_path = f"{path}{key}"
         name = conversation_name(inner_path)
         if name is None and isinstance(value, str) and _MAY_HOLD_NAME.search(value):
-            value = structured(value)  # the same value, read
+            value = data_in(value)  # the same value, read
         inner = []
         if isinstance(value, Mapping) and depth > 1:
-            inner = list(_conversations(value, path=f"{inner_path}.", depth=depth - 1))
+            inner = list(
+                _conversations_in(value, path=f"{inner_path}.", depth=depth - 1)
+            )
             yield from inner
-        if name is not None and not inner and present(value):
+        if name is not None and not inner and is_present(value):
             yield NamedConversation(name, inner_path, value), depth

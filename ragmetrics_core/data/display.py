@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from ragmetrics_core.data.embedded_judge import EMBEDDED
-from ragmetrics_core.data.frozen import clean
+from ragmetrics_core.data.frozen import replace_surrogates
 
 _LONGEST = 2000
 _LEFT = 'style="text-align:left"'
@@ -79,7 +79,7 @@ def table(rows: Iterable[Sequence[Shown]], headings: Sequence[str] = ()) -> str:
 def _inner(text: Shown) -> str:
     if not isinstance(text, str):
         return f"<ol {_LEFT}>{element('li', text)}</ol>"
-    text = str(clean(text))
+    text = str(replace_surrogates(text))
     return escape(
         text
         if len(text) <= _LONGEST

@@ -11,7 +11,7 @@ from typing import Any
 from ragmetrics_core.data.errors import MissingDependency, SettingError
 
 
-def extra(module: str, name: str, needed_for: str) -> Any:
+def import_extra(module: str, name: str, needed_for: str) -> Any:
     """Import a module of the optional package that the extra ``name`` brings, e.g. ``"scipy.stats"``.
 
     ``MissingDependency`` if it is not installed; the sentence begins with
@@ -26,7 +26,7 @@ def extra(module: str, name: str, needed_for: str) -> Any:
         ) from error
 
 
-def own(place: str) -> Any:
+def import_named_object(place: str) -> Any:
     """Import ``module:name`` from where Python looks or from the working directory.
 
     Raises ``SettingError`` if it is not there.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ragmetrics_core.data.errors import CutOffLine, InputError, NotJson, RowError
-from ragmetrics_core.data.frozen import clean
-from ragmetrics_core.data.nearest import repeated
+from ragmetrics_core.data.frozen import replace_surrogates
+from ragmetrics_core.data.nearest import repeated_names
 
 if sys.platform != "win32":
     import fcntl
@@ -27,11 +27,11 @@ if sys.platform != "win32":
 logger = logging.getLogger("ragmetrics_core")
 
 PARTIAL = ".partial"
-_MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
+_BYTE_ORDER_MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
     *((mark, "utf-32") for mark in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),
     *((mark, "utf-16") for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
 )
-_PACKED = (
+_PACKED_FORMATS = (
     (b"\x1f\x8b", "compressed with gzip; unpack it first (gzip -d)"),
     (
         b"PK\x03\x04",
@@ -53,11 +53,12 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
         with path.open("rb") as file:
             head = file.read(4)
         if packed := next(
-            (what for mark, what in _PACKED if head.startswith(mark)), None
+            (what for mark, what in _PACKED_FORMATS if head.startswith(mark)), None
         ):
             raise InputError(f"{path} is no text but {packed}")
         encoding = next(
-            (name for mark, name in _MARKS if head.startswith(mark)), "utf-8-sig"
+            (name for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)),
+            "utf-8-sig",
         )
         if encoding == "utf-8-sig" and b"\0" in head:
             raise _not_utf8(path, "UTF-16BE" if head.startswith(b"\0") else "UTF-16LE")
@@ -96,10 +97,10 @@ def json_lines(
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        yield f"{path}, line {number}", _value_of_line(line)
+        yield f"{path}, line {number}", _parse_line(line)
 
 
-def _value_of_line(line: str | bytes) -> Any:
+def _parse_line(line: str | bytes) -> Any:
     """The value of a line of JSONL, or the ``RowError`` why it has none."""
     try:
         return json_value(line)
@@ -118,7 +119,7 @@ def json_value(text: str | bytes) -> Any:
         RowError: If an object has one key twice; nobody can say which value is meant.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=_unique_members)
     except RowError:  # is a ValueError, too
         raise
     except json.JSONDecodeError as error:
@@ -139,10 +140,10 @@ def json_value(text: str | bytes) -> Any:
         ) from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        doubled = ", ".join(repeated(key for key, _ in pairs))
+        doubled = ", ".join(repeated_names(key for key, _ in pairs))
         raise RowError(
             f"an object has more than one value for {doubled}; keep one of them"
         )
@@ -150,7 +151,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 @contextmanager
-def told(sentence: str) -> Iterator[None]:
+def as_input_error(sentence: str) -> Iterator[None]:
     """Turn a problem with a file or row inside into an ``InputError`` that says why.
 
     The problem is an ``OSError`` of a file or a ``RowError`` of a row.
@@ -163,12 +164,12 @@ def told(sentence: str) -> Iterator[None]:
         ) from error
 
 
-def own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
+def read_own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
     """Read a file of ours with ``json_lines``; a crash may have cut it off anywhere.
 
     Raises ``InputError`` if it is unreadable.
     """
-    with told(f"{what} {path} cannot be read"), Path(path).open("rb") as file:
+    with as_input_error(f"{what} {path} cannot be read"), Path(path).open("rb") as file:
         yield from json_lines(path, file)
 
 
@@ -181,7 +182,7 @@ def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
     )
 
 
-def check_stays(path: str | Path, shown: str) -> None:
+def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     """Refuse to write a file whose path leads elsewhere by a link.
 
     Either the path is a link out of its folder, or it leads out of the working folder
@@ -212,7 +213,7 @@ def check_stays(path: str | Path, shown: str) -> None:
         )
 
 
-class Aside:
+class AtomicFile:
     """A text file that is written beside its place, and takes the place once whole.
 
     So a run loses no old file.
@@ -238,7 +239,7 @@ class Aside:
 
     def __init__(self, path: str | Path, what: str) -> None:
         self.path, self._what = Path(path), what
-        check_stays(self.path, str(self.path))
+        check_leads_nowhere_else(self.path, str(self.path))
         self._place = (
             Path(os.path.realpath(path)) if self.path.is_symlink() else self.path
         )
@@ -268,7 +269,7 @@ class Aside:
             ):
                 self._keep_earlier()
             self.written = True
-            self._file.write(str(clean(text)))
+            self._file.write(str(replace_surrogates(text)))
             self._file.flush()
 
     def finish(self) -> None:
@@ -295,7 +296,7 @@ class Aside:
             if (
                 not self.whole
                 and not self._direct
-                and _is_at(self.partial, self._file)
+                and _is_file_at(self.partial, self._file)
                 and not self.partial.stat().st_size
             ):
                 self.partial.unlink()
@@ -312,14 +313,14 @@ class Aside:
                 " remove it, or name another file"
             )
         while True:
-            file = _open_no_link(self.partial)
+            file = _open_unless_link(self.partial)
             if not _lock(file):
                 file.close()
                 raise InputError(
                     f"{self._what} cannot be written to {self.path}: another run writes"
                     " there now; wait until it ends, or name another file"
                 )
-            if _is_at(self.partial, file):
+            if _is_file_at(self.partial, file):
                 break
             file.close()  # it took its place, or was put aside, before it was locked
         if self._place.is_file() and sys.platform != "win32":
@@ -327,7 +328,7 @@ class Aside:
         return file
 
     def _take_place(self) -> None:
-        if not _is_at(self.partial, self._file):
+        if not _is_file_at(self.partial, self._file):
             raise InputError(
                 f"{self._what} is whole in {self._where()}, but another run has taken"
                 f" {self.partial}; {self.path} holds nothing of this run"
@@ -368,10 +369,10 @@ class Aside:
         )
 
     def _said(self, what: str = "cannot be written to") -> AbstractContextManager[None]:
-        return told(f"{self._what} {what} {self.path}")
+        return as_input_error(f"{self._what} {what} {self.path}")
 
 
-def _is_at(path: Path, file: TextIO) -> bool:
+def _is_file_at(path: Path, file: TextIO) -> bool:
     """True if the path still names the file that is open."""
     try:
         status_at_path = path.lstat()
@@ -380,7 +381,7 @@ def _is_at(path: Path, file: TextIO) -> bool:
     return os.path.samestat(status_at_path, os.fstat(file.fileno()))
 
 
-def _open_no_link(path: Path) -> TextIO:
+def _open_unless_link(path: Path) -> TextIO:
     """Open a file to add text to it; raise ``OSError`` if it is a link.
 
     A link could lead to a file of somebody else.
@@ -405,11 +406,11 @@ def _lock(file: TextIO) -> bool:
 
 
 def write_text(path: str | Path, text: str | Iterable[str], what: str) -> None:
-    """Write a whole file, or its pieces, as ``Aside`` does.
+    """Write a whole file, or its pieces, as ``AtomicFile`` does.
 
     An old one stays as it was until the new one is done.
     """
-    file = Aside(path, what)
+    file = AtomicFile(path, what)
     try:
         for piece in [text] if isinstance(text, str) else text:
             file.write(piece)

@@ -40,7 +40,7 @@ class _Size(str):
     __repr__ = str.__str__
 
 
-def redacted(name: str | None, value: object) -> object:
+def redact(name: str | None, value: object) -> object:
     """Return what a repr may show of a field.
 
     Symbols and numbers are shown as they are. Of everything else the size is shown.
@@ -54,7 +54,7 @@ def redacted(name: str | None, value: object) -> object:
     return value
 
 
-_BUILDING = RLock()
+_building_lock = RLock()
 
 
 class Frozen(BaseModel):
@@ -85,7 +85,7 @@ class Frozen(BaseModel):
 
         One thread at a time, as pydantic does from 2.14 on.
         """
-        with _BUILDING:
+        with _building_lock:
             return super().model_rebuild(
                 force=force,
                 raise_errors=raise_errors,
@@ -155,7 +155,7 @@ def check_number(
     raise SettingError(f"{where} must be {kind} {bound}, got {value_in_words}")
 
 
-class Silent(Frozen):
+class SilentData(Frozen):
     """Immutable data whose repr shows no texts.
 
     Of texts and collections the repr shows the size. So no field needs a mark of its
@@ -164,23 +164,21 @@ class Silent(Frozen):
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Show sizes of texts and collections, not what they say."""
-        return [
-            (name, redacted(name, value)) for name, value in super().__repr_args__()
-        ]
+        return [(name, redact(name, value)) for name, value in super().__repr_args__()]
 
 
-class Private:
+class PrivateRepr:
     """Keeps texts out of reprs."""
 
     def __repr__(self) -> str:
         settings = (
-            f"{f.name}={redacted(f.name, getattr(self, f.name))!r}"
+            f"{f.name}={redact(f.name, getattr(self, f.name))!r}"
             for f in fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
         )
         return f"{type(self).__name__}({', '.join(settings)})"
 
 
-def clean(value: object) -> object:
+def replace_surrogates(value: object) -> object:
     """Join surrogate pairs and replace lone surrogates.
 
     No encoding of the wire can carry a lone surrogate.
@@ -191,12 +189,12 @@ def clean(value: object) -> object:
     return value
 
 
-def safe(text: str) -> str:
+def sendable_text(text: str) -> str:
     """Replace what no endpoint accepts: NUL and lone surrogates."""
-    return str(clean(text)).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return str(replace_surrogates(text)).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def blank(text: str) -> bool:
+def is_blank(text: str) -> bool:
     """Return True for a text that shows nothing.
 
     Such a text is empty, white space, or signs without a shape, such as a byte order
@@ -207,22 +205,22 @@ def blank(text: str) -> bool:
     )
 
 
-def blank_is_none(value: object) -> object:
+def none_if_blank(value: object) -> object:
     """None and blank are the same: a text that shows nothing becomes None."""
-    cleaned = clean(value)
-    return None if isinstance(cleaned, str) and blank(cleaned) else cleaned
+    cleaned = replace_surrogates(value)
+    return None if isinstance(cleaned, str) and is_blank(cleaned) else cleaned
 
 
-def _no_stand_in(value: object) -> object:
+def _refuse_stand_in(value: object) -> object:
     if isinstance(value, (bool, str, bytes)):
         raise ValueError("a number is needed")  # noqa: TRY004  # pydantic takes no other
     return value
 
 
 Share = Annotated[
-    float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_no_stand_in)
+    float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_refuse_stand_in)
 ]
 """A number from 0 to 1; a text or a truth value is none."""
 
-Text = Annotated[str, BeforeValidator(clean)]
-OptionalText = Annotated[str | None, BeforeValidator(blank_is_none)]
+Text = Annotated[str, BeforeValidator(replace_surrogates)]
+OptionalText = Annotated[str | None, BeforeValidator(none_if_blank)]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ragmetrics_core.data.errors import MissingDependency
 
 
-class _Place(NamedTuple):
+class _DeferredName(NamedTuple):
     """Where a deferred name stands, and what it is needed for."""
 
     module: str
@@ -18,46 +18,54 @@ class _Place(NamedTuple):
     needed_for: str
 
 
-_PLACES = {
+_DEFERRED_NAMES = {
     # a report and a comparison as pages and figures
-    "write_page": _Place("page.render", "write_page", "a page of results"),
-    "write_comparison": _Place(
+    "write_page": _DeferredName("page.render", "write_page", "a page of results"),
+    "write_comparison": _DeferredName(
         "page.comparison_page", "write_comparison", "a page of a comparison"
     ),
-    "histogram": _Place("page.figures", "histogram", "a figure"),
-    "box_plot": _Place("page.figures", "box_plot", "a figure"),
-    "method_paragraphs": _Place("page.methods", "paragraphs", "the methods paragraph"),
+    "histogram": _DeferredName("page.figures", "histogram", "a figure"),
+    "box_plot": _DeferredName("page.figures", "box_plot", "a figure"),
+    "method_paragraphs": _DeferredName(
+        "page.methods", "paragraphs", "the methods paragraph"
+    ),
     # evaluate(batch=) and Report.from_parquet
-    "ParkingStore": _Place("scale.batches", "ParkingStore", "a run in batches"),
-    "ParquetReport": _Place(
+    "ParkingStore": _DeferredName("scale.batches", "ParkingStore", "a run in batches"),
+    "ParquetReport": _DeferredName(
         "scale.parquet_report", "ParquetReport", "reading results of a Scorer"
     ),
     # evaluate(until=)
-    "Decider": _Place("sequential.until", "Decider", "a run until decided"),
+    "Decider": _DeferredName("sequential.until", "Decider", "a run until decided"),
     # Report.write_to a target by its name
-    "target_named": _Place("traces.targets", "target_named", "writing onto traces"),
+    "target_named": _DeferredName(
+        "traces.targets", "target_named", "writing onto traces"
+    ),
     # which answers claim nothing, by the words that the embedded judge reads
-    "only_declines": _Place(
+    "only_declines": _DeferredName(
         "lexical.declining", "only_declines", "seeing which answers decline"
     ),
     # what a guard would be sent, in a dry run
-    "guard_questions": _Place("encoders.guard_judge", "guard_questions", "a guard"),
-    "GuardVerdict": _Place("encoders.guard_judge", "GuardVerdict", "a guard"),
-    "control_requests": _Place("encoders.guard_judge", "control_requests", "a guard"),
+    "guard_questions": _DeferredName(
+        "encoders.guard_judge", "guard_questions", "a guard"
+    ),
+    "GuardVerdict": _DeferredName("encoders.guard_judge", "GuardVerdict", "a guard"),
+    "control_requests": _DeferredName(
+        "encoders.guard_judge", "control_requests", "a guard"
+    ),
     # Metric.score, which the engine carries out
-    "score_one": _Place("engine.scoring", "score_one", "scoring"),
-    "submit_to_loop": _Place("engine.loop", "submit", "scoring"),
-    "wait_on_loop": _Place("engine.loop", "run", "scoring"),
+    "score_one": _DeferredName("engine.scoring", "score_one", "scoring"),
+    "submit_to_loop": _DeferredName("engine.loop", "submit", "scoring"),
+    "wait_on_loop": _DeferredName("engine.loop", "run", "scoring"),
 }
 
 
-def deferred(name: str) -> Any:
+def import_deferred(name: str) -> Any:
     """Import what stands in the table under this name.
 
     Raises:
         MissingDependency: If its room was left out of this installation.
     """
-    place = _PLACES[name]
+    place = _DEFERRED_NAMES[name]
     room = f"ragmetrics_core.{place.module.partition('.')[0]}"
     try:
         module = import_module(f"ragmetrics_core.{place.module}")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, StrictBool
 
-from ragmetrics_core.data.frozen import Share, Silent
+from ragmetrics_core.data.frozen import Share, SilentData
 from ragmetrics_core.data.replies import Comment, Mode
 from ragmetrics_core.data.sample import Fact
 
@@ -37,7 +37,7 @@ ProbabilityFrom = Literal["tokens", "polls", "typed questions"]
 
 From the verdict's token, the share of polls, or the answer to a typed question.
 """
-_FROM: dict[Mode, ProbabilityFrom] = {
+_SOURCE_BY_MODE: dict[Mode, ProbabilityFrom] = {
     "logprobs": "tokens",
     "conditional": "tokens",
     "sequential": "tokens",
@@ -46,7 +46,7 @@ _FROM: dict[Mode, ProbabilityFrom] = {
 }
 
 
-class Evidence(Silent):
+class Evidence(SilentData):
     """What a score rests on: any fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -73,7 +73,7 @@ class Evidence(Silent):
         return []
 
 
-class JudgedChunk(Silent, extra="ignore"):
+class JudgedChunk(SilentData, extra="ignore"):
     """One chunk's verdict."""
 
     rank: int = Field(description="1 for the first context.")
@@ -101,7 +101,7 @@ class JudgedChunk(Silent, extra="ignore"):
     )
 
 
-class CallVerdict(Silent, extra="ignore"):
+class CallVerdict(SilentData, extra="ignore"):
     """What a call was good for."""
 
     call: int = Field(description="Place of the call in the ledger, from 0.")
@@ -112,7 +112,7 @@ class CallVerdict(Silent, extra="ignore"):
     )
 
 
-class CallTable(Silent, extra="ignore"):
+class CallTable(SilentData, extra="ignore"):
     """The calls that retrieved in this turn or brought a judged context.
 
     The other fields follow from the calls' verdicts.
@@ -158,7 +158,11 @@ class JudgedChunks(Evidence):
 
     def probabilities_from(self) -> list[ProbabilityFrom]:
         """Where the probability of each chunk comes from."""
-        return [_FROM[chunk.mode] for chunk in self.chunks if chunk.mode in _FROM]
+        return [
+            _SOURCE_BY_MODE[chunk.mode]
+            for chunk in self.chunks
+            if chunk.mode in _SOURCE_BY_MODE
+        ]
 
     def verdicts(self) -> list[str]:
         """Which chunks are useful, how probably, and why."""
@@ -174,7 +178,7 @@ class JudgedChunks(Evidence):
         return lines
 
 
-class Claim(Silent, extra="ignore"):
+class Claim(SilentData, extra="ignore"):
     """A claim of the answer, and what it needs."""
 
     claim: Comment
@@ -184,7 +188,7 @@ class Claim(Silent, extra="ignore"):
     ]
 
 
-class Grounds(Silent, extra="ignore"):
+class Grounds(SilentData, extra="ignore"):
     """What the claims of an answer rest on.
 
     That may be more than the evidence of its turn.
@@ -249,7 +253,7 @@ class Polled(Evidence):
         return ["polls" if fields.get("probability") is None else "tokens"]
 
 
-class Cell(Silent, extra="ignore"):
+class Cell(SilentData, extra="ignore"):
     """One fact × context: the probability that the context fully discusses the fact."""
 
     probability: Share | None = Field(
@@ -272,7 +276,7 @@ class Cell(Silent, extra="ignore"):
         return self.probability is not None and self.probability > 0.5
 
 
-class CallGain(Silent, extra="ignore"):
+class CallGain(SilentData, extra="ignore"):
     """What one call of the ledger adds to the facts covered."""
 
     call: int = Field(description="Place of the call in the ledger, from 0.")
@@ -286,7 +290,7 @@ class CallGain(Silent, extra="ignore"):
     )
 
 
-def _without_gone_fields(facts: Any) -> Any:
+def _drop_gone_fields(facts: Any) -> Any:
     """The facts of an earlier results file, without fields that are gone since."""
     if not isinstance(facts, (list, tuple)):
         return facts
@@ -301,7 +305,7 @@ def _without_gone_fields(facts: Any) -> Any:
 class FactMatrix(Evidence):
     """Evidence with a probability for each fact in each context."""
 
-    facts: Annotated[tuple[Fact, ...], BeforeValidator(_without_gone_fields)] = Field(
+    facts: Annotated[tuple[Fact, ...], BeforeValidator(_drop_gone_fields)] = Field(
         description="The facts, in order."
     )
     cells: tuple[tuple[Cell, ...], ...] = Field(
@@ -317,7 +321,9 @@ class FactMatrix(Evidence):
     def probabilities_from(self) -> list[ProbabilityFrom]:
         """Where the probability of each cell comes from."""
         cells = chain.from_iterable(self.cells)
-        return [_FROM[cell.mode] for cell in cells if cell.mode in _FROM]
+        return [
+            _SOURCE_BY_MODE[cell.mode] for cell in cells if cell.mode in _SOURCE_BY_MODE
+        ]
 
     def verdicts(self) -> list[str]:
         """For each fact the context that most probably holds it."""
@@ -332,14 +338,14 @@ class FactMatrix(Evidence):
         return lines
 
 
-_SHAPES: dict[type[Evidence], tuple[str, ...]] = {
+_FIELDS_BY_SHAPE: dict[type[Evidence], tuple[str, ...]] = {
     JudgedChunks: ("chunks",),
     FactMatrix: ("facts", "cells"),
     Polled: ("asked", "repeatability"),
 }
 
 
-def _typed(value: Any) -> Any:
+def _evidence_of_kind(value: Any) -> Any:
     """Return evidence from its fields.
 
     It gets the class of its kind, else the shape that it has.
@@ -347,10 +353,14 @@ def _typed(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     shape = next(
-        (shape for shape, names in _SHAPES.items() if value.keys() >= set(names)),
+        (
+            shape
+            for shape, names in _FIELDS_BY_SHAPE.items()
+            if value.keys() >= set(names)
+        ),
         Evidence,
     )
     return Evidence.known.get(str(value.get("kind")), shape).model_validate(value)
 
 
-AnyEvidence = Annotated[SerializeAsAny[Evidence], BeforeValidator(_typed)]
+AnyEvidence = Annotated[SerializeAsAny[Evidence], BeforeValidator(_evidence_of_kind)]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 
 from ragmetrics_core.data.errors import SettingError
-from ragmetrics_core.data.frozen import blank
+from ragmetrics_core.data.frozen import is_blank
 
 SHIPPED_METRICS = (
     "context_utilization",
@@ -26,7 +26,7 @@ SHIPPED_METRICS = (
 _SENTENCE = re.compile(r"[?!;,]|\.(?:\s|$)")
 _LONGEST_NAME, _MOST_WORDS = 40, 4
 
-_ALIKE = 0.7  # from here on two names differ by a slip of the hand
+_LEAST_LIKENESS = 0.7  # from here on two names differ by a slip of the hand
 
 
 @lru_cache(maxsize=4096)
@@ -39,17 +39,17 @@ def plain_name(name: str) -> str:
     return "".join(
         character
         for character in name.casefold()
-        if character not in "_-" and not blank(character)
+        if character not in "_-" and not is_blank(character)
     )
 
 
-def repeated(names: Iterable[str]) -> list[str]:
+def repeated_names(names: Iterable[str]) -> list[str]:
     """The names that occur more than once, each once, in their order, for a message.
 
     A name that may be a text of a sample is not shown.
 
     Examples:
-        >>> repeated(["id", "answer", "id", "Who lit it?", "Who lit it?"])
+        >>> repeated_names(["id", "answer", "id", "Who lit it?", "Who lit it?"])
         ['id', 'a name that may be a text']
     """
     return [
@@ -101,15 +101,17 @@ def _may_be_text(name: str) -> bool:
     return is_long or _SENTENCE.search(name) is not None
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """The known name that is written most like this one; None if none is near.
 
     Examples:
-        >>> nearest("langauge", ["language", "topic"])
+        >>> nearest_name("langauge", ["language", "topic"])
         'language'
     """
     by_plain_name = {plain_name(candidate): candidate for candidate in known}
-    matches = get_close_matches(plain_name(name), by_plain_name, n=1, cutoff=_ALIKE)
+    matches = get_close_matches(
+        plain_name(name), by_plain_name, n=1, cutoff=_LEAST_LIKENESS
+    )
     return by_plain_name[matches[0]] if matches else None
 
 
@@ -120,7 +122,7 @@ def did_you_mean(
 
     ``stands_for`` says for short names and aliases among the known what they mean.
     """
-    near = nearest(name, known)
+    near = nearest_name(name, known)
     return (
         ""
         if near is None
@@ -128,7 +130,7 @@ def did_you_mean(
     )
 
 
-def metric_among(name: str, metrics: Sequence[str], *, place: str) -> str:
+def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     """The full name of the metric that is meant, among those of a run.
 
     A full name comes first. The last word of a shipped metric means that metric and no
@@ -146,7 +148,7 @@ def metric_among(name: str, metrics: Sequence[str], *, place: str) -> str:
             nearest, or both.
 
     Examples:
-        >>> metric_among("recall", ["mine_recall", "context_recall"], place="in this report")
+        >>> find_metric("recall", ["mine_recall", "context_recall"], place="in this report")
         'context_recall'
     """
     if name in metrics:

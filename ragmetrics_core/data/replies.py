@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
-from ragmetrics_core.data.frozen import Private, Silent
+from ragmetrics_core.data.frozen import PrivateRepr, SilentData
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -48,7 +48,7 @@ Mode = Literal[
 """
 
 
-def _one_of(values: Mapping[str, object], needed: str) -> BeforeValidator:
+def _reader_of_labels(values: Mapping[str, object], needed: str) -> BeforeValidator:
     """Return a validator that reads a label, however a model writes it.
 
     A label may be a number or a text, in wide digits or with decimals.
@@ -65,7 +65,9 @@ def _one_of(values: Mapping[str, object], needed: str) -> BeforeValidator:
 
 _BITS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 Bit = Annotated[
-    bool, _one_of(_BITS, "0 or 1"), WithJsonSchema({"type": "integer", "enum": [0, 1]})
+    bool,
+    _reader_of_labels(_BITS, "0 or 1"),
+    WithJsonSchema({"type": "integer", "enum": [0, 1]}),
 ]
 """A field of a reply that is 0 or 1, however a model writes it.
 
@@ -74,7 +76,7 @@ Examples are ``"1"``, ``1.0``, ``true`` and ``"yes"``.
 
 Points = Annotated[
     Literal[0, 1, 2, 3],
-    _one_of({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3"),
+    _reader_of_labels({str(grade): grade for grade in range(4)}, "0, 1, 2 or 3"),
 ]
 """A field of a reply that is 0, 1, 2 or 3."""
 
@@ -84,7 +86,7 @@ Comment = Annotated[
 """A field of a reply with the judge's own words; whatever is no text counts as none."""
 
 
-class Labelled(Silent, extra="ignore"):
+class Labelled(SilentData, extra="ignore"):
     """Base of an item in a reply about several texts.
 
     The label of its text comes first.
@@ -96,7 +98,7 @@ class Labelled(Silent, extra="ignore"):
 Item = TypeVar("Item", bound=Labelled)
 
 
-def _in_order(
+def _sort_by_labels(
     in_given_order: tuple[Item, ...], info: ValidationInfo
 ) -> tuple[Item, ...]:
     if info.context is None:  # read back from a file
@@ -110,7 +112,7 @@ def _in_order(
     return tuple(in_given_order[labels.index(label)] for label in expected)
 
 
-EachOnce = Annotated[tuple[Item, ...], AfterValidator(_in_order)]
+EachOnce = Annotated[tuple[Item, ...], AfterValidator(_sort_by_labels)]
 """A field of a reply with the name of a part: one item for each of the part's labels.
 
 The items are read into the order of the labels.
@@ -187,25 +189,33 @@ class Usage:
         """Sum of both; an unknown cost stays unknown."""
         is_known = self.cost is not None and other.cost is not None
         return Usage(
-            **{name: getattr(self, name) + getattr(other, name) for name in _COUNTED},
+            **{
+                name: getattr(self, name) + getattr(other, name)
+                for name in _NAMES_OF_COUNTS
+            },
             cost=(self.cost or 0.0) + (other.cost or 0.0) if is_known else None,
-            fallbacks=_merged(self.fallbacks, other.fallbacks),
-            models=_merged(self.models, other.models),
+            fallbacks=_merge_names(self.fallbacks, other.fallbacks),
+            models=_merge_names(self.models, other.models),
         )
 
     @property
     def is_a_count(self) -> bool:
         """Whether all its numbers are finite and at least 0."""
-        numbers = (*(getattr(self, name) for name in _COUNTED), self.cost or 0.0)
+        numbers = (
+            *(getattr(self, name) for name in _NAMES_OF_COUNTS),
+            self.cost or 0.0,
+        )
         return all(
             isinstance(number, (int, float)) and 0 <= number < inf for number in numbers
         )
 
 
-_COUNTED = tuple(field.name for field in fields(Usage) if field.type is int)
+_NAMES_OF_COUNTS = tuple(field.name for field in fields(Usage) if field.type is int)
 
 
-def _merged(names: tuple[str, ...], further_names: tuple[str, ...]) -> tuple[str, ...]:
+def _merge_names(
+    names: tuple[str, ...], further_names: tuple[str, ...]
+) -> tuple[str, ...]:
     return (
         names
         if names == further_names or not further_names
@@ -253,7 +263,7 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Asked(Private, Generic[R]):
+class Asked(PrivateRepr, Generic[R]):
     """What came of a question.
 
     Args:
@@ -286,14 +296,14 @@ class Asked(Private, Generic[R]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class NotAnswered(Private):
+class NotAnswered(PrivateRepr):
     """A question that the judge did not answer, and why."""
 
     error: JudgeError
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer(Private, Generic[R]):
+class Answer(PrivateRepr, Generic[R]):
     """What a judge returns: what came of a question, and what it cost."""
 
     reply: Asked[R] | NotAnswered

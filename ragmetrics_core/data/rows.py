@@ -12,11 +12,11 @@ from pydantic import ValidationError
 
 from ragmetrics_core.data import cells
 from ragmetrics_core.data.cells import (
-    filled,
+    data_in,
+    is_filled,
+    is_present,
     number_as_text,
     plain_data,
-    present,
-    structured,
 )
 from ragmetrics_core.data.citations import (
     citations_of_marks,
@@ -27,7 +27,7 @@ from ragmetrics_core.data.citations import (
     numbering_of_metadata,
 )
 from ragmetrics_core.data.column_arguments import Columns
-from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find
+from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find_places
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.nearest import did_you_mean, plain_name
@@ -67,15 +67,16 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
             "answer" if name == "data" else name: value
             for name, value in row["init_parameters"].items()
         }
-    places = find(row, columns)
+    places = find_places(row, columns)
     answers = _answers(places.get("answer", _NO_PLACE))
     if len(answers) < 2:
         return [_sample(row, places, {"answer": answers[0]} if answers else {})]
-    if isinstance(structured(places.get("citations", _NO_PLACE).value), (list, tuple)):
+    if isinstance(data_in(places.get("citations", _NO_PLACE).value), (list, tuple)):
         raise RowError("citations: spans of one answer, and the row holds several")
     name = places.get("id", _NO_PLACE).value
     ids = [
-        f"{name}#{number}" if present(name) else None for number in range(len(answers))
+        f"{name}#{number}" if is_present(name) else None
+        for number in range(len(answers))
     ]
     samples = [
         _sample(row, places, {"answer": answer, "id": own})
@@ -132,7 +133,7 @@ def _answers(place: Place) -> list[Any]:
     for several.
     """
     is_named_for_several = plain_name(place.column) in SEVERAL_ANSWERS
-    data = structured(place.value) if is_named_for_several else plain_data(place.value)
+    data = data_in(place.value) if is_named_for_several else plain_data(place.value)
     texts = isinstance(data, (list, tuple)) and all(
         isinstance(element, str) for element in data
     )
@@ -142,7 +143,9 @@ def _answers(place: Place) -> list[Any]:
 def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
     values = {**{name: place.value for name, place in places.items()}, **replaced}
     values = {
-        name: plain_data(value) for name, value in values.items() if filled(value, name)
+        name: plain_data(value)
+        for name, value in values.items()
+        if is_filled(value, name)
     }
     values = {
         name: _READERS.get(name, plain_data)(value) for name, value in values.items()
@@ -154,7 +157,7 @@ def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
     rest = {
         str(name): value
         for name, value in row.items()
-        if name not in used and present(value)
+        if name not in used and is_present(value)
     }
     metadata = {**rest, **values.get("metadata", {})}
     citations = values.pop("citations", None)
@@ -212,7 +215,7 @@ def _conversation_beside_texts(row: Row, places: _Found) -> dict[str, Any]:
 
 def _texts(value: Any) -> list[Any]:
     """Reference texts; a text that holds a list of texts is that list."""
-    data = structured(value)
+    data = data_in(value)
     is_list = isinstance(data, (list, tuple))
     if is_list and isinstance(value, str):
         # a text that looks like a list is one only where it holds texts
@@ -220,7 +223,7 @@ def _texts(value: Any) -> list[Any]:
     if is_list:
         value = data
     texts = value if isinstance(value, (list, tuple)) else [value]
-    return [number_as_text(text) for text in texts if present(text)]
+    return [number_as_text(text) for text in texts if is_present(text)]
 
 
 def _problem(value: Any) -> str | None:
@@ -238,7 +241,7 @@ def _citations_or_numbering(value: Any) -> Any:
 
     Raises ``RowError`` for anything else.
     """
-    data = structured(value)
+    data = data_in(value)
     if is_citations(data) or is_numbering(data):
         return data
     raise RowError(
@@ -249,15 +252,15 @@ def _citations_or_numbering(value: Any) -> Any:
 
 # How fields are read from what a column holds; the others are taken as they are.
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "contexts": lambda value: cells.contexts(value, "contexts"),
-    "retrieved": lambda value: cells.contexts(value, "retrieved"),
-    "facts": cells.facts,
-    "history": cells.turns,
+    "contexts": lambda value: cells.read_contexts(value, "contexts"),
+    "retrieved": lambda value: cells.read_contexts(value, "retrieved"),
+    "facts": cells.read_facts,
+    "history": cells.read_turns,
     "reference": _texts,
     "answer": number_as_text,
     "id": lambda value: str(number_as_text(value)),
     "error": _problem,
-    "metadata": cells.metadata,
+    "metadata": cells.read_metadata,
     "citations": _citations_or_numbering,
 }
 

@@ -23,8 +23,8 @@ from ragmetrics_core.data.frozen import (
     OptionalText,
     Share,
     Text,
-    blank,
-    blank_is_none,
+    is_blank,
+    none_if_blank,
 )
 
 
@@ -51,7 +51,7 @@ class Context(Frozen):
 
         It is then empty, or only white space and signs without a shape.
         """
-        return blank(self.text)
+        return is_blank(self.text)
 
 
 class Fact(Frozen):
@@ -190,7 +190,7 @@ def _as_texts(value: object) -> object:
     if value is None or isinstance(value, str):
         value = [value]
     if isinstance(value, (list, tuple)):
-        return tuple(text for text in map(blank_is_none, value) if text is not None)
+        return tuple(text for text in map(none_if_blank, value) if text is not None)
     return value
 
 

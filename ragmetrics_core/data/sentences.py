@@ -28,9 +28,9 @@ def split_sentences(text: str) -> list[str]:
     for end_sign in _BREAK.finditer(text):
         if _ends_abbreviation(end_sign, text, start):
             continue
-        sentences += _cut(text[start : end_sign.end()])
+        sentences += _cut_long_sentence(text[start : end_sign.end()])
         start = end_sign.end()
-    sentences += _cut(text[start:])
+    sentences += _cut_long_sentence(text[start:])
     return [sentence for sentence in sentences if sentence]
 
 
@@ -43,7 +43,7 @@ def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
     return _ABBREVIATION.search(text, longest_before, end) is not None
 
 
-def _cut(sentence: str) -> Iterator[str]:
+def _cut_long_sentence(sentence: str) -> Iterator[str]:
     """Cut a text without sentence ends at white space, or where it must be.
 
     Pieces may be empty.

@@ -26,7 +26,7 @@ from ragmetrics_core.data.trust import (
     digest_of,
     is_loopback,
     is_trusted,
-    printable,
+    make_printable,
 )
 
 PROJECT_FILE = "ragmetrics.toml"
@@ -40,15 +40,15 @@ _NO_MODEL = re.compile(r"https?|arn:|\.\.", re.IGNORECASE)
 _SIDE_FILES = ("", "-wal", "-shm", "-journal")  # of a store
 
 
-def _not_empty(value: str) -> str:
+def _refuse_empty(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty: give a value, or leave it out")
     return value
 
 
-_Value = Annotated[str, AfterValidator(_not_empty)]
+_Value = Annotated[str, AfterValidator(_refuse_empty)]
 # settings that are lists, each with an example of one
-_LISTS = {"metrics": "adherence", "gates": "adherence=0.8"}
+_EXAMPLES_OF_LISTS = {"metrics": "adherence", "gates": "adherence=0.8"}
 
 
 class ProjectSettings(Settings):
@@ -87,7 +87,7 @@ class ProjectSettings(Settings):
             chosen.append(f"the address {self.api_base}")
         if self.store is not None and not _is_inside(folder, self.store):
             chosen.append(f"a store outside of its folder, {self.store}")
-        return list(map(printable, chosen))
+        return list(map(make_printable, chosen))
 
 
 class ProjectFile(NamedTuple):
@@ -158,7 +158,7 @@ def read_project_file(path: Path) -> ProjectFile:
             )
         # some editors begin a file with a byte order mark
         table = tomllib.loads(content.decode("utf-8-sig"))
-        return ProjectFile(path, content, _settings(table))
+        return ProjectFile(path, content, _settings_of_table(table))
     except RecursionError:
         raise SettingError(
             f"{path} cannot be read: it is nested too deeply; settings are plain lists"
@@ -168,10 +168,12 @@ def read_project_file(path: Path) -> ProjectFile:
             f"{path} cannot be read: it is not UTF-8; save it as UTF-8"
         ) from None
     except (OSError, ValueError) as error:
-        raise SettingError(f"{path} cannot be read: {printable(str(error))}") from None
+        raise SettingError(
+            f"{path} cannot be read: {make_printable(str(error))}"
+        ) from None
 
 
-def _settings(table: dict[str, Any]) -> ProjectSettings:
+def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:
     unknown = [name for name in table if name not in ProjectSettings.model_fields]
     if unknown:
         raise SettingError(
@@ -179,7 +181,7 @@ def _settings(table: dict[str, Any]) -> ProjectSettings:
             f"{did_you_mean(unknown[0], ProjectSettings.model_fields)}; there are:"
             f" {', '.join(ProjectSettings.model_fields)}"
         )
-    for name, example in _LISTS.items():
+    for name, example in _EXAMPLES_OF_LISTS.items():
         if not isinstance(table.get(name, []), list):
             raise SettingError(
                 f"{name}: a list is needed, also for a single one: {name} ="

@@ -15,7 +15,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 
-from ragmetrics_core.data.files import told, write_text
+from ragmetrics_core.data.files import as_input_error, write_text
 
 TRUST_VARIABLE = "RAGMETRICS_TRUST"
 # What can be read in one way only: no user, no query, no number that a resolver may
@@ -56,7 +56,7 @@ def is_trusted(path: Path, content: bytes) -> bool:
     """
     digest = digest_of(content)
     named = os.environ.get(TRUST_VARIABLE, "").replace(",", " ").split()
-    return digest in named or _trusted_digests().get(_known_as(path)) == digest
+    return digest in named or _trusted_digests().get(_path_for_trust(path)) == digest
 
 
 def trust(path: Path, content: bytes) -> None:
@@ -64,14 +64,14 @@ def trust(path: Path, content: bytes) -> None:
 
     Raises ``InputError`` if that cannot be written.
     """
-    place = _place()
-    digests = _trusted_digests() | {_known_as(path): digest_of(content)}
-    with told(f"{place} cannot be written"):
+    place = _path_of_digests()
+    digests = _trusted_digests() | {_path_for_trust(path): digest_of(content)}
+    with as_input_error(f"{place} cannot be written"):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_text(place, json.dumps(digests, indent=1) + "\n", "the list of trusted files")
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return somebody else's text on one line.
 
     A question mark replaces each sign that a terminal would take for a command.
@@ -79,7 +79,7 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in text[:_LONGEST])
 
 
-def _known_as(path: Path) -> str:
+def _path_for_trust(path: Path) -> str:
     """Return the path of a file in the form that trust is kept for.
 
     The folder of a file decides what its names mean. So a link to a trusted file is
@@ -88,7 +88,7 @@ def _known_as(path: Path) -> str:
     return os.path.join(os.path.realpath(path.parent), path.name)
 
 
-def _place() -> Path:
+def _path_of_digests() -> Path:
     from platformdirs import user_config_path  # only few runs need it
 
     return user_config_path("ragmetrics", appauthor=False) / "trusted.json"
@@ -98,7 +98,7 @@ def _trusted_digests() -> dict[str, str]:
     """Digests by path; none if there is no such file, or it is none of ours."""
     digests: object = None
     with suppress(OSError, ValueError, RecursionError):
-        digests = json.loads(_place().read_bytes())
+        digests = json.loads(_path_of_digests().read_bytes())
     if not isinstance(digests, dict):
         return {}
     return {path: digest for path, digest in digests.items() if isinstance(digest, str)}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal
 
-from ragmetrics_core.data.frozen import Private
+from ragmetrics_core.data.frozen import PrivateRepr
 from ragmetrics_core.data.replies import Asked, R
 
 Kind = Literal["predicate", "choice", "score"]
@@ -54,7 +54,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Typed(Private):
+class Typed(PrivateRepr):
     """A typed question about a state.
 
     Args:

@@ -10,7 +10,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from ragmetrics_core.data import SettingError, extra
+from ragmetrics_core.data import SettingError, import_extra
 
 Kind = Literal["nli", "score", "tokens", "seq2seq"]
 Logits = Callable[[Any], Any]
@@ -125,7 +125,7 @@ def load(
     trust_remote_code: bool,
 ) -> Checkpoint:
     """Load a checkpoint; ``SettingError`` if it cannot judge, with what to do."""
-    transformers = extra("transformers", "local", "an encoder")
+    transformers = import_extra("transformers", "local", "an encoder")
     folder = folder_of(model, revision)
     is_classifier = kind in ("nli", "score")
     onnx_file = _onnx_file(folder) if device is None and is_classifier else None
@@ -198,7 +198,7 @@ def _weights(
 
 def _placed(model: Any, device: str | None) -> Any:
     """The model on its device; ``SettingError`` if this machine does not have it."""
-    torch = extra("torch", "local", "an encoder")
+    torch = import_extra("torch", "local", "an encoder")
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return model.eval().to(place)
@@ -288,7 +288,7 @@ def folder_of(model: str | Path, revision: str | None) -> Path:
         return path.resolve()
     if str(model).startswith(("~", "/", ".")):
         raise SettingError(f"{model} is no folder on this machine")
-    hub = extra("huggingface_hub", "local", "an encoder")
+    hub = import_extra("huggingface_hub", "local", "an encoder")
     try:
         return Path(
             hub.snapshot_download(str(model), revision=revision, local_files_only=True)
@@ -327,7 +327,7 @@ def _commit(folder: Path, onnx_file: Path | None) -> str:
 
 def _onnx(file: Path) -> Logits:
     """Run a model by ONNX Runtime."""
-    runtime = extra("onnxruntime", "local", "an encoder in ONNX form")
+    runtime = import_extra("onnxruntime", "local", "an encoder in ONNX form")
     providers = [
         name
         for name in runtime.get_available_providers()
@@ -351,7 +351,7 @@ def _by_torch(model: Any, kind: Kind, words: tuple[int, int]) -> Logits:
 
 
 def _classified(model: Any) -> Logits:
-    torch = extra("torch", "local", "an encoder")
+    torch = import_extra("torch", "local", "an encoder")
 
     def logits(tokens: Any) -> Any:
         with torch.inference_mode():
@@ -363,7 +363,7 @@ def _classified(model: Any) -> Logits:
 
 def _first_word(model: Any, words: tuple[int, int], start: int) -> Logits:
     """Run a sequence-to-sequence model for the logits of the first word of its reply."""
-    torch = extra("torch", "local", "an encoder")
+    torch = import_extra("torch", "local", "an encoder")
 
     def logits(tokens: Any) -> Any:
         tokens = tokens.to(model.device)

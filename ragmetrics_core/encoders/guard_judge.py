@@ -14,15 +14,15 @@ from ragmetrics_core.data import (
     Answer,
     Asked,
     JudgeError,
+    LabelProbability,
     NotAnswered,
     Question,
     QuestionNotSupported,
     R,
     SettingError,
     Usage,
-    Weigh,
     Weight,
-    divided,
+    divide_texts,
 )
 from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
@@ -200,7 +200,7 @@ class GuardJudge(ModelJudge):
         outcome, usage = await self._whole(session, request)
         if not isinstance(outcome, ContextWindowExceeded):
             return outcome, usage
-        halves = divided(request.documents)
+        halves = divide_texts(request.documents)
         if not halves:
             return outcome, usage
         outcomes = await gathered(
@@ -296,7 +296,7 @@ def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
     holds = found.word == form.favourable
     if found.after_thinking:
         return GuardVerdict(holds, None)
-    weigh = Weigh("word", positive=form.favourable, labels=_WORDS)
+    weigh = LabelProbability("word", positive=form.favourable, labels=_WORDS)
     (weight,) = weights_at(choice, [found.start], weigh, "logprobs") or (None,)
     if weight is None:
         return GuardVerdict(holds, None)

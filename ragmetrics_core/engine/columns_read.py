@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from ragmetrics_core.data import RowError, Sample, SampleResult, samples_from_row
-from ragmetrics_core.data.cells import filled
+from ragmetrics_core.data.cells import is_filled
 from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.nearest import names_in_words, plain_name
 
@@ -82,7 +82,7 @@ class ColumnsRead:
             # The column is empty here. Another one that nobody read may hold the field,
             # e.g. "response" beside an empty "answer".
             passed_over = _first_usual_column(field, unread)
-            if passed_over is not None and filled(row[passed_over], field):
+            if passed_over is not None and is_filled(row[passed_over], field):
                 self._rows_passed_over[field, column, passed_over] += 1
 
     def _note_needed_fields(self, sample: Sample, unread: Collection[str]) -> None:

@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import check_template
 from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported, RowError
-from ragmetrics_core.data.higher_rooms import deferred
+from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
@@ -465,20 +465,20 @@ class CountingGuards(CountingJudge):
         self._model: GuardModel = guard.model
         self._requests: set[GuardRequest] = set()
         if guard.control:
-            for request in deferred("control_requests")():
+            for request in import_deferred("control_requests")():
                 self._add(request)
 
     def count(self, question: Question[R]) -> Answer[R]:
         """Count a question, and answer it as a guard to which everything holds."""
         try:
-            asked = deferred("guard_questions")(self._model.form, question)
+            asked = import_deferred("guard_questions")(self._model.form, question)
         except JudgeError as error:
             return Answer(NotAnswered(error))
         for request in asked.requests:
             self._add(request)
         holds = not self._high  # where nothing holds, a cause is asked for
         chance = 1.0 if holds else 0.0
-        verdict = deferred("GuardVerdict")(holds, chance)
+        verdict = import_deferred("GuardVerdict")(holds, chance)
         return Answer(asked.reads([verdict] * len(asked.requests)))
 
     def _add(self, request: GuardRequest) -> None:

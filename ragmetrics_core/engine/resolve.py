@@ -9,7 +9,7 @@ import os
 import re
 from functools import cache
 
-from ragmetrics_core.data import SettingError, did_you_mean, own
+from ragmetrics_core.data import SettingError, did_you_mean, import_named_object
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
@@ -240,7 +240,7 @@ def _import_judge(place: str, *, named_here: bool) -> Judge:
     ``SettingError`` if the caller names an endpoint or key for it: it has its own.
     """
     try:
-        imported = own(place)
+        imported = import_named_object(place)
     except SettingError as error:
         # "llama3:8b" looks like module:name, and is a model without its provider
         raise SettingError(

@@ -30,7 +30,7 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
     SettingError,
-    deferred,
+    import_deferred,
 )
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
@@ -366,7 +366,7 @@ def _make_parking_store(
 
     It belongs to a wing, which is imported only here.
     """
-    parking: ParkingStore = deferred("ParkingStore")(store, models, budget)
+    parking: ParkingStore = import_deferred("ParkingStore")(store, models, budget)
     return parking
 
 
@@ -380,7 +380,7 @@ def _make_decider(
 
     It belongs to a wing, which is imported only here.
     """
-    decider: Decider = deferred("Decider")(until, gates, metrics, addresses)
+    decider: Decider = import_deferred("Decider")(until, gates, metrics, addresses)
     return decider
 
 

@@ -29,7 +29,7 @@ from ragmetrics_core.data import (
     Usage,
     errors,
 )
-from ragmetrics_core.data.asking import Batch, Question, Replies, batch_of
+from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
 from ragmetrics_core.engine.loop import submit_users_code
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.rounds import Rounds
@@ -475,7 +475,7 @@ def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
     The end is returned, because no coroutine hands it on as an exception.
     """
     try:
-        return batch_of(plan.send(cast("Replies", replies)))
+        return check_batch(plan.send(cast("Replies", replies)))
     except StopIteration as stop:
         return stop
 

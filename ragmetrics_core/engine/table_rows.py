@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.data import Sample, SettingError, repeated
-from ragmetrics_core.data.arrow import rows_of
+from ragmetrics_core.data import Sample, SettingError, repeated_names
+from ragmetrics_core.data.arrow import arrow_rows
 
 
 def table_rows(samples: Any) -> Iterator[Any]:
@@ -23,7 +23,7 @@ def table_rows(samples: Any) -> Iterator[Any]:
     # an Arrow table or record batch
     if hasattr(samples, "to_pylist") and hasattr(samples, "column_names"):
         _refuse_repeated_columns(samples.column_names, "Arrow table")
-        return rows_of(samples)
+        return arrow_rows(samples)
     if hasattr(samples, "to_pylist"):  # an Arrow array of structs
         return iter(samples.to_pylist())
     # These can be iterated over too, but hold no rows.
@@ -68,9 +68,9 @@ def _index_as_columns(frame: Any) -> Any:
 
 def _refuse_repeated_columns(names: Iterable[str], table: str) -> None:
     """``SettingError`` if columns share a name; ``table`` says what kind of table it is."""
-    repeated_names = repeated(names)
-    if repeated_names:
+    repeats = repeated_names(names)
+    if repeats:
         raise SettingError(
-            f"several columns of the {table} are named {', '.join(repeated_names)};"
+            f"several columns of the {table} are named {', '.join(repeats)};"
             " rename all but one"
         )

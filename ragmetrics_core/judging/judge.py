@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
     SettingError,
     Usage,
 )
-from ragmetrics_core.data.asking import Question, check_template, shares
+from ragmetrics_core.data.asking import Question, check_template, weights_by_share
 from ragmetrics_core.data.errors import as_setting_error
 from ragmetrics_core.models.fitting import gathered
 
@@ -253,5 +253,5 @@ def _polls(line: Any, question: Question[Any]) -> Asked[Any]:
         poll if isinstance(poll, question.Reply) else question.read(poll)
         for poll in polls
     )
-    weights = shares(replies, question.weigh) if question.weigh else ()
+    weights = weights_by_share(replies, question.weigh) if question.weigh else ()
     return Asked(replies, weights=weights)

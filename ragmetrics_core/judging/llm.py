@@ -12,13 +12,13 @@ from pydantic import BaseModel
 from ragmetrics_core.data import (
     Answer,
     Asked,
+    LabelProbability,
     NotAnswered,
     Question,
     R,
     Usage,
-    Weigh,
     Weight,
-    shares,
+    weights_by_share,
 )
 from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
@@ -163,7 +163,7 @@ class _Asking:
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=together)
 
-    async def weighed(self, weigh: Weigh) -> Asked[Any]:
+    async def weighed(self, weigh: LabelProbability) -> Asked[Any]:
         """Return a reply with the probabilities of its label tokens.
 
         If the tokens do not settle these, the weights are the shares over polls.
@@ -191,8 +191,8 @@ class _Asking:
         without_logprobs = replace(request, top_logprobs=0)
         replies = await self._majority(without_logprobs, n_polls, read_replies)
         if n_polls > 1 or mode != "sequential":
-            return Asked(replies, weights=shares(replies, weigh, "polls"))
-        by_verdict = shares(replies, weigh, mode)
+            return Asked(replies, weights=weights_by_share(replies, weigh, "polls"))
+        by_verdict = weights_by_share(replies, weigh, mode)
         if not by_token:
             return Asked(replies, weights=by_verdict)
         # Cells that the tokens settle keep their probability.

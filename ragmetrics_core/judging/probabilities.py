@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 from ragmetrics_core.data import (
     Label,
+    LabelProbability,
     Mode,
     Question,
-    Weigh,
     Weight,
     list_field,
     verdicts_of,
@@ -49,7 +49,7 @@ def weights(
     Source:
         Design note "Probabilities from tokens".
     """
-    weigh = question.weigh or Weigh("")
+    weigh = question.weigh or LabelProbability("")
     verdicts = verdicts_of(found.value)
     in_text_order = label_weights(
         found.choice, weigh, mode_of(question), found.start, found.end
@@ -93,7 +93,7 @@ def mode_of(question: Question[BaseModel]) -> Mode:
 
 
 def label_weights(
-    choice: Choice, weigh: Weigh, mode: Mode, start: int, end: int
+    choice: Choice, weigh: LabelProbability, mode: Mode, start: int, end: int
 ) -> tuple[Weight | None, ...]:
     """Return the weights of all fields of one name within the reply's object.
 
@@ -106,7 +106,7 @@ def label_weights(
 
 
 def weights_at(
-    choice: Choice, offsets: Sequence[int], weigh: Weigh, mode: Mode
+    choice: Choice, offsets: Sequence[int], weigh: LabelProbability, mode: Mode
 ) -> tuple[Weight | None, ...]:
     """Return the weights of the labels that begin at some places of a reply's text.
 
@@ -133,7 +133,7 @@ def _weight_at(
     tokens: Sequence[TokenAlternatives],
     token_ends: Sequence[int],
     offset: int,
-    weigh: Weigh,
+    weigh: LabelProbability,
     mode: Mode,
 ) -> Weight | None:
     """The weight at the token that holds the character at an offset."""
@@ -179,7 +179,9 @@ def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
 
 
 def settle(
-    listed: Sequence[tuple[Label | None, float]], weigh: Weigh, mode: Mode = "logprobs"
+    listed: Sequence[tuple[Label | None, float]],
+    weigh: LabelProbability,
+    mode: Mode = "logprobs",
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
@@ -218,7 +220,9 @@ def settle(
     return Weight(positive / (positive + negative), mode, min(mass, 1.0))
 
 
-def _aside(probabilities: Sequence[tuple[Label | None, float]], weigh: Weigh) -> float:
+def _aside(
+    probabilities: Sequence[tuple[Label | None, float]], weigh: LabelProbability
+) -> float:
     """The probability of the label that is neither for nor against; 0 without one."""
     if weigh.aside is None:
         return 0.0

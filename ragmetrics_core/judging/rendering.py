@@ -26,7 +26,7 @@ from ragmetrics_core.data import (
     Part,
     Question,
     check_template,
-    safe,
+    sendable_text,
 )
 from ragmetrics_core.models.chat import Message
 
@@ -196,8 +196,8 @@ def _fixed_words(instructions: Instructions, example_digits: str) -> dict[str, s
     """What replaces placeholders in every prompt of a metric: no text of a sample."""
     language = ""
     if instructions.language:
-        language = f"Write explanations in {safe(instructions.language)}."
-    own_examples = safe(instructions.examples).strip()
+        language = f"Write explanations in {sendable_text(instructions.language)}."
+    own_examples = sendable_text(instructions.examples).strip()
     examples = "\n".join(
         filter(None, (own_examples, _quoted(instructions, example_digits)))
     )
@@ -212,7 +212,7 @@ def _digits_of_examples(instructions: Instructions, sample_texts: Sequence[str])
     """
     if not instructions.quoted:
         return ""
-    example_texts = [safe(example.text) for example in instructions.quoted]
+    example_texts = [sendable_text(example.text) for example in instructions.quoted]
     return tag_digits([*example_texts, instructions.examples, *sample_texts])
 
 
@@ -222,7 +222,7 @@ def _quoted(instructions: Instructions, digits: str) -> str:
         return ""
     lines = [_EXAMPLES]
     for number, example in enumerate(instructions.quoted, start=1):
-        block = _Block("Example", safe(example.text), id=str(number))
+        block = _Block("Example", sendable_text(example.text), id=str(number))
         lines.append(f"{_in_tag(block, digits)}-> {example.judgement}")
     return "\n".join(lines)
 
@@ -231,12 +231,15 @@ def _blocks(part: Part) -> list[_Block]:
     """What stands in the tags of a part."""
     if isinstance(part.text, str):
         text = "\n".join([part.text, *_lines_beside(part)])
-        return [_Block(part.label, safe(text))]
+        return [_Block(part.label, sendable_text(text))]
     labelled_texts = zip(part.labels, part.texts, strict=True)
     if part.marks == "lines" and part.texts:
         lines = [f"{label}: {_SPACE.sub(' ', text)}" for label, text in labelled_texts]
-        return [_Block(part.label, safe("\n".join(lines)))]
-    return [_Block(part.label, safe(text), id=label) for label, text in labelled_texts]
+        return [_Block(part.label, sendable_text("\n".join(lines)))]
+    return [
+        _Block(part.label, sendable_text(text), id=label)
+        for label, text in labelled_texts
+    ]
 
 
 def _lines_beside(part: Part) -> list[str]:

@@ -11,7 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ragmetrics_core.data import ContextWindowExceeded, Question, divided, halves
+from ragmetrics_core.data import (
+    ContextWindowExceeded,
+    Question,
+    cut_in_halves,
+    divide_texts,
+)
 from ragmetrics_core.data.asking import Part
 from ragmetrics_core.data.replies import (
     Answer,
@@ -47,9 +52,9 @@ def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any]
         return ()
     shorter_texts: Iterable[str | tuple[str, ...]]
     if isinstance(part.text, str):
-        shorter_texts = halves(part.text)
+        shorter_texts = cut_in_halves(part.text)
     else:
-        shorter_texts = divided(part.texts)
+        shorter_texts = divide_texts(part.texts)
     shorter_parts = [replace(part, text=text) for text in shorter_texts]
     return tuple(
         replace(question, parts={**question.parts, name: shorter})

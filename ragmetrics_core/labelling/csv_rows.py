@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name, repeated
+from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name, repeated_names
 from ragmetrics_core.data.errors import InputError, RowError
 
 _KNOWN_COLUMNS = {plain_name(name) for names in USUAL_NAMES.values() for name in names}
@@ -140,7 +140,7 @@ def _check_header(header: Record, separator: str, path: Path) -> None:
             f"{path}, lines {header.first_line} to {header.last_line}: the header goes"
             " on over lines that look like rows; close its quotation mark"
         )
-    doubled = repeated(name for name in header.cells if name)
+    doubled = repeated_names(name for name in header.cells if name)
     if doubled:
         raise InputError(
             f"{path}: several columns are named {', '.join(doubled)}; rename all"

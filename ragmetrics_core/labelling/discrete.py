@@ -19,11 +19,11 @@ from ragmetrics_core.data import (
     Sample,
     SettingError,
     Settings,
-    extra,
-    own,
-    told,
+    as_input_error,
+    import_extra,
+    import_named_object,
 )
-from ragmetrics_core.data.cells import context
+from ragmetrics_core.data.cells import read_context
 from ragmetrics_core.labelling.documents import (
     CHUNK_SIZE,
     Document,
@@ -226,7 +226,7 @@ class BM25:
     """
 
     def __init__(self, chunks: Sequence[Context]) -> None:
-        bm25s = extra("bm25s", "datasets", "BM25")
+        bm25s = import_extra("bm25s", "datasets", "BM25")
         # bm25s would log each index that it makes.
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         self._chunks = chunks
@@ -263,14 +263,14 @@ def retrieved(
             data = vars(document)
         else:
             data = document
-        with told(f"what the retriever returned for question {number}"):
-            contexts.append(Context(**context(data, "documents", rank)))
+        with as_input_error(f"what the retriever returned for question {number}"):
+            contexts.append(Context(**read_context(data, "documents", rank)))
     return contexts[:count]
 
 
 def named_retriever(place: str) -> Retriever:
     """Import ``module:name``, a callable that gets a question and a number; ``SettingError`` if it is none."""
-    retriever: Retriever = own(place)
+    retriever: Retriever = import_named_object(place)
     if not callable(retriever):
         raise SettingError(
             "a retriever is given as module:name of a callable(question, number); got"

@@ -20,10 +20,10 @@ from ragmetrics_core.data import (
     Sample,
     SettingError,
     Text,
+    as_input_error,
     read_text,
-    told,
 )
-from ragmetrics_core.data.cells import context, contexts
+from ragmetrics_core.data.cells import read_context, read_contexts
 from ragmetrics_core.labelling.row_files import read_objects
 
 CHUNK_SIZE = 2000
@@ -193,7 +193,7 @@ def plain(question: str) -> str:
 
 
 def _pair(place: str, row: Mapping[str, Any]) -> Pair:
-    with told(place):
+    with as_input_error(place):
         # the documents are the corpus, whatever columns hold
         sample = Sample.from_row(row, contexts=lambda _: None)
     answer = sample.reference[0] if sample.reference else sample.answer or ""
@@ -236,7 +236,7 @@ def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for place, row in _rows(path, where):
         line_number = place.rpartition(" ")[2]
         name = row.get("id") or row.get("title") or f"{path.name}:{line_number}"
-        with told(place):
+        with as_input_error(place):
             texts = [str(part["text"]) for part in _contexts_of(row)]
         yield str(name), "\n".join(texts)
 
@@ -245,8 +245,8 @@ def _contexts_of(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The contexts of a row, or the row itself as the only one."""
     for key in ("contexts", "reference_contexts"):
         if isinstance(row.get(key), list):
-            return contexts(row[key], "contexts")
-    return [context(row, "document", 1)]
+            return read_contexts(row[key], "contexts")
+    return [read_context(row, "document", 1)]
 
 
 def _rows(

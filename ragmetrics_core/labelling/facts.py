@@ -20,12 +20,12 @@ from ragmetrics_core.data import (
     RowError,
     Sample,
     Undefined,
+    as_input_error,
     json_value,
     read_text,
-    told,
     write_text,
 )
-from ragmetrics_core.data.asking import Instructions, about
+from ragmetrics_core.data.asking import Instructions, question_part
 from ragmetrics_core.labelling.making import Maker, answered
 from ragmetrics_core.labelling.sets import digest_of
 from ragmetrics_core.metrics.fact_matrix import extraction as facts_of
@@ -87,7 +87,7 @@ def _samples(rows: Sequence[Row]) -> list[Sample]:
     """
     samples = []
     for number, row in enumerate(rows, start=1):
-        with told(f"row {number}"):
+        with as_input_error(f"row {number}"):
             samples.append(Sample.from_row(row, contexts=_unread, answer=_unread))
     return samples
 
@@ -116,7 +116,7 @@ def extract_facts(
         question = facts_of(
             sample.reference[0],
             instructions,
-            about(sample),
+            question_part(sample),
             reasoning=extraction == "cot",
         )
         extracted = yield from answered(question)

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from ragmetrics_core.data import (
     Sample,
-    follow,
+    find_metric,
+    follow_path,
     json_lines,
-    metric_among,
     number_as_text,
     open_text,
 )
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
-from ragmetrics_core.data.frozen import clean
+from ragmetrics_core.data.frozen import replace_surrogates
 from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,
@@ -87,7 +87,7 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
 def _label(row: Any, place: str, column: str) -> Label:
     """The label on one line; ``RowError`` names the place and what is wrong."""
     name = _id_of(row, place)
-    _, votes_value = follow(row, column.split("."))
+    _, votes_value = follow_path(row, column.split("."))
     probability = _probability_of(row, place)
     votes: tuple[bool, ...] = ()
     is_drawn_and_unlabelled = votes_value is None and probability is not None
@@ -272,7 +272,7 @@ def _names_metric(name: str, metric: str, report: Report) -> bool:
     """Whether a name, also a short one, is that of the metric."""
     known_names = [metric, *report.metrics]
     try:
-        full_name = metric_among(name, known_names, place="in this run")
+        full_name = find_metric(name, known_names, place="in this run")
     except SettingError:
         return False
     return full_name == metric
@@ -315,7 +315,7 @@ def _normalise(value: Any) -> list[str]:
     normalised = []
     for text in texts:
         if text:
-            words = str(clean(text)).split()
+            words = str(replace_surrogates(text)).split()
             normalised.append(" ".join(words))
     return normalised
 

@@ -16,7 +16,7 @@ from ragmetrics_core.data import (
     NotAnswered,
     Sample,
     Scored,
-    Silent,
+    SilentData,
     Undefined,
     Usage,
 )
@@ -44,7 +44,7 @@ TEMPLATE = (
 _Stated = Annotated[str, Field(min_length=1)]
 
 
-class TaggedSentence(Silent, extra="ignore", str_strip_whitespace=True):
+class TaggedSentence(SilentData, extra="ignore", str_strip_whitespace=True):
     """One sentence of a golden response.
 
     Args:
@@ -56,7 +56,7 @@ class TaggedSentence(Silent, extra="ignore", str_strip_whitespace=True):
     chunk: _Stated
 
 
-class Written(Silent, extra="ignore", str_strip_whitespace=True):
+class Written(SilentData, extra="ignore", str_strip_whitespace=True):
     """A question and its golden response.
 
     Args:

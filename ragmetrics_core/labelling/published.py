@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, Usage
-from ragmetrics_core.data.cells import structured
+from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.labelling.labels import votes_of
 from ragmetrics_core.labelling.row_files import READERS, read_objects
 from ragmetrics_core.reporting.run_facts import Input
@@ -195,7 +195,7 @@ def sample_of(
         RowError: If the row holds no sample.
     """
     fields: dict[str, Any] = {}
-    meta = structured(row.get("meta")) or {}
+    meta = data_in(row.get("meta")) or {}
     history = []
     for message in meta.get("history") or ():
         role, _, content = message.partition(": ")
@@ -215,7 +215,7 @@ def sample_of(
 
 def _labelled(row: Row) -> Iterator[LabelledSample]:
     """A labelled sample for each question that people answered about a row."""
-    labels = structured(row.get("labels")) or {}
+    labels = data_in(row.get("labels")) or {}
     # Rows that ``ragmetrics label draw`` wrote have one label, that of their metric.
     if row.get("metric") == "context_adherence" and row.get("label") is not None:
         labels = {"adherent": row["label"]}
@@ -228,7 +228,7 @@ def _labelled(row: Row) -> Iterator[LabelledSample]:
         yield _relevance(row, source, labels["relevant"])
     facts = [
         fact
-        for fact in structured(row.get("facts")) or ()
+        for fact in data_in(row.get("facts")) or ()
         if isinstance(fact, Mapping) and fact.get("present") is not None
     ]
     if facts:
@@ -244,7 +244,7 @@ def _preference(row: Row, source: str, overall: float) -> LabelledSample:
 
 def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
     """Is the answer adherent? The majority of the votes says so."""
-    meta = structured(row.get("meta")) or {}
+    meta = data_in(row.get("meta")) or {}
     votes = votes_of(label, "adherent")
     people = votes
     if len(votes) == 1:  # single annotators are known from MT-RAG's grades alone

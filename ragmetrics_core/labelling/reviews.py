@@ -18,10 +18,10 @@ from ragmetrics_core.data import (
     Frozen,
     InputError,
     SettingError,
-    check_stays,
-    clean,
-    own_lines,
-    told,
+    as_input_error,
+    check_leads_nowhere_else,
+    read_own_lines,
+    replace_surrogates,
 )
 from ragmetrics_core.labelling import sets
 from ragmetrics_core.reporting.jsonl import validated
@@ -69,7 +69,7 @@ class Reviews:
 
     def __init__(self, path: str | Path, labelled_set: sets.AnySet) -> None:
         self.path = Path(path).with_suffix(".reviews.jsonl")
-        check_stays(self.path, f"the file of reviews {self.path}")
+        check_leads_nowhere_else(self.path, f"the file of reviews {self.path}")
         self.first: dict[str, Review] = {}
         self.second: dict[str, Review] = {}
         self._digest_of_set = sets.digest_of([sets.to_jsonl(labelled_set)])
@@ -77,7 +77,7 @@ class Reviews:
             self._read()
 
     def _read(self) -> None:
-        lines = own_lines(self.path, "the file of reviews")
+        lines = read_own_lines(self.path, "the file of reviews")
         for index, (place, row) in enumerate(lines):
             if isinstance(row, CutOffLine):
                 break  # the decision on it is asked for again
@@ -104,9 +104,9 @@ class Reviews:
         It replaces an earlier decision of the same reviewer on the same item.
         """
         header = json.dumps({_MAGIC: 1, "set": self._digest_of_set})
-        line = clean(json.dumps(review.model_dump(), ensure_ascii=False))
+        line = replace_surrogates(json.dumps(review.model_dump(), ensure_ascii=False))
         with (
-            told(f"the review cannot be written to {self.path}"),
+            as_input_error(f"the review cannot be written to {self.path}"),
             self.path.open("a", encoding="utf-8") as file,
         ):
             written = self.path.read_bytes()

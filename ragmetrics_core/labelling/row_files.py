@@ -11,16 +11,16 @@ from ragmetrics_core.data import (
     PARTIAL,
     USUAL_NAMES,
     Sample,
-    extra,
+    as_input_error,
+    import_extra,
     json_lines,
     json_value,
     open_text,
     plain_name,
     read_text,
-    repeated,
-    told,
+    repeated_names,
 )
-from ragmetrics_core.data.arrow import rows_of
+from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
 from ragmetrics_core.engine.columns_read import ColumnsRead
 from ragmetrics_core.engine.sample_sources import refuse_wrong_columns
@@ -129,7 +129,7 @@ def why_part(path: Path) -> str:
         return ""
     run: Mapping[str, Any] | None = None  # what the latest results say of their run
     is_closed = True
-    with told(f"{path} cannot be read"), open_text(path) as file:
+    with as_input_error(f"{path} cannot be read"), open_text(path) as file:
         for line in file:
             if _HEADER.match(line):
                 if not is_closed:
@@ -166,7 +166,7 @@ def _suffix(path: Path) -> str:
 def read_rows(path: Path) -> Iterator[Located]:
     """Rows of a file as they are, each with its place; ``InputError`` if it cannot be read as what its name says."""
     check_readable(path)
-    with told(f"{path} cannot be read"):
+    with as_input_error(f"{path} cannot be read"):
         yield from READERS[_suffix(path)](path)
 
 
@@ -318,12 +318,12 @@ def _is_sample(data: Mapping[str, Any]) -> bool:
 
 def _parquet(path: Path) -> Iterator[Located]:
     pa, parquet = (
-        extra(name, "parquet", "Reading Parquet")
+        import_extra(name, "parquet", "Reading Parquet")
         for name in ("pyarrow", "pyarrow.parquet")
     )
     try:
         with parquet.ParquetFile(path) as file:
-            if doubled := repeated(file.schema_arrow.names):
+            if doubled := repeated_names(file.schema_arrow.names):
                 raise InputError(
                     f"{path}: several columns are named {', '.join(doubled)}; rename"
                     " all but one"
@@ -331,7 +331,7 @@ def _parquet(path: Path) -> Iterator[Located]:
             rows = (
                 row
                 for batch in file.iter_batches(batch_size=256)
-                for row in rows_of(batch)
+                for row in arrow_rows(batch)
             )
             for number, row in enumerate(rows, start=1):
                 yield f"{path}, row {number}", row

@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
     Sample,
     Share,
     Text,
-    own_lines,
+    read_own_lines,
     write_text,
 )
 from ragmetrics_core.reporting.jsonl import validated
@@ -184,7 +184,7 @@ def read_set(path: str | Path) -> AnySet:
     Raises:
         InputError: If the file cannot be read, holds no set, or a line is broken.
     """
-    lines = own_lines(path, "the set")
+    lines = read_own_lines(path, "the set")
     place, header_row = next(lines, (f"{path}, line 1", None))
     if not isinstance(header_row, dict) or header_row.pop(_MAGIC, None) != FORMAT:
         raise InputError(

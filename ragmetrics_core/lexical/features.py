@@ -10,7 +10,7 @@ from math import log1p
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.data import extra
+from ragmetrics_core.data import import_extra
 from ragmetrics_core.lexical.constants import Features
 from ragmetrics_core.lexical.text import (
     Passage,
@@ -296,7 +296,9 @@ def likeness(answer: Passage, reference: Passage) -> float:
 @cache
 def model() -> Any:
     """The vectors, loaded once per process; ``MissingDependency`` without the extra."""
-    package = extra("wordllama", "vectors", "The embedded judge with sentence vectors")
+    package = import_extra(
+        "wordllama", "vectors", "The embedded judge with sentence vectors"
+    )
     folder = Path(package.__file__).parent
     return package.WordLlama.load(cache_dir=folder, disable_download=True)
 

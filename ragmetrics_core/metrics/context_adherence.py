@@ -20,16 +20,16 @@ from ragmetrics_core.data import (
     Sample,
     Scored,
     Share,
-    Silent,
+    SilentData,
     stopped_estimate,
     wilson,
 )
 from ragmetrics_core.data.asking import (
     Batch,
     Instructions,
+    LabelProbability,
     Question,
     Replies,
-    Weigh,
     ask,
 )
 from ragmetrics_core.data.errors import (
@@ -69,7 +69,7 @@ Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 _BY_TOKEN = frozenset({"logprobs", "conditional"})
 
 
-class Sufficiency(Silent, extra="ignore"):
+class Sufficiency(SilentData, extra="ignore"):
     """A judgement whether the question could have been answered.
 
     Do the contexts hold what it asks, and is the answer one to it?
@@ -623,9 +623,9 @@ def _likely_cause(judgement: Sufficiency) -> Cause:
     return "insufficient_context"
 
 
-def _verdict_token(polls: int) -> Weigh:
+def _verdict_token(polls: int) -> LabelProbability:
     """Asks for the probability of the verdict, with so many polls where there is none."""
-    return Weigh(
+    return LabelProbability(
         "verdict",
         positive="yes",
         labels=("yes", "no", "abstains"),

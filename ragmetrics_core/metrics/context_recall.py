@@ -19,7 +19,7 @@ from ragmetrics_core.data import (
     Part,
     Question,
     Sample,
-    Silent,
+    SilentData,
     ask,
 )
 from ragmetrics_core.data.cells import plain_data
@@ -69,7 +69,7 @@ def _band_name(value: object) -> object:
     return value.strip() if isinstance(value, str) else value
 
 
-class Rating(Silent, extra="ignore"):
+class Rating(SilentData, extra="ignore"):
     """A rating of how well the answer matches an expected answer.
 
     The score lies inside the band of the rubric that the judge named, if it named one.
@@ -159,7 +159,7 @@ def _reads(question: RateRecall, answers: Sequence[Chances]) -> Asked[Rating]:
 _RATED: Decided[Rating] = Decided(_state, _asks, _reads)
 
 
-class Unrated(Silent):
+class Unrated(SilentData):
     """In place of a rating that the judge did not give."""
 
     reason: str = ""

@@ -17,16 +17,16 @@ from ragmetrics_core.data import (
     MalformedReply,
     Sample,
     Share,
-    Silent,
+    SilentData,
 )
 from ragmetrics_core.data.asking import (
     Instructions,
+    LabelProbability,
     Part,
     Question,
     Split,
-    Weigh,
-    about,
     ask,
+    question_part,
 )
 from ragmetrics_core.data.replies import (
     Asked,
@@ -59,14 +59,14 @@ from ragmetrics_core.metrics.typed_states import (
 )
 
 
-class Usefulness(Silent, extra="ignore"):
+class Usefulness(SilentData, extra="ignore"):
     """Is a chunk useful to arrive at the answer?"""
 
     useful: Bit
     reason: Comment = ""
 
 
-class UsefulGrade(Silent, extra="ignore"):
+class UsefulGrade(SilentData, extra="ignore"):
     """How useful a chunk is: 0 (useless) to 3 (decisive)."""
 
     grade: Points
@@ -79,7 +79,7 @@ class _LabelledUsefulness(Usefulness, Labelled): ...
 class _LabelledGrade(UsefulGrade, Labelled): ...
 
 
-class EachChunk(Silent, Generic[Item], extra="ignore"):
+class EachChunk(SilentData, Generic[Item], extra="ignore"):
     """A verdict on each of several chunks, or a grade of each."""
 
     chunks: EachOnce[Item]
@@ -380,11 +380,13 @@ class ContextUtilization(Metric):
             chunk = Part("Chunk", chunks[0])
         weigh = None
         if self.relevance == "probability":
-            weigh = Weigh("useful", cell_key=cell_key, fallback_polls=self.polls)
+            weigh = LabelProbability(
+                "useful", cell_key=cell_key, fallback_polls=self.polls
+            )
         verdict_field = "grade" if self.relevance == "graded" else "useful"
         return Useful(
             parts={
-                **about(sample),
+                **question_part(sample),
                 "answer": Part("Answer", target or ""),
                 chunk_name: chunk,
             },

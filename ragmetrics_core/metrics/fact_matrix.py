@@ -18,15 +18,15 @@ from ragmetrics_core.data import (
     JudgeError,
     QuestionNotSupported,
     Share,
-    Silent,
+    SilentData,
 )
 from ragmetrics_core.data.asking import (
     Instructions,
+    LabelProbability,
     Part,
     Question,
     Split,
-    Weigh,
-    shares,
+    weights_by_share,
 )
 from ragmetrics_core.data.replies import (
     Asked,
@@ -58,13 +58,13 @@ def distinct(texts: object) -> object:
     return tuple(text_by_wording.values())
 
 
-class Facts(Silent, extra="ignore"):
+class Facts(SilentData, extra="ignore"):
     """The distinct facts that a text states."""
 
     facts: Annotated[tuple[str, ...], BeforeValidator(distinct)]
 
 
-class ReasonedFacts(Silent, extra="ignore"):
+class ReasonedFacts(SilentData, extra="ignore"):
     """The same after a chain of thought."""
 
     reason: Comment = ""
@@ -134,7 +134,7 @@ def _numbered(count: int, wording: str) -> Facts:
     return Facts(facts=tuple(f"{number} {wording}" for number in range(count)))
 
 
-class Covered(Silent, extra="ignore"):
+class Covered(SilentData, extra="ignore"):
     """Is a fact fully discussed in a context?"""
 
     covered: Bit
@@ -144,7 +144,7 @@ class Covered(Silent, extra="ignore"):
 class _LabelledCovered(Covered, Labelled): ...
 
 
-class CoveredList(Silent, extra="ignore"):
+class CoveredList(SilentData, extra="ignore"):
     """A verdict on each of several facts."""
 
     facts: EachOnce[_LabelledCovered]
@@ -313,11 +313,11 @@ def covering(
     reply: type[Covered | CoveredList]
     if polls is None:
         reply = CoveredList
-        weigh = Weigh("covered", cell_key="label", fallback_polls=1)
+        weigh = LabelProbability("covered", cell_key="label", fallback_polls=1)
         fact_parts = [{"facts": Part("Facts", tuple(facts), "lines")}]
     else:
         reply = Covered
-        weigh = Weigh("covered", fallback_polls=polls)
+        weigh = LabelProbability("covered", fallback_polls=polls)
         fact_parts = [{"fact": Part("Fact", fact)} for fact in facts]
     context_part = Part("Context", context)
     return [
@@ -373,7 +373,9 @@ def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
     verdicts: tuple[Any, ...] = verdicts_of(reply.reply)
     if len(verdicts) != n_facts:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")
-    weights = reply.weights or shares(reply.replies, Weigh("covered"))
+    weights = reply.weights or weights_by_share(
+        reply.replies, LabelProbability("covered")
+    )
     n_windows = reply.windows or (1,) * n_facts
     return [
         Cell(

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from unicodedata import normalize
 
 from ragmetrics_core.data.asking import QuotedExample
-from ragmetrics_core.data.frozen import Silent, blank, safe
+from ragmetrics_core.data.frozen import SilentData, is_blank, sendable_text
 
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
-class LabelledExample(Silent):
+class LabelledExample(SilentData):
     """An answer that people labelled, to be shown to the judge as an example.
 
     Attributes:
@@ -47,7 +47,7 @@ def not_about(
 
 
 def _letters_of_each(texts: Iterable[str]) -> set[str]:
-    return {_letters(text) for text in texts if not blank(text)}
+    return {_letters(text) for text in texts if not is_blank(text)}
 
 
 def _letters(text: str) -> str:
@@ -55,7 +55,7 @@ def _letters(text: str) -> str:
 
     Of a text without any, the text itself.
     """
-    plain = normalize("NFKC", normalize("NFKC", safe(text)).casefold())
+    plain = normalize("NFKC", normalize("NFKC", sendable_text(text)).casefold())
     return _NO_LETTER.sub("", plain) or plain.strip()
 
 
@@ -71,5 +71,5 @@ def quoted(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, ...]:
 
 
 def _texts(example: LabelledExample) -> dict[str, object]:
-    contexts = [safe(context) for context in example.contexts]
-    return {"contexts": contexts, "answer": safe(example.answer)}
+    contexts = [sendable_text(context) for context in example.contexts]
+    return {"contexts": contexts, "answer": sendable_text(example.answer)}

@@ -26,9 +26,9 @@ from ragmetrics_core.data import (
     Part,
     Replies,
     Sample,
-    Silent,
-    about,
-    deferred,
+    SilentData,
+    import_deferred,
+    question_part,
 )
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import (
@@ -72,7 +72,7 @@ def turn(sample: Sample) -> dict[str, Part]:
     contexts = tuple(context.text for context in sample.contexts if not context.blank)
     return {
         "contexts": Part("Context", contexts),
-        **about(sample),
+        **question_part(sample),
         "answer": Part("Answer", sample.answer or ""),
     }
 
@@ -114,7 +114,7 @@ def _check_version(version: object, *, of: str) -> None:
     )
 
 
-class Metric(Silent, Settings, ABC):
+class Metric(SilentData, Settings, ABC):
     """Base of all metrics: immutable settings that validate and serialise.
 
     Settings can be compared.
@@ -322,8 +322,8 @@ class Metric(Silent, Settings, ABC):
             JudgeUnavailable: If the judge cannot answer any question, e.g. for a wrong
                 key.
         """
-        scoring = deferred("score_one")(self, sample, fields, judge)
-        return cast("Outcome", deferred("wait_on_loop")(scoring))
+        scoring = import_deferred("score_one")(self, sample, fields, judge)
+        return cast("Outcome", import_deferred("wait_on_loop")(scoring))
 
     async def ascore(
         self,
@@ -333,8 +333,8 @@ class Metric(Silent, Settings, ABC):
         **fields: Any,
     ) -> Outcome:
         """Score one sample without blocking the event loop; see ``score``."""
-        scoring = deferred("score_one")(self, sample, fields, judge)
-        future = deferred("submit_to_loop")(scoring)
+        scoring = import_deferred("score_one")(self, sample, fields, judge)
+        future = import_deferred("submit_to_loop")(scoring)
         return cast("Outcome", await asyncio.wrap_future(future))
 
 

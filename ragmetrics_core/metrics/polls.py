@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
     JudgeError,
     NotAnswered,
     Share,
-    Silent,
+    SilentData,
     TooFewPolls,
 )
 from ragmetrics_core.data.asking import (
@@ -32,7 +32,7 @@ from ragmetrics_core.data.asking import (
     Question,
     Replies,
     ask,
-    divided,
+    divide_texts,
 )
 from ragmetrics_core.metrics.fact_matrix import distinct, extraction
 from ragmetrics_core.metrics.ledger_calls import Groups
@@ -43,7 +43,7 @@ _UNSUPPORTED_NEEDS = {"own", "none"}
 _SUPPORTED_NEEDS = {"evidence", "earlier"}
 
 
-class SentenceSupport(Silent, extra="ignore"):
+class SentenceSupport(SilentData, extra="ignore"):
     """How far one sentence of the answer is found in the contexts, by word overlap."""
 
     sentence: str = Field(description="The answer's sentence.")
@@ -61,7 +61,7 @@ class SentenceSupport(Silent, extra="ignore"):
     numbers: tuple[str, ...] = Field((), description="Numbers found nowhere.")
 
 
-class ClaimSupport(Silent, extra="ignore"):
+class ClaimSupport(SilentData, extra="ignore"):
     """One part of an answer, as it was judged by itself."""
 
     text: str = Field(description="The claim, or what claims nothing.")
@@ -79,7 +79,7 @@ def _distinct_claims(claims: object) -> object:
     return () if claims is None else distinct(claims)
 
 
-class Poll(Silent, extra="ignore"):
+class Poll(SilentData, extra="ignore"):
     """One judgement whether the answer is based purely on the contexts.
 
     It is explained before its verdict. It ``abstains`` where the answer makes no claim.
@@ -100,7 +100,7 @@ class Adherent(Question[Poll]):
     """Is the answer based purely on the contexts? Parts: contexts, question, answer."""
 
 
-class LabelledPoll(Silent, extra="ignore"):
+class LabelledPoll(SilentData, extra="ignore"):
     """One judgement what each claim of the answer rests on.
 
     Its verdict is computed from the labels, never read.
@@ -236,7 +236,7 @@ def by_claims(
             for claim, polls in replies.items():
                 polls_by_claim[claim].append(polls)
             continue
-        shorter_windows = divided(window) if too_long(replies) else ()
+        shorter_windows = divide_texts(window) if too_long(replies) else ()
         if not shorter_windows:
             return replies
         waiting_windows = [*shorter_windows, *waiting_windows]
@@ -266,7 +266,7 @@ def _first_windows(whole_answer: Adherent) -> list[tuple[str, ...]]:
     contexts: tuple[str, ...] = whole_answer["contexts"]
     if len(whole_answer["answer"]) > sum(len(text) for text in contexts):
         return [contexts]
-    return list(divided(contexts)) or [contexts]
+    return list(divide_texts(contexts)) or [contexts]
 
 
 def _judged_in(

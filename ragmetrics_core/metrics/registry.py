@@ -11,8 +11,8 @@ from ragmetrics_core.data import (
     RowError,
     SettingError,
     did_you_mean,
+    import_named_object,
     json_value,
-    own,
 )
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
@@ -52,7 +52,7 @@ def metric_named(name: str, **settings: Any) -> Metric:
     """
     if ":" not in name:
         return METRICS[full_name(name)](**settings)
-    named = own(name)
+    named = import_named_object(name)
     if isinstance(named, type) and issubclass(named, Metric):
         return named(**settings)
     if not isinstance(named, Metric):

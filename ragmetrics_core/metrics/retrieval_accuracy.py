@@ -24,8 +24,8 @@ from ragmetrics_core.data.asking import (
     Instructions,
     Part,
     Replies,
-    about,
     ask,
+    question_part,
 )
 from ragmetrics_core.metrics import fact_matrix as matrix
 from ragmetrics_core.metrics.ledger_calls import curve, originals
@@ -240,7 +240,7 @@ class RetrievalAccuracy(Metric):
         questions: list[matrix.FactInContext] = []
         for text in texts:
             questions += matrix.covering(
-                about(sample),
+                question_part(sample),
                 text,
                 facts,
                 self._cell_instructions(),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ragmetrics_core.data import Asked, Claim, Needs, Question
-from ragmetrics_core.data.higher_rooms import deferred
+from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.data.replies import Weight
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.data.typed import (
@@ -47,7 +47,7 @@ def _why_nothing_is_claimed(question: Question[Any]) -> str:
     """Why an answer claims nothing, as far as its words alone tell; "" for nothing."""
     if not any(character.isalnum() for character in question["answer"]):
         return _NO_WORD
-    return _DECLINES if deferred("only_declines")(question) else ""
+    return _DECLINES if import_deferred("only_declines")(question) else ""
 
 
 def _abstains(question: Adherent) -> Asked[Poll] | None:

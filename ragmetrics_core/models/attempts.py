@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
-from ragmetrics_core.data import Usage, errors, safe
+from ragmetrics_core.data import Usage, errors, sendable_text
 from ragmetrics_core.models.chat import (
     CONNECTING_SECONDS,
     ChatModel,
@@ -319,9 +319,9 @@ def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
         prices = model.prices()
         check_prices(model.name, prices)
         reply = priced(reply, prices)
-    models = tuple(map(safe, reply.usage.models))
+    models = tuple(map(sendable_text, reply.usage.models))
     if models == reply.usage.models and all(
-        safe(choice.text) == choice.text for choice in reply.choices
+        sendable_text(choice.text) == choice.text for choice in reply.choices
     ):
         return reply
     return replace(
@@ -332,8 +332,10 @@ def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
 
 
 def _clean(choice: Choice) -> Choice:
-    tokens = tuple(replace(token, token=safe(token.token)) for token in choice.tokens)
-    return replace(choice, text=safe(choice.text), tokens=tokens)
+    tokens = tuple(
+        replace(token, token=sendable_text(token.token)) for token in choice.tokens
+    )
+    return replace(choice, text=sendable_text(choice.text), tokens=tokens)
 
 
 def _wrong(reply: object) -> str:

@@ -24,7 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data import ForeignFile, InputError, check_stays
+from ragmetrics_core.data import ForeignFile, InputError, check_leads_nowhere_else
 
 _logger = logging.getLogger("ragmetrics_core")
 _TROUBLE = (OSError, sqlite3.Error, ForeignFile)
@@ -105,7 +105,7 @@ def _check_stays(path: Path) -> None:
     Any other file that is written is refused likewise.
     """
     try:
-        check_stays(path, str(path))
+        check_leads_nowhere_else(path, str(path))
     except InputError as error:
         raise ForeignFile(str(error)) from None
 

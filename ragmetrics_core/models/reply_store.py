@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, get_args, runtime_checkable
 from uuid import uuid4
 
-from ragmetrics_core.data import ForeignFile, SettingError, safe
+from ragmetrics_core.data import ForeignFile, SettingError, sendable_text
 from ragmetrics_core.models import own_file
 from ragmetrics_core.models.chat import (
     ChatModel,
@@ -214,7 +214,12 @@ class SqliteStore(OwnFile, ReplyStore):
         """Keep the replies of one call; they are committed together, soon."""
         now = time.time()
         rows = [
-            (bytes.fromhex(key), _text_of(choice), now, safe(choice.origin.model))
+            (
+                bytes.fromhex(key),
+                _text_of(choice),
+                now,
+                sendable_text(choice.origin.model),
+            )
             for key, choice in choices.items()
         ]
         self._memory.put(choices)

@@ -10,7 +10,7 @@ from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from ragmetrics_core.data import extra
+from ragmetrics_core.data import import_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
 
 def _axes(height: float) -> tuple[Figure, Any]:
     """A figure of no window, with empty axes for scores."""
-    figure = extra("matplotlib.figure", "report", "a figure").Figure(
+    figure = import_extra("matplotlib.figure", "report", "a figure").Figure(
         figsize=(5.0, height), layout="constrained"
     )
     axes = figure.subplots()

@@ -15,8 +15,8 @@ from ragmetrics_core.data import (
     SampleResult,
     Scored,
     caution_about,
-    clean,
     judges_in_words,
+    replace_surrogates,
 )
 from ragmetrics_core.page.counts import MetricCounts
 from ragmetrics_core.page.row_groups import (
@@ -552,7 +552,7 @@ def short_question(sample: Sample) -> str:
 
 def _shortened(text: str, longest: int) -> str:
     """The text on one line, cut if it is longer than so many characters."""
-    words = " ".join(str(clean(text))[: 10 * longest].split())
+    words = " ".join(str(replace_surrogates(text))[: 10 * longest].split())
     return words if len(words) <= longest else words[:longest] + "…"
 
 

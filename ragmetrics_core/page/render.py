@@ -15,9 +15,9 @@ from ragmetrics_core.data import (
     InputError,
     SampleResult,
     adherence_worth,
-    clean,
-    extra,
+    import_extra,
     judge_in_words,
+    replace_surrogates,
     write_text,
 )
 from ragmetrics_core.page import biases
@@ -92,7 +92,7 @@ def write_html(
         "script_hash": b64encode(sha256(script.encode()).digest()).decode(),
     }
     pieces = from_file.generate(**fixed, **data)
-    write_text(path, (str(clean(piece)) for piece in pieces), "the page")
+    write_text(path, (str(replace_surrogates(piece)) for piece in pieces), "the page")
 
 
 def check_page(path: Path) -> None:
@@ -191,7 +191,7 @@ def _trusted(text: str) -> Any:
 
 
 def _environment() -> Any:
-    jinja2 = extra("jinja2", "report", "a page")
+    jinja2 = import_extra("jinja2", "report", "a page")
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("ragmetrics_core.page", ""),
         autoescape=True,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import compressobj
 
-from ragmetrics_core.data import MetricResult, SampleResult, clean
+from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
 from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.page.row_groups import group_of_row
 from ragmetrics_core.reporting.jsonl import plain
@@ -29,7 +29,7 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 
 def cut(text: str) -> str:
     """The text, cut after 20,000 bytes of UTF-8 with a note of how much is missing."""
-    text = str(clean(text))
+    text = str(replace_surrogates(text))
     shown = text.encode()[:LONGEST].decode(errors="ignore")
     if shown == text:
         return text
@@ -70,7 +70,7 @@ def _title_of(row: SampleResult) -> str:
     if sample is not None:
         texts += [sample.question or "", sample.answer or "", *sample.reference]
     first = next((text for text in texts if text), "")
-    words = " ".join(str(clean(first))[:1000].split())
+    words = " ".join(str(replace_surrogates(first))[:1000].split())
     return words if len(words) <= _EXCERPT else words[:_EXCERPT] + "…"
 
 
@@ -116,7 +116,7 @@ def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
 def _short_facts(metadata: Mapping[str, Any]) -> dict[str, str]:
     """The words and whole numbers of the metadata, a little longer than people filter by."""
     return {
-        cut(name): str(clean(str(value)[: _VALUE + 1])).strip()
+        cut(name): str(replace_surrogates(str(value)[: _VALUE + 1])).strip()
         for name, value in metadata.items()
         if isinstance(value, str | int)
     }

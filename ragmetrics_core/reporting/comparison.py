@@ -21,10 +21,10 @@ from ragmetrics_core.data import (
     SampleResult,
     SettingError,
     caution_about,
-    deferred,
     did_you_mean,
     element,
-    metric_among,
+    find_metric,
+    import_deferred,
 )
 from ragmetrics_core.data.display import judges_in_words
 from ragmetrics_core.data.display import table as html_rows
@@ -511,7 +511,7 @@ class Comparison(Frozen):
             MissingDependency: If Jinja2 is not installed.
             InputError: If the file cannot be written.
         """
-        deferred("write_comparison")(path, self)
+        import_deferred("write_comparison")(path, self)
 
 
 def _why_few_are_scored(change: MetricChange) -> str:
@@ -634,7 +634,7 @@ def _names_in_both(
     names: dict[str, None] = {}  # each once
     for metric in metrics or in_both:
         name = metric if isinstance(metric, str) else metric.name
-        names[metric_among(name, in_both, place="in both runs")] = None
+        names[find_metric(name, in_both, place="in both runs")] = None
     return list(names)
 
 

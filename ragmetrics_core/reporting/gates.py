@@ -17,7 +17,7 @@ from ragmetrics_core.data import (
     Settings,
     Share,
     did_you_mean,
-    metric_among,
+    find_metric,
 )
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
@@ -143,7 +143,7 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
 
     A gate is written ``metric=threshold`` or ``metric=threshold@key``.
 
-    The last word of a metric's name is enough, see ``metric_among``;
+    The last word of a metric's name is enough, see ``find_metric``;
     ``adherence=0.8@metadata.language`` is a gate for each language.
     """
     name, equals, rest = (part.strip() for part in text.partition("="))
@@ -153,7 +153,7 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
             "a gate is written metric=threshold, e.g. adherence=0.8, or =0.8@language;"
             f" got {text!r}"
         )
-    full = metric_among(name, names, place="for a gate")
+    full = find_metric(name, names, place="for a gate")
     try:
         return Gate(
             metric=full,
@@ -202,7 +202,7 @@ def decide(
     if not isinstance(measured, Summary):
         measured = measured.summary(slices=[gate.by] if gate.by else ())
     names = [numbers.metric for numbers in measured.metrics]
-    name = metric_among(gate.metric, names, place="of this run for a gate")
+    name = find_metric(gate.metric, names, place="of this run for a gate")
     gate = gate.model_copy(update={"metric": name})
     if gate.by is None:
         outcome, why = _decided(gate, measured, on, min_scored)

@@ -19,15 +19,15 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ragmetrics_core.data import (
-    Aside,
+    AtomicFile,
     CutOffLine,
     InputError,
     RowError,
     Sample,
     SampleResult,
-    clean,
-    own_lines,
     plain_data,
+    read_own_lines,
+    replace_surrogates,
 )
 from ragmetrics_core.data.results import Signature
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
@@ -59,7 +59,7 @@ class JsonlWriter:
     """
 
     def __init__(self, path: str | Path, run: RunFacts) -> None:
-        self._file = Aside(path, "the report")
+        self._file = AtomicFile(path, "the report")
         self._header = json_line(
             {_MAGIC: FORMAT, "run": run.model_copy(update=_UNFINISHED)}
         )
@@ -122,7 +122,7 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
         InputError: If the file cannot be read, is no report, or a line is broken; the
             message names the line.
     """
-    lines: Iterator[tuple[str, Any]] = own_lines(path, "the report")
+    lines: Iterator[tuple[str, Any]] = read_own_lines(path, "the report")
     place, first = next(lines, ("", None))
     if not place:
         raise InputError(
@@ -278,7 +278,7 @@ def plain(value: object, above: frozenset[int] = frozenset()) -> object:
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
     if isinstance(value, str):
-        return clean(str.__str__(value))
+        return replace_surrogates(str.__str__(value))
     if id(value) in above or len(above) > _DEEPEST:
         return f"<{type(value).__name__}>"
     above = above | {id(value)}
@@ -287,7 +287,10 @@ def plain(value: object, above: frozenset[int] = frozenset()) -> object:
     elif is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(clean(str(key))): plain(item, above) for key, item in value.items()}
+        return {
+            str(replace_surrogates(str(key))): plain(item, above)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item, above) for item in value]
-    return clean(str(value))
+    return replace_surrogates(str(value))

@@ -23,11 +23,11 @@ from ragmetrics_core.data import (
     SettingError,
     Undefined,
     did_you_mean,
-    follow,
+    follow_path,
     names_in_words,
     plain_name,
 )
-from ragmetrics_core.data.cells import number_as_text, present
+from ragmetrics_core.data.cells import is_present, number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.metric_evidence import FactMatrix, JudgedChunks
 from ragmetrics_core.reporting.run_facts import texts_of
@@ -107,9 +107,9 @@ def _named_in_metadata(metadata: Mapping[str, object], name: str) -> object:
 
     The path may begin at the metadata's own name, or at a flattened column of it.
     """
-    is_there, value = follow(metadata, name.split("."))
+    is_there, value = follow_path(metadata, name.split("."))
     if not is_there:
-        _, value = follow(metadata, name.removeprefix("metadata.").split("."))
+        _, value = follow_path(metadata, name.removeprefix("metadata.").split("."))
     return value
 
 
@@ -146,7 +146,7 @@ def _key(value: object) -> str | None:
     Neither hashes nor ``==`` tell keys apart: -1 and -2 share a hash in CPython, and
     True == 1.
     """
-    if not present(value):
+    if not is_present(value):
         return None
     value = number_as_text(value)
     return value if isinstance(value, str) else _written(value)

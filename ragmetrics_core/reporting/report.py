@@ -17,12 +17,12 @@ from ragmetrics_core.data import (
     SampleResult,
     SettingError,
     Usage,
+    as_input_error,
     columns_by_field,
-    deferred,
     did_you_mean,
-    extra,
-    metric_among,
-    told,
+    find_metric,
+    import_deferred,
+    import_extra,
     write_text,
 )
 from ragmetrics_core.reporting.comparison import compare
@@ -182,8 +182,8 @@ class Report:
         ]
 
     def _named(self, metric: str) -> str:
-        """The full name of a metric; see ``metric_among``."""
-        return metric_among(metric, self.metrics, place="in this report")
+        """The full name of a metric; see ``find_metric``."""
+        return find_metric(metric, self.metrics, place="in this report")
 
     def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
         """The rows with the lowest scores of a metric, the lowest first."""
@@ -241,7 +241,7 @@ class Report:
         name, e.g. ``mlflow``.
         """
         if isinstance(target, str):
-            target = cast("Sink", deferred("target_named")(target))
+            target = cast("Sink", import_deferred("target_named")(target))
         for row in self.results:
             target.write(row)
         target.flush()
@@ -277,7 +277,9 @@ class Report:
             InputError: If it cannot be read, or holds no results of a ``Scorer``.
             MissingDependency: If the extra ``parquet`` is not installed.
         """
-        report: Report = deferred("ParquetReport")(path, columns_by_field(columns))
+        report: Report = import_deferred("ParquetReport")(
+            path, columns_by_field(columns)
+        )
         return report
 
     def to_pandas(self) -> pd.DataFrame:
@@ -313,7 +315,7 @@ class Report:
                 until decided has its own.
         """
         shown = self.shown()
-        deferred("write_page")(
+        import_deferred("write_page")(
             path,
             shown.results,
             self.summary(cluster=cluster),
@@ -335,8 +337,8 @@ class Report:
         keep reports by ``to_jsonl``.
         """
         frame = self.to_pandas()
-        extra("pyarrow", "parquet", "a Parquet file")
-        with told(f"the table cannot be written to {path}"):
+        import_extra("pyarrow", "parquet", "a Parquet file")
+        with as_input_error(f"the table cannot be written to {path}"):
             frame.to_parquet(path, engine="pyarrow", index=False)
 
     def plot_histogram(self, metric: str) -> Figure:
@@ -344,13 +346,13 @@ class Report:
 
         It has ten bins on [0, 1]. It needs the extra ``report``.
         """
-        figure: Figure = deferred("histogram")(metric, self._scored(metric))
+        figure: Figure = import_deferred("histogram")(metric, self._scored(metric))
         return figure
 
     def plot_box(self) -> Figure:
         """A box plot per metric, as one matplotlib figure (extra ``report``)."""
         scores = {metric: self._scored(metric) for metric in self.metrics}
-        figure: Figure = deferred("box_plot")(scores)
+        figure: Figure = import_deferred("box_plot")(scores)
         return figure
 
     def methods(self) -> str:
@@ -358,7 +360,7 @@ class Report:
 
         It says what was measured, how, and by which judge, with references.
         """
-        paragraphs = deferred("method_paragraphs")
+        paragraphs = import_deferred("method_paragraphs")
         return "\n\n".join(paragraphs(self.summary(), self.run, self.results))
 
     def _scored(self, metric: str) -> list[float]:

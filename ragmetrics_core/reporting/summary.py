@@ -18,7 +18,7 @@ from ragmetrics_core.data import (
     Usage,
     answer_holds_contexts,
     answered_without_context,
-    metric_among,
+    find_metric,
 )
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
@@ -256,7 +256,7 @@ class Summary(Frozen):
         Raises ``SettingError`` if it was not measured.
         """
         known = {numbers.metric: numbers for numbers in self.metrics}
-        return known[metric_among(metric, list(known), place="in this report")]
+        return known[find_metric(metric, list(known), place="in this report")]
 
     def _repr_html_(self) -> str:
         # which stands on this module

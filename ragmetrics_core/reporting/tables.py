@@ -16,10 +16,10 @@ from ragmetrics_core.data import (
     EMBEDDED,
     SampleResult,
     adherence_worth,
-    clean,
     element,
-    extra,
+    import_extra,
     judges_in_words,
+    replace_surrogates,
     table,
 )
 from ragmetrics_core.reporting.gates import all_in_words
@@ -305,7 +305,7 @@ def columns(
         "problem": [row.problem or None for row in results],
     }
     return {
-        str(clean(name)): [clean(cell) for cell in column]
+        str(replace_surrogates(name)): [replace_surrogates(cell) for cell in column]
         for name, column in cells.items()
     }
 
@@ -337,7 +337,7 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     Raises:
         MissingDependency: If pandas is not installed.
     """
-    pandas = extra("pandas", "pandas", "a DataFrame")
+    pandas = import_extra("pandas", "pandas", "a DataFrame")
     types = {
         "index": "Int64",
         "calls": "Int64",

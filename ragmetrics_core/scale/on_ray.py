@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from ragmetrics_core.data import JudgeError, LimitReached, Usage, extra
+from ragmetrics_core.data import JudgeError, LimitReached, Usage, import_extra
 from ragmetrics_core.models.chat import ChatReply
 from ragmetrics_core.models.limits import Budget, Limits, RateLimiter
 from ragmetrics_core.scale.scorer import Scorer
@@ -48,9 +48,9 @@ def score_dataset(
     Raises:
         MissingDependency: If the extra ``ray`` is not installed.
     """
-    data = extra("ray.data", "ray", "scoring a Ray dataset")
+    data = import_extra("ray.data", "ray", "scoring a Ray dataset")
     if scorer.limits is not None:
-        ray = extra("ray", "ray", "scoring a Ray dataset")
+        ray = import_extra("ray", "ray", "scoring a Ray dataset")
         named = {"name": job or f"ragmetrics-{uuid4().hex}", "get_if_exists": True}
         settings = {**named, "num_cpus": 0, "max_concurrency": _AT_ONCE}
         keeper = ray.remote(JobLimits).options(**settings).remote(scorer.limits)
@@ -130,7 +130,10 @@ class _JobBudget(Budget):
     """What a worker may spend: what the job's limits leave."""
 
     def __init__(self, keeper: Any) -> None:
-        self._ray, self._keeper = extra("ray", "ray", "scoring a Ray dataset"), keeper
+        self._ray, self._keeper = (
+            import_extra("ray", "ray", "scoring a Ray dataset"),
+            keeper,
+        )
         left = self._ray.get(keeper.remaining.remote())
         super().__init__(Limits(deadline=left and max(left, 1e-9)))
 

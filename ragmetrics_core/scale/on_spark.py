@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
-from ragmetrics_core.data import SettingError, extra
+from ragmetrics_core.data import SettingError, import_extra
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.scale.scorer import Scorer
 
@@ -28,8 +28,8 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
             has the name of an added one.
         MissingDependency: If the extra ``spark`` is not installed.
     """
-    types = extra("pyspark.sql.types", "spark", "scoring a Spark frame")
-    arrow = extra("pyspark.sql.pandas.types", "spark", "scoring a Spark frame")
+    types = import_extra("pyspark.sql.types", "spark", "scoring a Spark frame")
+    arrow = import_extra("pyspark.sql.pandas.types", "spark", "scoring a Spark frame")
     if scorer.limits is not None:
         if partitions is None:
             raise SettingError(

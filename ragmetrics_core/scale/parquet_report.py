@@ -27,10 +27,10 @@ from ragmetrics_core.data import (
     Usage,
     answer_holds_contexts,
     answered_without_context,
-    extra,
+    import_extra,
     plain_name,
 )
-from ragmetrics_core.data.arrow import rows_of
+from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.data.embedded_judge import EMBEDDED
 from ragmetrics_core.data.results import (
     ErrorInfo,
@@ -80,7 +80,7 @@ def columns_of(
 
     They are Arrow arrays by name, with one entry per result.
     """
-    pa = extra("pyarrow", "parquet", "a table of results")
+    pa = import_extra("pyarrow", "parquet", "a table of results")
     added = {"sample": pa.array([_about(row) for row in results], _arrow(_ABOUT))}
     return added | {
         name: pa.array([_cell(row.results.get(name)) for row in results], result_type())
@@ -109,7 +109,7 @@ def result_type() -> Any:
 
 def _arrow(kind: Any) -> Any:
     """The Arrow type of a field's annotation."""
-    pa = extra("pyarrow", "parquet", "a table of results")
+    pa = import_extra("pyarrow", "parquet", "a table of results")
     origin, inner = (
         get_origin(kind),
         [argument for argument in get_args(kind) if argument is not NoneType],
@@ -202,7 +202,7 @@ class ParquetRows(Sequence[SampleResult]):
     """
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
-        dataset = extra("pyarrow.dataset", "parquet", "a report from Parquet")
+        dataset = import_extra("pyarrow.dataset", "parquet", "a report from Parquet")
         self._path = path
         self._columns = columns
         self._field = dataset.field
@@ -251,13 +251,13 @@ class ParquetRows(Sequence[SampleResult]):
         rows = (
             row
             for batch in self._data.to_batches(batch_size=1000, **_LITTLE)
-            for row in rows_of(batch, maps="lossy")
+            for row in arrow_rows(batch, maps="lossy")
         )
         return (self._row(index, row) for index, row in enumerate(rows))
 
     def at(self, places: Sequence[int]) -> list[SampleResult]:
         """The rows at these places; it reads on until it has them all."""
-        rows = rows_of(
+        rows = arrow_rows(
             self._data.take(list(places), batch_size=1000, **_LITTLE), maps="lossy"
         )
         return [self._row(index, row) for index, row in zip(places, rows, strict=True)]
@@ -363,7 +363,7 @@ def _schema_of_results(data: Any) -> Any:
     Raises:
         ValueError: If a file holds no results, or none holds samples.
     """
-    arrow = extra("pyarrow", "parquet", "a report from Parquet")
+    arrow = import_extra("pyarrow", "parquet", "a report from Parquet")
     schemas = {part.path: part.physical_schema for part in data.get_fragments()}
     schema = arrow.unify_schemas(schemas.values(), promote_options="permissive")
     metrics = _metrics_in(schema)
@@ -377,7 +377,7 @@ def _schema_of_results(data: Any) -> Any:
 
 def _spent(usages: Any) -> Usage:
     """What a column of usages sums up to; an unknown cost stays unknown."""
-    pc = extra("pyarrow.compute", "parquet", "a report from Parquet")
+    pc = import_extra("pyarrow.compute", "parquet", "a report from Parquet")
     totals: dict[str, Any] = {}
     for field, column in zip(usages.type, usages.drop_null().flatten(), strict=True):
         if field.name in ("fallbacks", "models"):

@@ -11,9 +11,9 @@ from ragmetrics_core.data import (
     SampleResult,
     SettingError,
     columns_by_field,
-    extra,
+    import_extra,
 )
-from ragmetrics_core.data.arrow import rows_of
+from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics, Run, stream
 from ragmetrics_core.metrics.registry import chosen
@@ -92,7 +92,7 @@ class Scorer:
             SettingError: If a column of the table has the name of one that is added, or
                 of another one.
         """
-        pa = extra("pyarrow", "parquet", "scoring a table")
+        pa = import_extra("pyarrow", "parquet", "scoring a table")
         columns, names = (
             columns_of((), [metric.name for metric in self.metrics]),
             list(names),
@@ -125,7 +125,7 @@ class Scorer:
                 nothing, e.g. for a wrong key.
         """
         fields = [*table.schema, *self.added(table.schema.names)]
-        rows = [self._sample(row) for row in rows_of(table)]
+        rows = [self._sample(row) for row in arrow_rows(table)]
         with _TURN:
             if self._run is None:
                 self._run = Run(
@@ -146,7 +146,7 @@ class Scorer:
                 )
             )
         added = columns_of(results, [metric.name for metric in self.metrics])
-        pa = extra("pyarrow", "parquet", "scoring a table")
+        pa = import_extra("pyarrow", "parquet", "scoring a table")
         return pa.Table.from_arrays(
             [*table.columns, *added.values()], schema=pa.schema(fields)
         )

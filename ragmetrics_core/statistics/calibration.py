@@ -7,7 +7,7 @@ from math import sqrt
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ragmetrics_core.data.extras import extra
+from ragmetrics_core.data.extras import import_extra
 from ragmetrics_core.data.intervals import wilson
 from ragmetrics_core.statistics.means import mean_interval, share_clusters
 
@@ -63,7 +63,7 @@ def slope_and_intercept(
     if _are_separated(pairs):
         return None
     # Newton's method stands here: scipy's solver takes a second to import.
-    numpy = extra("numpy", "stats", "the slope of a calibration")
+    numpy = import_extra("numpy", "stats", "the slope of a calibration")
     scores, labels = numpy.asarray(pairs, dtype=float).T
     clipped = scores.clip(_CLIP, 1 - _CLIP)
     log_odds = numpy.log(clipped / (1 - clipped))

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.data.extras import extra
+from ragmetrics_core.data.extras import import_extra
 from ragmetrics_core.data.frozen import Frozen
 
 _ALPHA = 0.05
@@ -98,7 +98,7 @@ class Certified(Frozen):
 
 
 def _stats() -> Any:
-    return extra("scipy.stats", "stats", "certifying a threshold")
+    return import_extra("scipy.stats", "stats", "certifying a threshold")
 
 
 @lru_cache(maxsize=256)

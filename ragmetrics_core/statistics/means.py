@@ -15,7 +15,7 @@ from math import atan2, cos, exp, fsum, lgamma, pi, sin, sqrt
 from statistics import NormalDist
 
 from ragmetrics_core.data.errors import InputError
-from ragmetrics_core.data.extras import extra
+from ragmetrics_core.data.extras import import_extra
 from ragmetrics_core.data.intervals import wilson
 
 FEWEST_CLUSTERS = 20
@@ -145,8 +145,8 @@ def _can_be_resampled(values: Sequence[float]) -> bool:
 
 @lru_cache(maxsize=64)
 def _bca(values: tuple[float, ...]) -> Interval:
-    stats = extra("scipy.stats", "stats", "a bootstrap")
-    numpy = extra("numpy", "stats", "a bootstrap")
+    stats = import_extra("scipy.stats", "stats", "a bootstrap")
+    numpy = import_extra("numpy", "stats", "a bootstrap")
     bounds = stats.bootstrap(
         (numpy.asarray(values),),
         numpy.mean,

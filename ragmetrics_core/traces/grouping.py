@@ -18,7 +18,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from ragmetrics_core.data import InputError, RowError, extra, json_value, told
+from ragmetrics_core.data import (
+    InputError,
+    RowError,
+    as_input_error,
+    import_extra,
+    json_value,
+)
 from ragmetrics_core.traces.spans import WRONG, Span, UnknownForm, spans_in
 from ragmetrics_core.traces.splitting import elements
 
@@ -340,7 +346,7 @@ def _contradict(earlier: Span, later: Span) -> bool:
 
 def _opened(path: Path) -> BufferedReader:
     """Open a file whose lines are JSON and that can be read twice."""
-    with told(f"{path} cannot be read"):
+    with as_input_error(f"{path} cannot be read"):
         source = path.open("rb")
         start = source.peek(4)[:4] if source.seekable() else b""
     if start == b"PAR1":
@@ -354,7 +360,7 @@ def _opened(path: Path) -> BufferedReader:
 
 def _parquet_lines(path: Path) -> Iterator[bytes]:
     """Yield the rows of a Parquet file, each as a line of JSON."""
-    parquet = extra("pyarrow.parquet", "parquet", f"reading {path}")
+    parquet = import_extra("pyarrow.parquet", "parquet", f"reading {path}")
     for batch in parquet.ParquetFile(path).iter_batches(batch_size=1000):
         for row in batch.to_pylist():
             yield json.dumps(row, default=str).encode() + b"\n"

@@ -23,7 +23,7 @@ from ragmetrics_core.capture import (
     SettingError,
     Sink,
 )
-from ragmetrics_core.data import did_you_mean, extra
+from ragmetrics_core.data import did_you_mean, import_extra
 
 _JUDGES_WITHOUT_MODEL = ("", "lexical")
 # What an answer of OTLP may be called; "" where it is called nothing.
@@ -91,7 +91,7 @@ def _calls_model(outcome: MetricResult) -> bool:
 
 
 def _otel(module: str) -> Any:
-    return extra(f"opentelemetry.{module}", "otel", "this target")
+    return import_extra(f"opentelemetry.{module}", "otel", "this target")
 
 
 class _OtlpAnswers:
@@ -108,7 +108,7 @@ class _OtlpAnswers:
 
     def session(self) -> Any:
         """A session of ``requests`` that follows no redirect and notes each answer."""
-        session = extra("requests", "otel", "this target").Session()
+        session = import_extra("requests", "otel", "this target").Session()
         send_and_follow = session.send
 
         def _send(request: Any, **options: Any) -> Any:
@@ -334,8 +334,8 @@ class MLflow(Sink):
     """
 
     def __init__(self) -> None:
-        self._mlflow = extra("mlflow", "mlflow", "this target")
-        client = extra("mlflow.tracing.client", "mlflow", "this target")
+        self._mlflow = import_extra("mlflow", "mlflow", "this target")
+        client = import_extra("mlflow.tracing.client", "mlflow", "this target")
         wrong = (ImportError, ValueError, self._mlflow.exceptions.MlflowException)
         try:
             self._client = client.TracingClient()
@@ -402,7 +402,7 @@ class Langfuse(Sink):
     """
 
     def __init__(self) -> None:
-        self._api = extra("langfuse.api", "langfuse", "this target")
+        self._api = import_extra("langfuse.api", "langfuse", "this target")
         missing = [name for name in _LANGFUSE_KEYS if not os.environ.get(name)]
         if missing:
             raise SettingError(
@@ -420,8 +420,10 @@ class Langfuse(Sink):
             follow_redirects=False,
         )
         self._scores = client.scores
-        error_module = extra("langfuse.api.core.api_error", "langfuse", "this target")
-        httpx = extra("httpx", "langfuse", "this target")
+        error_module = import_extra(
+            "langfuse.api.core.api_error", "langfuse", "this target"
+        )
+        httpx = import_extra("httpx", "langfuse", "this target")
         # the last two come of an address that is none
         self._errors = (
             error_module.ApiError,

@@ -12,7 +12,12 @@ from typing import Any
 
 from ragmetrics_core.capture import SCORE_KEYS, Document, Message, ToolCall
 from ragmetrics_core.data import json_value
-from ragmetrics_core.data.messages import CALL_PARTS, ROLES, text_of, unwrapped
+from ragmetrics_core.data.messages import (
+    CALL_PARTS,
+    ROLES,
+    text_of_content,
+    unwrap_message,
+)
 
 _SCORED_NODE = re.compile(
     r"<NodeWithScore\(node=\w+\(id_=(.*)\), score=([^)]*)\)>", re.DOTALL
@@ -175,7 +180,7 @@ def recorded_document(
 
 def _document(value: object) -> Document | None:
     """A document of LlamaIndex, Haystack or LangChain; None for anything else."""
-    fields = unwrapped(mapping(value))[1]
+    fields = unwrap_message(mapping(value))[1]
     node = fields.get("node")
     score = fields.get("score")
     if isinstance(node, Mapping) and "id_" in node:
@@ -241,7 +246,7 @@ def _pair(value: list[Any]) -> Document | Message | None:
 
 def _message(value: Mapping[str, Any]) -> Message | None:
     """A message of LangChain, a provider or a convention; None for anything else."""
-    kind, fields = unwrapped(value)
+    kind, fields = unwrap_message(value)
     role = ROLES.get(str(fields.get("role") or kind or fields.get("type")))
     contents = (fields[name] for name in _CONTENT_FIELDS if name in fields)
     content = next(contents, None)
@@ -253,12 +258,12 @@ def _message(value: Mapping[str, Any]) -> Message | None:
         return None
     tool_calls = tuple(_tool_call(call) for call in calls if isinstance(call, Mapping))
     if role != "tool":
-        return Message(role, text_of(content), tool_calls)
+        return Message(role, text_of_content(content), tool_calls)
     if not tool_calls:
         name = str(fields.get("name") or "")
         tool_calls = (ToolCall(name, id=fields.get("tool_call_id")),)
     artifact = _plain(fields.get("artifact"), _DEPTH - 1)
-    return ToolMessage(role, text_of(content), tool_calls, artifact)
+    return ToolMessage(role, text_of_content(content), tool_calls, artifact)
 
 
 def _calls_in_content(content: object) -> list[Mapping[str, Any]]:
@@ -272,7 +277,7 @@ def _is_call(part: Mapping[str, Any]) -> bool:
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
-    call = unwrapped(call)[1]
+    call = unwrap_message(call)[1]
     function = mapping(call.get("function")) or call
     arguments = (
         function[key] for key in ("args", "arguments", "input") if key in function
@@ -290,7 +295,7 @@ def messages_in(value: object) -> tuple[Message, ...]:
         return tuple(chain.from_iterable(map(messages_in, value)))
     if isinstance(value, Mapping):
         if value.get("type") == "text":
-            return (Message("system", text_of(value)),)
+            return (Message("system", text_of_content(value)),)
         return messages_in(tuple(value.get(name) for name in _PROMPT_FIELDS))
     if isinstance(value, str) and value.strip():
         return (Message("user", value),)

@@ -21,7 +21,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, ConfigDict, create_model
 
-from ragmetrics_core.data import follow
+from ragmetrics_core.data import follow_path
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.cache_keys import installed
 from ragmetrics_core.models.chat import (
@@ -273,7 +273,7 @@ def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
 
 def _first_of_kind(kind: type[T], reply_data: object, *paths: str) -> T | None:
     """What the first path leads to that leads to something of this kind."""
-    values = (follow(reply_data, path.split("."))[1] for path in paths)
+    values = (follow_path(reply_data, path.split("."))[1] for path in paths)
     return next((value for value in values if isinstance(value, kind)), None)
 
 
