@@ -603,7 +603,7 @@ def test_the_terminal_begins_with_the_verdict_and_ends_with_what_to_do(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     assert main(["compare", "a.jsonl", "worse.jsonl"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[1] == "The second run is worse in m (-0.20)."
+    assert told[1] == "The second run is worse in m (-0.200)."
     assert told[-5:] == [
         "Lost most:",
         *(f"  row {row}: m -0.200: q{row - 1}" for row in (1, 2, 3)),

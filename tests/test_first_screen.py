@@ -309,7 +309,7 @@ def test_the_page_and_the_terminal_say_the_same(
     first = screen_of(report, report.summary(), report.run, [decision])
     assert f"<h1>{'after the change'}</h1>" in page
     assert terminal[0].startswith("after the change: judged by lexical")
-    assert terminal[1] == first.verdicts[0]
+    assert terminal[1:3] == ["The gate failed: exit 1.", *first.verdicts]
     for sentence in (first.loss, first.how_sure):
         assert sentence in page
         assert sentence in terminal

@@ -20,12 +20,9 @@ def screen_lines(
     screen: FirstScreen, summary: Summary, run: RunFacts, remarks: Iterable[str] = ()
 ) -> list[str]:
     """The first screen, line by line; ``remarks`` are what else came up."""
-    lines = [f"{screen.title}: {screen.origin}", *screen.verdicts]
-    lines += [
-        sentence
-        for sentence in (screen.together, screen.loss, screen.how_sure)
-        if sentence
-    ]
+    lines = [f"{screen.title}: {screen.origin}"]
+    sentences = (screen.together, *screen.verdicts, screen.loss, screen.how_sure)
+    lines += [sentence for sentence in sentences if sentence]
     lines += [f"! {warning}" for warning in screen.warnings]
     lines += _stage_to_mend(screen)
     lines += ["", text_grid(summary), ""]

@@ -18,7 +18,7 @@ function field(key, name, labels, of) {
   if (values.length) fields.set(key, { name, labels, of, counts, values });
 }
 
-const OUTCOMES = { failed: "failed", undefined: "undefined", unjudged: "without a result" };
+const OUTCOMES = { failed: "failed", undefined: "not scored", unjudged: "without a result" };
 field("outcome", "Outcome", OUTCOMES, (place) => {
   const outcomes = index[place][3];
   return outcomes.every((own) => own === null) ? ["unjudged"] : ["failed", "undefined"].filter((own) => outcomes.includes(own));

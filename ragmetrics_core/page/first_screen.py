@@ -349,6 +349,8 @@ class ScreenTally:
             words += "."
             caution = caution_about(run.judges)
         n_scored = self._n_rows - n_silent
+        if n_silent > n_scored:
+            words = f"of the rows without a score nothing is known; {words}"
         if losses and n_scored < _n_wanted(summary):
             words = f"{_too_few(n_scored, summary)}; {words}"
         return f"How sure: {words} {caution}".rstrip()

@@ -128,7 +128,8 @@ function score(value, place) {
     cell.append(value.toFixed(3), element("span", { class: "bar", "aria-hidden": "true" }, bar));
     if (value < 0.5) cell.classList.add("low");
   } else {
-    cell.append(element("span", { class: "status " + (value || "undefined") }, value || "–"));
+    const words = value === "undefined" ? "not scored" : value || "–";
+    cell.append(element("span", { class: "status " + (value || "undefined") }, words));
   }
   return cell;
 }

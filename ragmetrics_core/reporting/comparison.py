@@ -234,7 +234,7 @@ class VerdictGroup(NamedTuple):
         for change in self.changes:
             name = change.metric
             if change.difference is not None and self.verdict != "identical":
-                name += f" ({change.difference:+.2f})"
+                name += f" ({change.difference:+.3f})"
             names.append(name)
         return f"{self.words} {', '.join(names)}."
 
