@@ -26,8 +26,8 @@ def screen_lines(
     lines += [f"! {warning}" for warning in screen.warnings]
     lines += _stage_to_mend(screen)
     lines += ["", text_grid(summary), ""]
-    for metric, sentences in screen.sentences.items():
-        lines.append(f"{metric_with_gloss(metric)}: {sentences}")
+    for metric, words in screen.sentences.items():
+        lines.append(f"{metric_with_gloss(metric)}: {words}")
     lines += ["", screen.groups_in_words]
     if summary.folded_signs:
         lines.append("Signs of high risk, by rules of thumb; they are no verdict:")
