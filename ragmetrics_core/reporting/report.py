@@ -26,6 +26,7 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.reporting.comparison import compare
+from ragmetrics_core.reporting.journey import Journey, journey
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts, SequentialDecision
@@ -169,6 +170,24 @@ class Report:
         for row in self.results:
             tally.add(row)
         return tally.summary(thresholds, run=self.run, bootstrap=bootstrap)
+
+    def journey(self) -> Journey:
+        """Where passages and facts were lost on the way into the answers.
+
+        No judge is asked: it is read from what was recorded and judged.
+
+        Returns:
+            What each stage lost, with intervals, and the stage to mend first;
+            ``journey_of(row)`` follows a single row.
+
+        Examples:
+            >>> from ragmetrics_core.data import Sample
+            >>> sample = Sample(question="Who?", retrieved=["Anna.", "Bo."], contexts=["Anna."])
+            >>> report = Report([SampleResult(index=0, sample=sample, results={})])
+            >>> report.journey().mend, report.journey().of("not_shown").lost
+            ('not_shown', 1)
+        """
+        return journey(self.results)
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``.

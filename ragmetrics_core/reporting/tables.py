@@ -23,6 +23,7 @@ from ragmetrics_core.data import (
     table,
 )
 from ragmetrics_core.reporting.gates import all_in_words
+from ragmetrics_core.reporting.journey import COLUMNS, COUNTS, counts_of
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
@@ -282,8 +283,8 @@ def columns(
     Returns:
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``,
         ``<metric>_status`` and ``<metric>_reason``, then ``calls``, ``cost`` (US
-        dollars) and ``problem`` (why a row is no sample). Texts hold no lone
-        surrogates, which no file can carry.
+        dollars), ``problem`` (why a row is no sample) and the counts of the journey
+        (``journey.COLUMNS``). Texts hold no lone surrogates, which no file can carry.
     """
     samples = [row.sample for row in results]
     cells: dict[str, list[Any]] = {
@@ -304,6 +305,9 @@ def columns(
         "cost": [usage.cost for usage in usages],
         "problem": [row.problem or None for row in results],
     }
+    counts = [counts_of(row) for row in results]
+    for name in COLUMNS:
+        cells.setdefault(name, [row_counts[name] for row_counts in counts])
     return {
         str(replace_surrogates(name)): [replace_surrogates(cell) for cell in column]
         for name, column in cells.items()
@@ -341,6 +345,7 @@ def data_frame(results: Sequence[SampleResult], metrics: Sequence[str]) -> pd.Da
     types = {
         "index": "Int64",
         "calls": "Int64",
+        **dict.fromkeys(COUNTS, "Int64"),
         "cost": "Float64",
         **dict.fromkeys(metrics, "Float64"),
     }

@@ -1,0 +1,165 @@
+"""Which context shows a retrieved passage, where no run recorded it: by ids and texts alone. Pure."""
+
+from collections.abc import Container, Mapping, Sequence
+
+from ragmetrics_core.data import Context, SampleResult
+
+_CUT_SIGN = "…"  # between parts of a cut context, as capturing writes it
+_DOTS = " ….\t\n"
+_LONGEST_BY_CHANCE = 32  # signs; a shorter text stands in another by chance
+_WORDS_BY_NO_CHANCE = 8  # that two texts share in a row
+_HALF = 0.5
+
+Part = tuple[int | None, float | None]
+_NOT_SHOWN: Part = (None, 0.0)
+
+
+def parts_shown(
+    retrieved: Sequence[Context], contexts: Sequence[Context]
+) -> list[Part]:
+    """Say of each retrieved passage which context shows it, and how much of it.
+
+    It is the context of the same text, else one that is part of it or holds it; of
+    several the one of its id. Of equal passages so many are shown as contexts have the
+    text.
+
+    Args:
+        retrieved: The passages.
+        contexts: What the model was shown.
+
+    Returns:
+        For each passage the place of the context, from 0, and the share of its letters
+        that is shown. (None, 0.0) for one that is not shown. The share is None where a
+        context has its id or some of its words, in another text: nobody can say.
+    """
+    texts = [_plain(context.text) for context in contexts]
+    free_places: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        free_places.setdefault(text, []).append(place)
+    known_ids = {passage.id for passage in retrieved}
+    whole_passages = {_plain(passage.text) for passage in retrieved}
+    unaccounted = [
+        place for place, one in enumerate(texts) if one not in whole_passages
+    ]
+    parts: list[Part] = []
+    for passage in retrieved:
+        text = _plain(passage.text)
+        if not text:
+            parts.append(_NOT_SHOWN)
+        elif text in free_places:
+            parts.append(_equal(passage, contexts, free_places[text], known_ids))
+        else:
+            holder = _holder(text, texts)
+            others = [
+                (place, contexts[place].id, texts[place]) for place in unaccounted
+            ]
+            part = _part(passage, text, others)
+            parts.append(part if holder is None else (holder, 1.0))
+    return parts
+
+
+def _holder(text: str, texts: Sequence[str]) -> int | None:
+    """The first context inside which a passage stands as it is."""
+    if len(text) < _LONGEST_BY_CHANCE:
+        return None
+    return next((place for place, shown in enumerate(texts) if text in shown), None)
+
+
+def _equal(
+    passage: Context,
+    contexts: Sequence[Context],
+    free: list[int],
+    known_ids: Container[str | None],
+) -> Part:
+    """The first context of its text, one of its id before others; each stands once.
+
+    One that has the id of another passage is left to that one.
+    """
+    of_its_id = [place for place in free if _same_id(passage, contexts[place])]
+    of_no_other = [
+        place
+        for place in free
+        if contexts[place].id is None or contexts[place].id not in known_ids
+    ]
+    places = of_its_id or of_no_other
+    if not places:
+        return _NOT_SHOWN
+    free.remove(places[0])
+    return places[0], 1.0
+
+
+def _part(
+    passage: Context, text: str, contexts: Sequence[tuple[int, str | None, str]]
+) -> Part:
+    """The context that shows most of a passage, and how much; one of its id comes first.
+
+    A context that is another passage whole is none: chunks overlap.
+    """
+    best: tuple[bool, float, int | None] = (False, 0.0, None)
+    alike: int | None = None
+    for place, own_id, shown in contexts:
+        same_id = passage.id is not None and passage.id == own_id
+        share = _share(text, shown, same_id=same_id)
+        if share > 0 and (same_id, share) > best[:2]:
+            best = (same_id, share, place)
+        if alike is None and (same_id or _share_words(text, shown)):
+            alike = place
+    _, share, place_shown = best
+    if place_shown is not None:
+        return place_shown, share
+    return _NOT_SHOWN if alike is None else (alike, None)
+
+
+def _same_id(passage: Context, context: Context) -> bool:
+    return passage.id is not None and passage.id == context.id
+
+
+def _share(text: str, shown: str, *, same_id: bool) -> float:
+    """The share of a passage's letters that a context shows; 0.0 if it shows none."""
+    shortest = 1 if same_id else _LONGEST_BY_CHANCE
+    if len(text) >= shortest and text in shown:
+        return 1.0
+    pieces = [piece.strip(_DOTS) for piece in shown.split(_CUT_SIGN)]
+    pieces = [piece for piece in pieces if piece]
+    held = [piece for piece in pieces if len(piece) >= shortest and piece in text]
+    if not held or len(held) < len(pieces):
+        return 0.0
+    n_letters = sum(map(str.isalnum, text))
+    n_shown = sum(map(str.isalnum, "".join(held)))
+    return min(1.0, n_shown / n_letters) if n_letters else 0.0
+
+
+def _share_words(text: str, shown: str) -> bool:
+    """Whether two texts share so many words in a row that it is no chance."""
+    words = text.split()
+    for start in range(len(words) - _WORDS_BY_NO_CHANCE + 1):
+        if " ".join(words[start : start + _WORDS_BY_NO_CHANCE]) in shown:
+            return True
+    return False
+
+
+def _plain(text: str) -> str:
+    """A text with single blanks, as which texts are compared."""
+    return " ".join(text.split())
+
+
+def sentences_resting(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
+    """By rank of a context the numbers of the answer's sentences that rest on it.
+
+    A sentence rests on the context that matches it best, if most of its words stand in
+    the contexts. Judges that do not say where a sentence is held give none.
+    """
+    numbers_by_rank: dict[int, tuple[int, ...]] = {}
+    for result in row.results.values():
+        evidence = {} if result.evidence is None else dict(result.evidence)
+        sentences = evidence.get("sentences") or ()
+        for number, sentence in enumerate(sentences, start=1):
+            support = sentence if isinstance(sentence, Mapping) else dict(sentence)
+            rank, coverage = support.get("rank"), support.get("coverage")
+            if not isinstance(rank, int) or not isinstance(coverage, float):
+                continue
+            if coverage > _HALF:
+                numbers_by_rank[rank] = (*numbers_by_rank.get(rank, ()), number)
+        if numbers_by_rank:
+            break
+    return numbers_by_rank

@@ -1,0 +1,576 @@
+"""The journey: hand-counted runs, its laws, and planted losses that it names at their stage."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core import Report, Sample, Scored, Undefined
+from ragmetrics_core.data import (
+    CaptureNotes,
+    Cell,
+    Citation,
+    Context,
+    Fact,
+    FactMatrix,
+    JudgedChunk,
+    JudgedChunks,
+    MetricResult,
+    PassageNote,
+    SampleResult,
+)
+from ragmetrics_core.reporting.journey import (
+    ADVICE,
+    COLUMNS,
+    Journey,
+    Loss,
+    SampleJourney,
+    journey,
+    journey_of,
+)
+from ragmetrics_core.statistics.means import mean_interval
+
+TEXTS = [
+    "Porto lies on the Douro, in the north of Portugal, and gave the country its name.",
+    "Faro is the southernmost city of Portugal; its airport serves the whole Algarve.",
+    "Évora keeps a Roman temple and a chapel built of bones inside its medieval walls.",
+    "Coimbra has the oldest university of the country, on a hill above the Mondego.",
+]
+
+
+def chunks(*useful: bool | None) -> Scored:
+    judged = tuple(
+        JudgedChunk(rank=rank, useful=verdict) for rank, verdict in enumerate(useful, 1)
+    )
+    return Scored(
+        metric="context_utilization",
+        value=0.5,
+        reason="",
+        evidence=JudgedChunks(chunks=judged),
+    )
+
+
+def matrix(*rows: Sequence[float | None]) -> Scored:
+    cells = tuple(tuple(Cell(probability=p) for p in row) for row in rows)
+    facts = tuple(Fact(text=f"fact {number}") for number in range(len(rows)))
+    return Scored(
+        metric="retrieval_accuracy",
+        value=0.5,
+        reason="",
+        evidence=FactMatrix(facts=facts, cells=cells),
+    )
+
+
+def row(*results: MetricResult, index: int = 0, **fields: Any) -> SampleResult:
+    fields.setdefault("answer", "It is Porto.")
+    named = {result.metric: result for result in results}
+    return SampleResult(index=index, sample=Sample(**fields), results=named)
+
+
+def followed(*results: MetricResult, **fields: Any) -> SampleJourney:
+    found = journey_of(row(*results, **fields))
+    assert found is not None
+    return found
+
+
+def noted(*passages: PassageNote, **fields: Any) -> CaptureNotes:
+    fields.setdefault("evidence_from", "prompt")
+    return CaptureNotes(grade="exact", passages=passages, **fields)
+
+
+# One sample, counted by hand
+
+
+def test_a_recorded_passage_tells_all_its_stages() -> None:
+    notes = noted(
+        PassageNote(
+            retriever="bm25", rank=1, kept=True, rank_kept=2, context=1, share=0.4
+        ),
+        PassageNote(
+            retriever="bm25", rank=2, kept=False, dropped_by="Ranker", share=0.0
+        ),
+        PassageNote(
+            retriever="dense", rank=1, kept=True, rank_kept=1, context=0, share=1
+        ),
+        PassageNote(retriever="dense", rank=2, kept=True, rank_kept=3, share=0.0),
+    )
+    cited = (Citation(start=0, end=5, contexts=(0,), dangling=("7",)),)
+    found = followed(
+        chunks(True, False),
+        retrieved=TEXTS,
+        contexts=[TEXTS[2], TEXTS[0][:40]],
+        capture=notes,
+        citations=cited,
+    )
+    told = [
+        (one.retriever, one.retriever_rank, one.kept, one.rank_kept, one.dropped_by)
+        for one in found.passages
+    ]
+    assert told == [
+        ("bm25", 1, True, 2, None),
+        ("bm25", 2, False, None, "Ranker"),
+        ("dense", 1, True, 1, None),
+        ("dense", 2, True, 3, None),
+    ]
+    assert [(one.shown, one.share, one.context) for one in found.passages] == [
+        ("cut", 0.4, 2),
+        ("not shown", 0.0, None),
+        ("whole", 1.0, 1),
+        ("not shown", 0.0, None),
+    ]
+    assert [one.useful for one in found.passages] == [False, None, True, None]
+    assert [one.cited for one in found.passages] == [False, None, True, None]
+    assert [one.lost for one in found.passages] == [
+        "not_useful",
+        "not_kept",
+        None,
+        "not_shown",
+    ]
+    assert set(found.unknown) == {"facts"}
+
+
+SHOWN: dict[str, tuple[list[Any], list[Any], list[tuple[str | None, float | None]]]] = {
+    "the same texts": (TEXTS[:2], TEXTS[1:2], [("not shown", 0.0), ("whole", 1.0)]),
+    "other white space": ([TEXTS[0]], [f" {TEXTS[0]}\n"], [("whole", 1.0)]),
+    "a beginning": ([TEXTS[0]], [TEXTS[0][:41]], [("cut", 31 / 63)]),
+    "a beginning with dots": ([TEXTS[0]], [TEXTS[0][:41] + "..."], [("cut", 31 / 63)]),
+    "parts": (
+        [TEXTS[0]],
+        [f"{TEXTS[0][:37]} … {TEXTS[0][-38:]}"],
+        [("cut", 59 / 63)],
+    ),
+    "under a heading": ([TEXTS[0]], [f"Source 1:\n{TEXTS[0]}"], [("whole", 1.0)]),
+    "merged": (TEXTS[:2], ["\n".join(TEXTS[:2])], [("whole", 1.0)] * 2),
+    "the same id, other words": (
+        [Context(text="Porto is old.", id="a")],
+        [Context(text="An old city: Porto.", id="a")],
+        [(None, None)],
+    ),
+    "some words, and more": (
+        [TEXTS[0]],
+        [f"Note: {TEXTS[0][:60]} – and so on."],
+        [(None, None)],
+    ),
+    "twice retrieved, once shown": (
+        [TEXTS[0], TEXTS[0]],
+        [TEXTS[0]],
+        [("whole", 1.0), ("not shown", 0.0)],
+    ),
+    "twice retrieved, the second shown": (
+        [Context(text=TEXTS[0], id="a"), Context(text=TEXTS[0], id="b")],
+        [Context(text=TEXTS[0], id="b")],
+        [("not shown", 0.0), ("whole", 1.0)],
+    ),
+    "a neighbour that overlaps": (
+        [TEXTS[0], f"{TEXTS[0][20:]} {TEXTS[1]}"],
+        [TEXTS[0]],
+        [("whole", 1.0), ("not shown", 0.0)],
+    ),
+    "a blank one": ([" ", TEXTS[0]], [TEXTS[0]], [("not shown", 0.0), ("whole", 1.0)]),
+    "none": (TEXTS[:1], [], [("not shown", 0.0)]),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_a_table_shows_is_read_off_its_texts(name: str) -> None:
+    retrieved, contexts, expected = SHOWN[name]
+    found = followed(retrieved=retrieved, contexts=contexts)
+    assert [one.shown for one in found.passages] == [shown for shown, _ in expected]
+    shares = [one.share for one in found.passages]
+    assert shares == pytest.approx([share for _, share in expected])
+    assert ("shown" in found.unknown) == ((None, None) in expected)
+
+
+UNKNOWN: list[tuple[dict[str, Any], set[str], str]] = [
+    ({"contexts": TEXTS}, {"retrieved", "kept"}, "column retrieved"),
+    ({"retrieved": TEXTS, "contexts": TEXTS}, {"kept"}, "no step between"),
+    ({"retrieved": TEXTS}, {"kept", "shown"}, "not recorded"),
+    (
+        {
+            "retrieved": TEXTS,
+            "contexts": TEXTS,
+            "capture": CaptureNotes(evidence_from="listed"),
+        },
+        {"kept", "shown"},
+        "no prompt tells",
+    ),
+    (
+        {
+            "retrieved": (),
+            "contexts": (),
+            "capture": CaptureNotes(evidence_from="none_found"),
+        },
+        set(),
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "stages", "reason"), UNKNOWN)
+def test_what_nobody_recorded_is_left_out_with_its_reason(
+    fields: dict[str, Any], stages: set[str], reason: str
+) -> None:
+    found = followed(**fields)
+    assert set(found.unknown) == stages | {"useful", "cited", "facts"}
+    assert reason in " ".join(found.unknown.values())
+    whole = journey([row(**fields)])
+    assert {stage for stage, _ in whole.unknown} == set(found.unknown)
+    if "shown" in stages:
+        assert whole.of("not_shown") is None
+        assert all(passage.shown is None for passage in found.passages)
+
+
+FACTS: dict[str, tuple[list[float | None], Loss | None, bool]] = {
+    "in no retrieved text": ([0.1, 0.2, 0.5, 0.0], "not_retrieved", True),
+    "in one that was dropped": ([0.1, 0.9, 0.1, 0.1], "not_kept", True),
+    "in one that was not shown": ([0.1, 0.1, 0.1, 0.9], "not_shown", True),
+    "in a dropped one and one not shown": ([0.1, 0.9, 0.1, 0.9], "not_shown", True),
+    "in one that was cut": ([0.9, 0.9, 0.1, 0.1], "cut", True),
+    "in one that was shown": ([0.9, 0.9, 0.9, 0.1], None, True),
+    "not all answered, and shown": ([None, 0.1, 0.9, None], None, True),
+    "not all answered": ([None, 0.1, 0.1, 0.1], None, False),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_fact_is_lost_where_the_last_passage_that_holds_it_is(name: str) -> None:
+    cells, lost, known = FACTS[name]
+    notes = noted(
+        PassageNote(kept=True, context=1, share=0.4),
+        PassageNote(kept=False, dropped_by="Ranker", share=0.0),
+        PassageNote(kept=True, context=0, share=1.0),
+        PassageNote(kept=True, share=0.0),
+    )
+    found = followed(
+        matrix(cells),
+        retrieved=TEXTS,
+        contexts=[TEXTS[2], TEXTS[0][:40]],
+        capture=notes,
+    )
+    (fact,) = found.facts
+    assert (fact.lost, fact.known) == (lost, known)
+    if known:
+        assert found.lost_at == lost
+
+
+def test_a_fact_in_a_passage_of_which_the_prompt_does_not_tell_is_unknown() -> None:
+    notes = noted(PassageNote(kept=True, context=0), PassageNote(kept=True, share=0.0))
+    found = followed(
+        matrix([0.9, 0.1]), retrieved=TEXTS[:2], contexts=TEXTS[:1], capture=notes
+    )
+    assert [(fact.lost, fact.known) for fact in found.facts] == [(None, False)]
+    assert "shown" in found.unknown
+
+
+def test_without_the_retrieved_a_fact_that_no_context_holds_is_missing() -> None:
+    found = followed(matrix([0.1, 0.2], [0.9, 0.1]), contexts=TEXTS[:2])
+    assert [(fact.lost, fact.known) for fact in found.facts] == [
+        ("missing", True),
+        (None, True),
+    ]
+    whole = journey([row(matrix([0.1, 0.2], [0.9, 0.1]), contexts=TEXTS[:2])])
+    stage = whole.of("missing", "facts")
+    assert whole.mend == "missing"
+    assert stage is not None
+    assert (stage.lost, stage.of) == (1, 2)
+
+
+def test_facts_over_other_texts_are_unknown() -> None:
+    found = followed(matrix([0.9]), retrieved=TEXTS, contexts=TEXTS)
+    assert "other texts" in found.unknown["facts"]
+
+
+def test_what_a_retriever_dropped_inside_counts_as_not_kept() -> None:
+    notes = noted(PassageNote(context=0, share=1.0), dropped_inside={"Compression": 3})
+    whole = journey([row(retrieved=TEXTS[:1], contexts=TEXTS[:1], capture=notes)])
+    stage = whole.of("not_kept")
+    assert stage is not None
+    assert (stage.lost, dict(stage.by), whole.passages) == (3, {"Compression": 3}, 1)
+
+
+def test_sentences_of_the_answer_rest_on_passages() -> None:
+    report = Report(
+        [
+            row(
+                Scored(
+                    metric="context_adherence",
+                    value=1.0,
+                    reason="",
+                    evidence={
+                        "kind": "other",
+                        "sentences": [
+                            {"rank": 2, "coverage": 0.9},
+                            {"rank": 1, "coverage": 0.2},
+                            {"rank": 2, "coverage": 0.6},
+                            {"rank": None, "coverage": 0.0},
+                        ],
+                    },
+                ),
+                contexts=TEXTS[:2],
+            )
+        ]
+    )
+    found = journey_of(report.results[0])
+    assert found is not None
+    assert [one.sentences for one in found.passages] == [(), (1, 3)]
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        SampleResult(index=0, sample=None, results={}, problem="no object"),
+        row(contexts=TEXTS, error="down"),
+    ],
+)
+def test_a_row_without_a_run_has_no_journey(lost: SampleResult) -> None:
+    assert journey_of(lost) is None
+    assert journey([lost]) == Journey(0, 0, 0, (), None)
+
+
+# A run, counted by hand
+
+
+def counted_run() -> list[SampleResult]:
+    """Two samples of four passages: one dropped, one not shown, one cut, one of no use."""
+    notes = noted(
+        PassageNote(kept=True, context=0, share=0.5),
+        PassageNote(kept=False, dropped_by="Ranker", share=0.0),
+        PassageNote(kept=True, share=0.0),
+        PassageNote(kept=True, context=1, share=1.0),
+    )
+    return [
+        row(
+            chunks(True, False),
+            matrix([0.9, 0.9, 0.1, 0.1], [0.1, 0.9, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1]),
+            index=index,
+            retrieved=TEXTS,
+            contexts=[TEXTS[0][:40], TEXTS[3]],
+            capture=notes,
+        )
+        for index in range(2)
+    ]
+
+
+def test_a_run_is_counted_by_stage() -> None:
+    found = Report(counted_run()).journey()
+    assert (found.samples, found.passages, found.facts) == (2, 8, 6)
+    assert [(one.unit, one.loss, one.lost, one.of) for one in found.stages] == [
+        ("facts", "not_retrieved", 2, 6),
+        ("facts", "not_kept", 2, 4),
+        ("facts", "not_shown", 0, 2),
+        ("facts", "cut", 2, 2),
+        ("passages", "not_kept", 2, 8),
+        ("passages", "not_shown", 2, 6),
+        ("passages", "cut", 2, 4),
+        ("passages", "not_useful", 2, 4),
+    ]
+    assert found.mend == "not_retrieved"  # of equal losses the earliest
+    stage = found.of("not_shown")
+    assert stage is not None
+    values, samples = [0.0, 1.0, 0.0] * 2, [0, 0, 0, 1, 1, 1]
+    assert stage.interval == mean_interval(values, samples)
+    assert stage.interval.clusters == 2
+
+
+def test_a_run_in_words() -> None:
+    words = str(Report(counted_run()).journey())
+    assert "Journey of 2 samples, 8 retrieved passages, 6 facts" in words
+    assert "passages dropped between search and prompt: 2 of 8 (25%" in words
+    assert "2 by Ranker" in words
+    assert "Mend retrieval first: facts in no retrieved text: 2 of 6 (33%" in words
+    assert ADVICE["not_retrieved"].remedy in words
+    assert "Unknown in 2 of 2 samples: cited (nobody looked" in words
+
+
+def test_columns_of_a_row() -> None:
+    pytest.importorskip("pandas")
+    frame = Report(counted_run()).to_pandas()
+    told = {name: frame[name].tolist()[0] for name in COLUMNS}
+    cited = told.pop("passages_cited")
+    assert cited is not told["facts_shown"]
+    assert told == {
+        "passages_retrieved": 4,
+        "passages_kept": 3,
+        "passages_shown": 2,
+        "passages_cut": 1,
+        "passages_useful": 1,
+        "facts_asked": 3,
+        "facts_retrieved": 2,
+        "facts_shown": 0,
+        "lost_at": "not_retrieved",
+    }
+    assert str(cited) == "<NA>"
+
+
+def test_a_run_read_back_has_the_same_journey(tmp_path: Path) -> None:
+    report = Report(counted_run())
+    report.to_jsonl(tmp_path / "r.jsonl")
+    assert Report.from_jsonl(tmp_path / "r.jsonl").journey() == report.journey()
+
+
+def test_facts_that_all_were_shown_need_no_dropped_passage() -> None:
+    notes = noted(
+        PassageNote(kept=True, context=0, share=1.0),
+        *(PassageNote(kept=False, dropped_by="Ranker", share=0.0),) * 3,
+    )
+    fields = {"retrieved": TEXTS, "contexts": TEXTS[:1], "capture": notes}
+    assert journey([row(**fields)]).mend == "not_kept"
+    assert journey([row(matrix([0.9, 0.1, 0.1, 0.1]), **fields)]).mend is None
+
+
+def test_an_undefined_metric_asked_nothing() -> None:
+    undefined = Undefined(metric="retrieval_accuracy", reason="", code="missing")
+    assert "facts" in followed(undefined, contexts=TEXTS).unknown
+
+
+# Generated samples
+
+FATES = ["dropped", "not shown", "cut", "useless", "useful", "cited"]
+
+
+def made(fates: Sequence[str], index: int, *, judged: bool = True) -> SampleResult:
+    """A sample whose passages have these fates; a passage of each holds a fact of its own."""
+    texts = [f"{fate} {place} {TEXTS[place % 4]}" for place, fate in enumerate(fates)]
+    notes, contexts, useful, cited = [], [], [], []
+    for text, fate in zip(texts, fates, strict=True):
+        if fate == "dropped":
+            notes.append(PassageNote(kept=False, dropped_by="Ranker", share=0.0))
+            continue
+        if fate == "not shown":
+            notes.append(PassageNote(kept=True, share=0.0))
+            continue
+        share = 0.5 if fate == "cut" else 1.0
+        notes.append(PassageNote(kept=True, context=len(contexts), share=share))
+        if fate == "cited":
+            cited.append(Citation(start=0, end=1, contexts=(len(contexts),)))
+        contexts.append(text[: len(text) // 2] if fate == "cut" else text)
+        useful.append(fate != "useless")
+    results = [chunks(*useful)] if judged and contexts else []
+    return row(
+        *results,
+        index=index,
+        retrieved=texts,
+        contexts=contexts,
+        capture=noted(*notes),
+        citations=tuple(cited),
+    )
+
+
+RUNS = st.lists(st.lists(st.sampled_from(FATES), max_size=8), max_size=6)
+LOST: dict[str, Loss | None] = {
+    "dropped": "not_kept",
+    "not shown": "not_shown",
+    "useless": "not_useful",
+    "cut": "not_cited",
+    "useful": "not_cited",
+    "cited": None,
+}
+
+
+@given(RUNS)
+def test_stages_add_up_to_the_retrieved(run: list[list[str]]) -> None:
+    rows = [made(fates, index) for index, fates in enumerate(run)]
+    whole = journey(rows)
+    fates = [fate for own in run for fate in own]
+    assert whole.passages == len(fates)
+    lost = {stage.loss: stage.lost for stage in whole.stages if stage.loss != "cut"}
+    expected = {loss: sum(LOST[fate] == loss for fate in fates) for loss in set(lost)}
+    assert lost == expected
+    assert sum(lost.values()) + fates.count("cited") == len(fates)
+    held = [stage.of for stage in whole.stages if stage.loss != "cut"]
+    assert held == sorted(held, reverse=True)
+    for one, own in zip(rows, run, strict=True):
+        found = journey_of(one)
+        assert found is not None
+        assert [passage.lost for passage in found.passages] == [LOST[f] for f in own]
+
+
+@given(RUNS, st.randoms(use_true_random=False))
+def test_the_order_of_samples_changes_nothing(
+    run: list[list[str]], chance: random.Random
+) -> None:
+    rows = [made(fates, index) for index, fates in enumerate(run)]
+    mixed = chance.sample(rows, len(rows))
+    assert journey(mixed) == journey(rows)
+
+
+NOTES = st.builds(
+    PassageNote,
+    kept=st.sampled_from([None, True, False]),
+    dropped_by=st.sampled_from([None, "Ranker"]),
+    context=st.sampled_from([None, 0, 1]),
+    share=st.sampled_from([None, 0.0, 0.3, 1.0]),
+)
+
+
+@given(st.lists(NOTES, max_size=5), st.lists(st.booleans(), min_size=2, max_size=2))
+def test_no_passage_passes_a_stage_behind_one_that_it_did_not_pass(
+    notes: list[PassageNote], useful: list[bool]
+) -> None:
+    found = followed(
+        chunks(*useful),
+        retrieved=[f"{place} {TEXTS[0]}" for place in range(len(notes))],
+        contexts=TEXTS[:2],
+        capture=noted(*notes),
+        citations=(Citation(start=0, end=1, contexts=(0,)),),
+    )
+    for passage in found.passages:
+        if passage.kept is False:
+            assert not passage.was_shown
+        if not passage.was_shown:
+            assert (passage.useful, passage.cited) == (None, None)
+    counts = journey([row(retrieved=[], capture=noted())])
+    assert counts.mend is None
+
+
+@given(RUNS)
+def test_what_is_not_known_is_counted_at_no_stage(run: list[list[str]]) -> None:
+    rows = [made(fates, index, judged=False) for index, fates in enumerate(run)]
+    whole = journey(rows)
+    assert whole.of("not_useful") is None
+    assert whole.facts == 0
+    assert not any(stage.unit == "facts" for stage in whole.stages)
+
+
+KINDS: dict[str, tuple[str, Loss]] = {
+    "a reranker drops it": ("dropped", "not_kept"),
+    "the prompt leaves it out": ("not shown", "not_shown"),
+    "the prompt cuts it": ("cut", "cut"),
+    "it is of no use": ("useless", "not_useful"),
+    "it is not cited": ("useful", "not_cited"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(1, 3))
+def test_a_planted_loss_is_named(kind: str, sound: list[int], planted: int) -> None:
+    """Sound passages are cited; the planted ones alone are lost, in the first sample."""
+    fate, loss = KINDS[kind]
+    run = [["cited"] * count for count in sound]
+    run[0] = [*run[0], *[fate] * planted]
+    assert journey(made(one, index) for index, one in enumerate(run)).mend in (
+        (loss, "not_cited") if fate == "cut" else (loss,)
+    )
+
+
+@pytest.mark.parametrize("lost", ["not_retrieved", "not_kept", "not_shown", "cut"])
+@given(st.integers(0, 5), st.integers(1, 5))
+def test_a_planted_loss_of_facts_is_named(lost: Loss, sound: int, planted: int) -> None:
+    """Each sample has one passage of each fate, and asks for one fact."""
+    places = {"not_kept": 0, "not_shown": 1, "cut": 2, "shown": 3, "not_retrieved": 4}
+    rows = []
+    for index, fate in enumerate(["shown"] * sound + [lost] * planted):
+        cells = [0.9 if place == places[fate] else 0.1 for place in range(4)]
+        one = made(["dropped", "not shown", "cut", "cited"], index)
+        rows.append(one.model_copy(update={"results": {"a": matrix(cells)}}))
+    found = journey(rows)
+    stage = found.of(lost, "facts")
+    assert found.mend == lost
+    assert stage is not None
+    assert stage.lost == planted
