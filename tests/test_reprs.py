@@ -26,6 +26,7 @@ _SHOWN = """
     Signature.settings Signature.prompt Signature.details
     RunFacts.details
     RunFacts.packages RunFacts.judges RunFacts.models RunFacts.metrics RunFacts.started RunFacts.stopped RunFacts.notes
+    Advice.title Advice.stage Advice.remedy
     SequentialDecision.sentence Rule.stage Rule.title Rule.reasoning Rule.remedy Rule.holds
     Input.sha256 Decision.sentence Summary.stopped Summary.signs Summary.caption Summary.grades
     MetricSummary.undefined MetricSummary.failed MetricSummary.signs MetricChange.slice MetricChange.outcomes
