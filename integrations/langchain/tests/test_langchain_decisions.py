@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import (
+    ConfigurableField,
+    Runnable,
+    RunnableBranch,
+    RunnableLambda,
+    RunnableParallel,
+)
 from langchain_ragmetrics.model import LangChainDecisionModel, LangChainModel, as_judge
 
 from ragmetrics_core import (
@@ -82,6 +89,122 @@ def test_what_is_bound_to_a_decision_model_changes_nothing() -> None:
         bound = model.with_config(tags=["mine"])
         assert isinstance(as_judge(bound), LangChainDecisionModel)
         assert judged(as_judge(bound)) == judged(as_judge(model))
+
+
+def alternatives(model: Any, other: Any) -> Any:
+    return model.configurable_alternatives(ConfigurableField(id="which"), other=other)
+
+
+AROUND: dict[str, Callable[[Any, Any], Any]] = {
+    "fallbacks": lambda model, other: model.with_fallbacks([other]),
+    "alternatives": alternatives,
+    "configured": lambda model, other: alternatives(model, other).with_config(
+        configurable={"which": "other"}
+    ),
+    "fields": lambda model, _: model.configurable_fields(
+        model=ConfigurableField(id="model")
+    ),
+    "retry of fallbacks": lambda model, other: model.with_fallbacks([other]).with_retry(
+        stop_after_attempt=2
+    ),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_what_chooses_among_decision_models_is_one(around: str) -> None:
+    with DecisionServer() as server:
+        model, other = decision_model(server), decision_model(server)
+        taken = as_judge(AROUND[around](model, other))
+        assert isinstance(taken, LangChainDecisionModel)
+        assert taken.name == "tiny"
+        assert judged(taken) == judged(as_judge(model))
+
+
+def test_a_fallback_answers_where_the_first_fails() -> None:
+    with DecisionServer() as server, DecisionServer() as broken:
+        broken.completion = raises  # type: ignore[method-assign]  # it fails at once
+        model = decision_model(broken).with_fallbacks([decision_model(server)])
+        assert judged(as_judge(model)) == judged(as_judge(decision_model(server)))
+
+
+def raises(_: Any) -> Any:
+    raise ConnectionError
+
+
+CHAT: Runnable[Any, Any] = RunnableLambda(lambda _: "yes")
+MIXED: dict[str, Callable[[Any], Any]] = {
+    "last of a chain": lambda model: CHAT | model,
+    "first of a chain": lambda model: model | CHAT,
+    "chat as fallback": lambda model: model.with_fallbacks([CHAT]),
+    "chat as alternative": lambda model: alternatives(model, CHAT),
+    "decision as fallback": lambda model: CHAT.with_fallbacks([model]),
+    "chain as fallback": lambda model: model.with_fallbacks([CHAT | model]),
+    "beside another": lambda model: RunnableParallel(one=model, two=CHAT),
+    "branch": lambda model: RunnableBranch((lambda _: True, CHAT), model),
+    "bound chain": lambda model: (CHAT | model).with_config(tags=["mine"]),
+}
+
+
+@pytest.mark.parametrize("around", MIXED)
+def test_a_chain_with_a_decision_model_is_refused_with_what_to_do(around: str) -> None:
+    with DecisionServer() as server:
+        model = decision_model(server)
+        with pytest.raises(SettingError, match="give the decision model itself"):
+            as_judge(MIXED[around](model))
+        assert not server.requests
+
+
+def test_chains_of_chat_models_stay_what_they_are() -> None:
+    for chain in (
+        CHAT | CHAT,
+        CHAT.with_fallbacks([CHAT]),
+        RunnableParallel(one=CHAT),
+        RunnableBranch((lambda _: True, CHAT), CHAT),
+        CHAT | RunnableParallel(one=CHAT) | CHAT,
+    ):
+        assert isinstance(as_judge(chain), LangChainModel)
+
+
+def test_a_response_that_tells_of_a_cut_is_too_long() -> None:
+    with DecisionServer() as server:
+        model = decision_model(server)
+        decisions = pytest.importorskip("langchain_core.decisions")
+
+        class Telling(decisions.ClassifierResponse):  # type: ignore[misc]  # found at run time
+            truncated: bool = True
+
+        class Cutting(type(model)):  # type: ignore[misc]  # found at run time
+            def _classify(self, state: Any, questions: dict[str, Any]) -> Any:
+                return Telling(**dict(super()._classify(state, questions)))
+
+        report = evaluate(
+            [SAMPLE],
+            [ContextRecall()],
+            judge=as_judge(Cutting()),
+            store=False,
+            progress=False,
+        )
+    result = report.results[0].results["context_recall"]
+    assert result.error.type == "ContextWindowExceeded"
+
+
+def test_what_is_no_response_is_malformed() -> None:
+    with DecisionServer() as server:
+        model = decision_model(server)
+
+        class Silent(type(model)):  # type: ignore[misc]  # found at run time
+            def invoke(self, *_: Any, **settings: Any) -> Any:
+                return None
+
+        report = evaluate(
+            [SAMPLE],
+            [ContextRecall()],
+            judge=as_judge(Silent()),
+            store=False,
+            progress=False,
+        )
+    result = report.results[0].results["context_recall"]
+    assert result.error.type == "MalformedReply"
 
 
 def test_other_runnables_are_chat_models_as_before() -> None:

@@ -8,16 +8,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableBranch,
+    RunnableConfig,
+    RunnableParallel,
+    RunnableSequence,
+    RunnableWithFallbacks,
+)
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable
 from langsmith import tracing_context
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from langchain_ragmetrics.recording.recorder import JUDGE_TAG
 from langchain_ragmetrics.values import compact, message_of
@@ -31,6 +40,7 @@ from ragmetrics_core.models.chat import (
     Choice,
 )
 from ragmetrics_core.models.decision_forms import (
+    no_answers,
     systemone_choices,
     systemone_fields,
     tokens_by_name,
@@ -291,7 +301,10 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
         )
 
     def _answers(self, text: str, output: Any) -> ChatReply:
-        answered = output.model_dump(mode="json")
+        if not isinstance(output, BaseModel):
+            raise no_answers(self.name, "systemone")
+        # with the fields of an answer's own class, which may say that it was cut
+        answered = output.model_dump(mode="json", serialize_as_any=True)
         return reply_of(
             self.name,
             systemone_choices(self.name, text, answered),
@@ -304,19 +317,76 @@ def as_judge(judge: LangChainJudge) -> Judge | ChatModel | str | None:
     """What the core takes for a judge; a runnable of LangChain is wrapped.
 
     Raises:
-        SettingError: For ``OpenAIDecisions``, which takes requests of a form of its own.
+        SettingError: For a chain with a decision model in it, and for
+            ``OpenAIDecisions``, which takes requests of a form of its own.
     """
     if not isinstance(judge, Runnable):
         return judge
-    kinds = {kind.__name__ for kind in type(_unbound(judge)).__mro__}
-    if "OpenAIDecisions" in kinds:
+    nature = _nature(judge)
+    if nature == "openai":
         raise errors.SettingError(
             "OpenAIDecisions takes requests of OpenAI's own form: give its model by name"
             " instead, judge='decisions/MODEL'"
         )
-    if _is_decision_model(judge):
+    if nature == "mixed":
+        raise errors.SettingError(
+            "the judge is a chain with a decision model in it, which takes typed"
+            " questions and gives probabilities, while the others take messages: give"
+            " the decision model itself. Retries, settings, alternatives and fallbacks"
+            " that are decision models, too, may stand around it"
+        )
+    if nature == "decision":
         return LangChainDecisionModel(judge)
     return LangChainModel(judge)
+
+
+Nature = Literal["chat", "decision", "openai", "mixed"]
+"""What a runnable takes and gives.
+
+- ``chat``: messages, and a message or text;
+- ``decision``: typed questions, and probabilities;
+- ``openai``: requests of OpenAI's own form;
+- ``mixed``: typed questions in one part and messages in another.
+"""
+
+
+def _nature(model: Runnable[Any, Any]) -> Nature:
+    """What a runnable takes and gives, as far as its parts tell."""
+    model = _unbound(model)
+    if _is_decision_model(model):
+        return "decision"
+    if "OpenAIDecisions" in {kind.__name__ for kind in type(model).__mro__}:
+        return "openai"
+    natures = {_nature(part) for part in _alternatives(model)}
+    if len(natures) == 1:
+        return natures.pop()
+    # what takes the input of a chain, and what gives its output
+    natures |= {_nature(part) for part in _ends(model)}
+    return "mixed" if natures - {"chat"} else "chat"
+
+
+def _alternatives(model: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
+    """The runnables of which one is called in place of this one; none of most."""
+    if isinstance(model, RunnableWithFallbacks):
+        return [model.runnable, *model.fallbacks]
+    if not isinstance(model, DynamicRunnable):
+        return []
+    others: Mapping[str, Any] = getattr(model, "alternatives", {})
+    return [
+        model.default,
+        *(other for other in others.values() if isinstance(other, Runnable)),
+    ]
+
+
+def _ends(model: Runnable[Any, Any]) -> list[Runnable[Any, Any]]:
+    """The parts of a chain that take its input or give its output."""
+    if isinstance(model, RunnableSequence):
+        return [model.first, model.last]
+    if isinstance(model, RunnableParallel):
+        return list(model.steps__.values())
+    if isinstance(model, RunnableBranch):
+        return [model.default, *(branch for _, branch in model.branches)]
+    return []
 
 
 def _unbound(model: Runnable[Any, Any]) -> Any:
@@ -326,15 +396,18 @@ def _unbound(model: Runnable[Any, Any]) -> Any:
     return model
 
 
-def _is_decision_model(model: Runnable[Any, Any]) -> bool:
+def _is_decision_model(model: object) -> bool:
     """Whether it is one; where nobody has imported their module, there is none."""
     module = sys.modules.get("langchain_core.decisions.base")
-    return module is not None and isinstance(_unbound(model), module.BaseDecisionModel)
+    return module is not None and isinstance(model, module.BaseDecisionModel)
 
 
 def _name_of_decision_model(model: Runnable[Any, Any]) -> str:
-    unbound = _unbound(model)
-    return str(getattr(unbound, "model", "")) or str(unbound.get_name())
+    """The name of a decision model, or of the first of several."""
+    first = _unbound(model)
+    while alternatives := _alternatives(first):
+        first = _unbound(alternatives[0])
+    return str(getattr(first, "model", "")) or str(first.get_name())
 
 
 def _serialised(model: Runnable[Any, Any]) -> object:
