@@ -155,7 +155,7 @@ def load(
         logits=logits,
         positive=positive,
         window=window or _window(model, config, own_tokenizer),
-        commit=_commit(folder, onnx_file),
+        commit=commit_of(folder, onnx_file),
         tensors="pt" if onnx_file is None else "np",
     )
 
@@ -310,14 +310,22 @@ def _onnx_file(folder: Path) -> Path | None:
     return None
 
 
-def _commit(folder: Path, onnx_file: Path | None) -> str:
+def name_of(checkpoint: str | Path) -> str:
+    """A folder's own name, wherever it lies, or the name of a model in the cache."""
+    if Path(checkpoint).expanduser().is_dir():
+        return folder_of(checkpoint, None).name
+    return str(checkpoint)
+
+
+def commit_of(folder: Path, onnx_file: Path | None = None) -> str:
     """The commit of a folder in the cache, else a digest of the weights in use."""
     if re.fullmatch("[0-9a-f]{40}", folder.name):
         return folder.name[:12]
     if onnx_file is not None:
         files = [onnx_file]
     else:
-        files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+        weight_files = ("*.safetensors", "*.bin", "*.gguf")
+        files = sorted(path for form in weight_files for path in folder.glob(form))
     digest = sha256()
     for file in files:
         with file.open("rb") as weights:

@@ -27,7 +27,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, SettingError
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.data.nearest import did_you_mean
-from ragmetrics_core.encoders.checkpoints import KINDS, Kind, Labels, folder_of, load
+from ragmetrics_core.encoders.checkpoints import KINDS, Kind, Labels, load, name_of
 from ragmetrics_core.encoders.claims import parts_of
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical.declining import user_question_of
@@ -142,7 +142,7 @@ class EncoderJudge(Judge):
             device=self.device,
             trust_remote_code=self.trust_remote_code,
         )
-        self.name = _name_of(self.model)
+        self.name = name_of(self.model)
         self.free = True
         self.takes_correction = True
         self.commit = checkpoint.commit
@@ -192,7 +192,7 @@ class EncoderJudge(Judge):
         if self.other_label:
             details["other label"] = self.other_label
         if self.tokenizer is not None:
-            details["tokenizer"] = _name_of(self.tokenizer)
+            details["tokenizer"] = name_of(self.tokenizer)
         return details
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -496,13 +496,6 @@ class EncoderJudge(Judge):
         Without them it cannot pose as the other text.
         """
         return self._mark.sub(" ", text)
-
-
-def _name_of(checkpoint: str | Path) -> str:
-    """A folder's own name, wherever it lies, or the name of a model in the cache."""
-    if Path(checkpoint).expanduser().is_dir():
-        return folder_of(checkpoint, None).name
-    return str(checkpoint)
 
 
 def _check_kind(kind: str) -> None:

@@ -35,6 +35,7 @@ _judges: dict[tuple[object, ...], Judge] = {}
 _MOST_JUDGES = 32
 _COMPATIBLE_PREFIX = "openai-compatible/"
 _GUARD_PREFIX = "guard/"
+_LOCAL_PREFIX = "local/"
 # module:name of an object, e.g. my_app.judges:strict
 _MODULE_AND_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 # environment variables that may hold a key or an address
@@ -56,8 +57,9 @@ def resolve_judge(
         judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``),
             a decision model's (``"decisions/gpt-6-luna"``,
             ``"systemone/typesafe/jev-1.13.0"``), a guard's behind ``api_base``
-            (``"guard/minicheck/bespoke-minicheck"``), ``"lexical"`` for the embedded
-            judge, ``module:name`` of a judge or chat model of your own, or None.
+            (``"guard/minicheck/bespoke-minicheck"``), that of a model on this machine
+            (``"local/./folder"``), ``"lexical"`` for the embedded judge,
+            ``module:name`` of a judge or chat model of your own, or None.
         metric_model: The metric's own ``model``, used where ``judge`` is None; after it
             ``RAGMETRICS_JUDGE``.
         api_base: Address of an endpoint of your own; None takes
@@ -166,6 +168,8 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
         return DecisionJudge(typed)
     if name.startswith(_GUARD_PREFIX):
         return _make_guard(name, endpoint)
+    if name.startswith(_LOCAL_PREFIX):
+        return _make_local(name, named_here=named_here)
     if name.startswith("openai/") or listed(name) is not None:
         return LLMJudge(
             OpenAICompatibleModel.openai(
@@ -176,6 +180,15 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
         return _import_judge(name, named_here=named_here)
     _refuse_misspelt(name, address)
     return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
+
+
+def _make_local(name: str, *, named_here: bool) -> Judge:
+    """Make the judge on a model of this machine, such as ``local/./folder``."""
+    from ragmetrics_core.encoders.local_decisions import LocalDecisionModel
+
+    if named_here:
+        raise SettingError(f"{name} runs on this machine and takes no endpoint or key")
+    return DecisionJudge(LocalDecisionModel(name.removeprefix(_LOCAL_PREFIX)))
 
 
 def _make_guard(name: str, endpoint: Endpoint) -> Judge:

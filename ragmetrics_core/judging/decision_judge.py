@@ -82,8 +82,8 @@ class DecisionJudge(ModelJudge):
 
     @property
     def details(self) -> dict[str, str]:
-        """The version of the wordings, which changes answers."""
-        return {"typed": WORDING}
+        """The version of the wordings, and the model's own settings that change answers."""
+        return {"typed": WORDING, **self.model.details}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question.

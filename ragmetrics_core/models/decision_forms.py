@@ -251,6 +251,10 @@ def _is_truncated(said: Any) -> bool:
     )
 
 
+LABELS_UNLIKELY = "the labels together have a probability of only "
+"""What the text of a choice begins with that has no probabilities for that reason."""
+
+
 def chances_of(typed: Typed, choice: Choice) -> Chances:
     """The probabilities that an answer holds, checked.
 
@@ -264,7 +268,12 @@ def chances_of(typed: Typed, choice: Choice) -> Chances:
         raise ContentRefused("the model declined to answer a typed question")
     if choice.finish == "length":
         raise ContextWindowExceeded(
-            "the service read only a part of the texts: use shorter contexts"
+            "the model reads only a part of the texts: use shorter contexts"
+        )
+    if choice.finish == "other" and choice.text.startswith(LABELS_UNLIKELY):
+        raise MalformedReply(
+            f"{choice.text}, so that the model would hardly answer a {typed.kind} with"
+            " any of them: take one that was trained to"
         )
     n_wanted = len(typed.options) or 1
     numbers = json.loads(choice.text) if choice.finish == "stop" else []

@@ -65,6 +65,11 @@ class DecisionModel(ChatModel):
 
     most_questions: int = 128
 
+    @property
+    def details(self) -> Mapping[str, str]:
+        """Settings that change answers, for the signature of results."""
+        return {}
+
 
 class ServedDecisionModel(DecisionModel):
     """A model behind an endpoint of typed questions, reached by our own client.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from transformers import (
     BertForTokenClassification,
     DebertaV2Config,
     DebertaV2ForSequenceClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
@@ -257,3 +261,91 @@ def in_onnx_form(folder: Path, name: str = "onnx/model.onnx") -> Path:
         place,
     )
     return folder
+
+
+def chat_model(
+    folder: Path,
+    probabilities: Mapping[str, float],
+    *,
+    longest: int = 2_048,
+) -> Path:
+    """A Llama whose next token has these probabilities, whatever it reads.
+
+    What is left is that of a full stop.
+    """
+    vocabulary = chat_tokenizer(folder, longest)
+    model = LlamaForCausalLM(chat_config(vocabulary, longest))
+    left = 1 - sum(probabilities.values())
+    logits = torch.full((model.config.vocab_size,), -20.0)
+    for token, probability in {**probabilities, ".": left}.items():
+        logits[vocabulary[token]] = math.log(max(probability, 1e-9))
+    # the output is a constant: what is read ends in a vector of ones
+    with torch.no_grad():
+        for parameter in model.model.layers.parameters():
+            parameter.zero_()
+        model.model.embed_tokens.weight.fill_(1.0)
+        model.lm_head.weight.copy_(logits[:, None].expand(-1, 16) / 16)
+    model.save_pretrained(folder)
+    return folder
+
+
+def reading_model(folder: Path, *, longest: int = 2_048) -> Path:
+    """A Llama with random weights that replies a label, which depends on all it reads."""
+    vocabulary = chat_tokenizer(folder, longest)
+    torch.manual_seed(1)
+    model = LlamaForCausalLM(chat_config(vocabulary, longest))
+    with torch.no_grad():
+        for parameter in model.model.layers.parameters():
+            parameter.mul_(6)
+        model.model.embed_tokens.weight[:, 0] = 10.0
+        model.lm_head.weight.zero_()
+        for label in LABELS:
+            row = torch.randn(16)
+            row[0] = {"A": 5.9, "B": 5.0}.get(label, 3.5)
+            model.lm_head.weight[vocabulary[label]] = row
+    model.save_pretrained(folder)
+    (folder / "decision.json").write_text(json.dumps({"labels": {"noul": LABELS[:2]}}))
+    return folder
+
+
+LABELS = list("ABCDEFGH")
+CHAT = (
+    "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %} Answer:{% endif %}"
+)
+
+
+def chat_tokenizer(folder: Path, longest: int) -> dict[str, int]:
+    """Write a byte-level tokenizer with a chat template, and return its vocabulary."""
+    made = Tokenizer(models.BPE(unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.train_from_iterator(
+        [*TEXTS, *["Yes", "No", *LABELS] * 50],
+        trainers.BpeTrainer(
+            vocab_size=400,
+            special_tokens=["[PAD]", "[UNK]", "[BOS]", "[EOS]"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        model_max_length=longest,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        bos_token="[BOS]",
+        eos_token="[EOS]",
+        chat_template=CHAT,
+    ).save_pretrained(folder)
+    vocabulary: dict[str, int] = made.get_vocab()
+    return vocabulary
+
+
+def chat_config(vocabulary: Mapping[str, int], longest: int) -> LlamaConfig:
+    """A Llama of one layer; the pipeline adds two tokens of its own."""
+    return LlamaConfig(
+        vocab_size=len(vocabulary) + 8,
+        num_key_value_heads=2,
+        max_position_embeddings=longest,
+        tie_word_embeddings=False,
+        **SIZES,
+    )

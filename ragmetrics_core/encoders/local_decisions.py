@@ -1,0 +1,219 @@
+"""Typed questions to a model on this machine, by the decision pipeline of transformers.
+
+No key, no call, nothing fetched. The pipeline lacks two checks, which stand here. It
+answers texts that are longer than the model reads, without a word. And where the model
+would reply something else than a label, it shares out what little the labels have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from ragmetrics_core.data import SettingError, Usage, import_extra
+from ragmetrics_core.data.frozen import check_number
+from ragmetrics_core.encoders.checkpoints import commit_of, folder_of, name_of
+from ragmetrics_core.judging.probabilities import MASS_FLOOR
+from ragmetrics_core.models.chat import ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.decision_forms import (
+    LABELS_UNLIKELY,
+    systemone_choices,
+    systemone_fields,
+)
+from ragmetrics_core.models.decision_model import DecisionModel
+from ragmetrics_core.models.threads import in_thread
+
+LOCAL = "local/"
+"""How the names of these models begin."""
+
+_USED_FOR = "typed questions to a model on this machine"
+_TASK = "decision"
+_STATED = 100_000
+"""A tokenizer that states no window states a larger one."""
+
+
+class LocalDecisionModel(DecisionModel):
+    """A model on this machine that answers typed questions; ``DecisionJudge`` asks it.
+
+    Any chat model can answer, by the probability of its labels as the next token; a
+    model that was trained for decisions answers by its own head. Each question is asked
+    by itself, so that none depends on those beside it.
+
+    Args:
+        model: Name of a model in Hugging Face's cache, or a folder, with weights in
+            safetensors or one GGUF file.
+        revision: Commit, tag or branch of a model in the cache.
+        window: Most tokens of a prompt; None for what tokenizer and config state.
+        device: Device of torch, e.g. ``"cuda:1"``. None: CUDA where there is some.
+
+    Raises:
+        MissingDependency: If the extra ``local`` is not installed.
+        SettingError: If transformers has no such pipeline, the model is not on this
+            machine or cannot be loaded, or states no window.
+
+    Source:
+        The pipeline ``decision`` of transformers 5.23.
+    """
+
+    name = ""
+    cache_key: str | None = ""
+    most_questions = 400
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        revision: str | None = None,
+        window: int | None = None,
+        device: str | None = None,
+    ) -> None:
+        if window is not None:
+            check_number("LocalDecisionModel(window=)", window, least=1)
+        self._settings: dict[str, Any] = {
+            "model": model,
+            "revision": revision,
+            "window": window,
+            "device": device,
+        }
+        folder = folder_of(model, revision)
+        self._pipeline = _pipeline(folder, device)
+        self._window = window or _window(model, self._pipeline)
+        # The tokenizer would warn of texts that are never given to the model.
+        self._pipeline.tokenizer.model_max_length = sys.maxsize
+        self._commit = commit_of(folder)
+        self.name = f"{LOCAL}{name_of(model)}"
+        self.cache_key = f"{LOCAL}{self._commit}|{self._window}"
+        self._running = Lock()
+        self._logits: Any = None
+        self._reads_labels = not hasattr(self._pipeline.model, "decide")
+        self._pipeline.model.register_forward_hook(self._keep_logits)
+
+    def __repr__(self) -> str:
+        return f"LocalDecisionModel({self.name!r})"
+
+    def __reduce__(self) -> Any:
+        """A copy in another process loads the model there."""
+        return partial(type(self), **self._settings), ()
+
+    @property
+    def details(self) -> Mapping[str, str]:
+        """Which weights answer, and how much they are given at once."""
+        return {"commit": self._commit, "window": str(self._window)}
+
+    def prices(self) -> tuple[float, float]:
+        """Nothing is paid."""
+        return 0.0, 0.0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer the questions of a request, in a thread of its own.
+
+        A question whose prompt is longer than the window, or whose labels the model
+        would hardly reply, has a choice that says so instead of probabilities.
+        """
+        answered = in_thread(
+            partial(self._answered, request.messages[0].content),
+            context=copy_context(),
+            name=f"ragmetrics {self.name}",
+        )
+        return await asyncio.wrap_future(answered)
+
+    def _answered(self, text: str) -> ChatReply:
+        asked = systemone_fields(text)
+        answers: dict[str, Any] = {}
+        failures: dict[int, Choice] = {}
+        n_tokens = 0
+        with self._running:
+            for place, (name, question) in enumerate(asked["questions"].items()):
+                request = {"state": asked["state"], "questions": {name: question}}
+                prompts = self._pipeline.preprocess(request)
+                length = _length(prompts)
+                if length > self._window:
+                    failures[place] = Choice(f"{length} tokens", "length")
+                    continue
+                n_tokens += length
+                outputs = self._pipeline.forward(prompts)
+                mass = self._mass(prompts)
+                if mass < MASS_FLOOR:
+                    failures[place] = Choice(f"{LABELS_UNLIKELY}{mass:.2f}", "other")
+                    continue
+                answers |= self._pipeline.postprocess(outputs)
+        choices = list(systemone_choices(self.name, text, {"answers": answers}))
+        for place, failure in failures.items():
+            choices[place] = failure
+        usage = Usage(calls=1, prompt_tokens=n_tokens, cost=0.0)
+        return ChatReply(tuple(choices), usage)
+
+    def _keep_logits(self, model: Any, inputs: Any, outputs: Any) -> None:
+        """Keep what the model gives for the token that follows a prompt."""
+        del model, inputs  # as torch hands them over
+        self._logits = getattr(outputs, "logits", None)
+
+    def _mass(self, prompts: Any) -> float:
+        """The probability of all labels of the last question; 1 for a head of its own."""
+        if not self._reads_labels:
+            return 1.0
+        ((_, (question,)),) = prompts["prompts"]
+        labels = list(self._pipeline.label_token_ids(tuple(question.labels)))
+        probabilities = self._logits[0, 0].float().softmax(-1)
+        return float(probabilities[labels].sum())
+
+
+def _pipeline(folder: Path, device: str | None) -> Any:
+    """The pipeline on a model; ``SettingError`` if there is none."""
+    transformers = import_extra("transformers", "local", _USED_FOR)
+    torch = import_extra("torch", "local", _USED_FOR)
+    if _TASK not in transformers.pipelines.get_supported_tasks():
+        raise SettingError(
+            f"transformers {transformers.__version__} has no pipeline for typed"
+            " questions: install 5.23 or a newer one"
+        )
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return transformers.pipeline(
+            _TASK, device=place, **_model_and_tokenizer(transformers, folder)
+        )
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        raise SettingError(
+            f"{folder.name} cannot be loaded for typed questions: {error}"
+        ) from error
+
+
+def _model_and_tokenizer(transformers: Any, folder: Path) -> dict[str, Any]:
+    """What the pipeline is made of: the folder, or what one GGUF file holds."""
+    gguf_files = sorted(folder.glob("*.gguf"))
+    if (folder / "config.json").is_file() or len(gguf_files) != 1:
+        options: dict[str, Any] = {"local_files_only": True}
+        return {
+            "model": str(folder),
+            "tokenizer": transformers.AutoTokenizer.from_pretrained(folder, **options),
+        }
+    options = {"local_files_only": True, "gguf_file": gguf_files[0].name}
+    return {
+        "model": transformers.AutoModelForCausalLM.from_pretrained(folder, **options),
+        "tokenizer": transformers.AutoTokenizer.from_pretrained(folder, **options),
+    }
+
+
+def _window(model: str | Path, pipeline: Any) -> int:
+    """Most tokens that a model reads, as its tokenizer and its config state it."""
+    config = pipeline.model.config.get_text_config()
+    positions = getattr(config, "max_position_embeddings", None)
+    stated = [pipeline.tokenizer.model_max_length, positions]
+    windows: list[int] = [window for window in stated if window and window < _STATED]
+    if not windows:
+        raise SettingError(
+            f"neither the tokenizer nor the config of {model} states how many tokens it"
+            " reads: give LocalDecisionModel(model, window=), e.g. window=4096"
+        )
+    return min(windows)
+
+
+def _length(prompts: Any) -> int:
+    """Tokens of the longest prompt."""
+    return max(int(inputs["input_ids"].shape[-1]) for inputs, _ in prompts["prompts"])
