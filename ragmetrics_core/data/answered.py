@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from ragmetrics_core.data.cells import data_in
 from ragmetrics_core.data.sample import Sample
 
-# characters of all contexts together; an honest answer may quote less than that whole
-_FEWEST = 100
+# Characters of all contexts together; an honest answer may quote fewer as a whole.
+_FEWEST_CHARACTERS = 100
 _BLANKS = re.compile(r"\s+")
 
 
@@ -21,18 +21,17 @@ def answered_without_context(sample: Sample) -> bool:
     Contexts that were never recorded are not known: a table without their column, a
     trace that holds ids alone.
     """
-    if sample.missing("answer") or not (
-        sample.missing("contexts") and sample.missing("ledger")
-    ):
+    has_evidence = not sample.missing("contexts") or not sample.missing("ledger")
+    if sample.missing("answer") or has_evidence:
         return False
     notes = sample.capture
     if notes is not None and notes.grade is not None:
+        # A captured run: it is known unless the capture says that it saw ids alone.
         return notes.evidence_from not in (None, "ids_only")
-    return (
-        "contexts" in sample.model_fields_set
-        or sample.retrieved == ()
-        or sample.ledger is not None
-    )
+    # A row of a table: it is known where the row says so, e.g. by an empty column.
+    has_contexts_field = "contexts" in sample.model_fields_set
+    found_nothing = sample.retrieved == ()
+    return has_contexts_field or found_nothing or sample.ledger is not None
 
 
 def answer_holds_contexts(sample: Sample) -> bool:
@@ -48,14 +47,17 @@ def answer_holds_contexts(sample: Sample) -> bool:
         for context in sample.contexts
         if not context.blank
     ]
-    if sample.answer is None or sum(map(len, contexts)) < _FEWEST:
+    n_characters = sum(len(context) for context in contexts)
+    if sample.answer is None or n_characters < _FEWEST_CHARACTERS:
         return False
-    answer = _BLANKS.sub("", "".join(_texts_in(data_in(sample.answer))))
+    # An answer that is JSON holds a context as one of its texts, without escapes.
+    answer_texts = _texts_in(data_in(sample.answer))
+    answer = _BLANKS.sub("", "".join(answer_texts))
     return all(context in answer for context in contexts)
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """All texts in data, in order."""
+    """All texts in data, in order: of a mapping its values, not its keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -18,29 +18,31 @@ def arrow_rows(
 ) -> Iterator[dict[str, Any] | RowError]:
     """The rows of an Arrow table or record batch as mappings.
 
-    One that Python cannot hold comes as its error.
+    A row with a value that Python cannot hold comes as its error.
     """
     try:
+        # The whole table is read before the first row is given, so no row comes twice.
         yield from table.to_pylist(maps_as_pydicts=maps)
         return
     except _UNREADABLE:  # somewhere in the table; now row by row
         pass
-    for place in range(table.num_rows):
-        yield _row_or_error(table.slice(place, 1), maps)
+    for index in range(table.num_rows):
+        yield _row_or_error(table.slice(index, 1), maps)
 
 
 def _row_or_error(row: Any, maps: Maps) -> dict[str, Any] | RowError:
+    """Read a table of one row; the error names the columns that cannot be read."""
     try:
         return dict(row.to_pylist(maps_as_pydicts=maps)[0])
     except _UNREADABLE as error:
         problem = type(error).__name__
-    columns = (
-        name
-        for name, column in zip(row.column_names, row.columns, strict=True)
-        if not _is_readable(column, maps)
-    )
+    unreadable_columns: list[str] = []
+    for name, column in zip(row.column_names, row.columns, strict=True):
+        if not _is_readable(column, maps):
+            unreadable_columns.append(name)
+    columns_in_words = ", ".join(unreadable_columns)
     return RowError(
-        f"{', '.join(columns)}: a value that Python cannot hold ({problem}): a text"
+        f"{columns_in_words}: a value that Python cannot hold ({problem}): a text"
         " that is no UTF-8, a time out of range, or an object with one key twice; mend"
         " it where the table is made"
     )

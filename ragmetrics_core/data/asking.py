@@ -29,7 +29,8 @@ from ragmetrics_core.data.typed import Decided
 
 Label = int | str
 Texts = str | tuple[str, ...] | None
-# characters of a text that is worth cutting, and of what its windows share
+# Fewest characters of a text that is worth cutting, and characters that both its
+# windows hold.
 _SHORTEST_CUT_TEXT, _CHARACTERS_OF_OVERLAP = 1_000, 200
 
 PLACEHOLDER = re.compile(
@@ -60,32 +61,32 @@ class Part(PrivateRepr):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts, in order."""
-        return (
-            self.text
-            if isinstance(self.text, tuple)
-            else ()
-            if self.text is None
-            else (self.text,)
-        )
+        """The texts, in order; a single text is one of one, None is none."""
+        if self.text is None:
+            return ()
+        if isinstance(self.text, tuple):
+            return self.text
+        return (self.text,)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of a group: 1, 2 …; A, B … Z, AA …; or the label's own letter with a number."""
+        """The labels of a group, in order.
+
+        They are 1, 2 …; or A, B … Z, AA …; or, as lines of one fence, the first letter
+        of the part's label with a number, e.g. F1, F2 … for "Facts".
+        """
         numbers = range(1, len(self.texts) + 1)
         if self.marks == "letters":
-            return tuple(map(_letter_label, numbers))
-        return tuple(
-            f"{self.label[0] if self.marks == 'lines' else ''}{number}"
-            for number in numbers
-        )
+            return tuple(_letter_label(number) for number in numbers)
+        prefix = self.label[0] if self.marks == "lines" else ""
+        return tuple(f"{prefix}{number}" for number in numbers)
 
 
 def _letter_label(number: int) -> str:
-    n_full_rounds, place = divmod(number - 1, 26)
-    return (_letter_label(n_full_rounds) if n_full_rounds else "") + chr(
-        ord("A") + place
-    )
+    """The label of a text by its number from 1: A … Z, AA … as columns of a sheet."""
+    n_full_alphabets, letter_index = divmod(number - 1, 26)
+    first_letters = _letter_label(n_full_alphabets) if n_full_alphabets else ""
+    return first_letters + chr(ord("A") + letter_index)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,26 +140,34 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
             alone.add(match["alone"])
         if match["inside"]:
             inside.add(match["inside"])
-    known_names = {*parts, "examples", "language"}
-    problems = {
-        "has {}, of which this question has no part; for braces that are meant write"
-        " { name }": (alone | inside) - known_names,
-        "has {} within a line, where it cannot be fenced; give it a line of its own": (
-            inside.intersection(parts)
-        ),
-        "never shows {}; give it a line, or name it in optional=": (
-            set(parts) - alone - inside - set(instructions.optional)
-        ),
-    }
-    for problem, names in problems.items():
-        if names:
-            raise SettingError(
-                f"the template {problem.replace('{}', _names_in_braces(names))}. The question's"
-                f" parts: {_names_in_braces(parts)}"
-            )
+    unknown = alone | inside
+    unknown -= {*parts, "examples", "language"}
+    within_a_line = inside.intersection(parts)
+    never_shown = set(parts) - alone - inside - set(instructions.optional)
+    problem = ""
+    if unknown:
+        problem = (
+            f"has {_names_in_braces(unknown)}, of which this question has no part; for"
+            " braces that are meant write { name }"
+        )
+    elif within_a_line:
+        problem = (
+            f"has {_names_in_braces(within_a_line)} within a line, where it cannot be"
+            " fenced; give it a line of its own"
+        )
+    elif never_shown:
+        problem = (
+            f"never shows {_names_in_braces(never_shown)}; give it a line, or name it"
+            " in optional="
+        )
+    if problem:
+        raise SettingError(
+            f"the template {problem}. The question's parts: {_names_in_braces(parts)}"
+        )
 
 
 def _names_in_braces(names: Iterable[str]) -> str:
+    """Names as a template writes them, for a message: ``{answer}, {question}``."""
     return ", ".join(f"{{{name}}}" for name in sorted(names))
 
 
@@ -195,12 +204,13 @@ class LabelProbability:
             self.fallback_polls,
             least=1,
         )
-        names = [str(label).casefold() for label in self.labels]
-        # Sorted, names that begin with another one follow it at once.
-        is_mixed = any(
-            longer.startswith(shorter) for shorter, longer in pairwise(sorted(names))
+        names = sorted(str(label).casefold() for label in self.labels)
+        # Sorted, a name that begins with another one stands right behind it.
+        begins_with_another = any(
+            name.startswith(name_before) for name_before, name in pairwise(names)
         )
-        if is_mixed or self.positive not in self.labels or len(names) < 2:
+        has_positive = self.positive in self.labels
+        if begins_with_another or not has_positive or len(names) < 2:
             raise SettingError(
                 f"LabelProbability({self.field!r}) needs two or more labels of which none begins"
                 f" with another, positive among them; got {self.labels!r} and"
@@ -290,27 +300,23 @@ class Question(PrivateRepr, Generic[R]):
         None if the question names none.
         """
         example = self.example(self) if callable(self.example) else self.example
-        return (
-            example
-            if isinstance(example, tuple) or example is None
-            else (example, example)
-        )
+        if example is None or isinstance(example, tuple):
+            return example
+        return example, example
 
 
 def question_part(sample: Sample) -> dict[str, Part]:
-    """Return the part ``question`` of a sample.
+    """Return the part ``question`` of a sample, by its name.
 
     It holds the application's rewrite and the earlier turns, too.
     """
-    return {
-        "question": Part(
-            "Question",
-            sample.question,
-            "numbers",
-            sample.standalone_question,
-            sample.history,
-        )
-    }
+    part = Part(
+        "Question",
+        sample.question,
+        rewrite=sample.standalone_question,
+        history=sample.history,
+    )
+    return {"question": part}
 
 
 Batch = tuple[Question[Any], ...]
@@ -336,36 +342,44 @@ def ask(
 
 
 def check_batch(step: object) -> Batch:
-    """Return the questions that a plan asks at a time.
+    """Return the questions that a plan yields in one step, as a tuple.
 
-    Anything else raises ``SettingError``, because no judge could answer it.
+    Anything else raises ``SettingError``, because no judge could answer it; the message
+    names the type of the first thing that is no question.
     """
     if isinstance(step, (Question, str)) or not isinstance(step, Iterable):
-        wrong = type(step).__name__
-    else:
-        questions = tuple(step)
-        others = [
-            type(step).__name__ for step in questions if not isinstance(step, Question)
-        ]
-        if not others:
-            return questions
-        wrong = others[0]
-    raise SettingError(
+        raise _no_batch(step)
+    questions = tuple(step)
+    for question in questions:
+        if not isinstance(question, Question):
+            raise _no_batch(question)
+    return questions
+
+
+def _no_batch(value: object) -> SettingError:
+    """The error of a plan that yields something else than questions."""
+    return SettingError(
         "a metric's plan asks questions: 'replies = yield from ask([question])', with"
-        f" a list of Question objects; got {wrong}"
+        f" a list of Question objects; got {type(value).__name__}"
     )
 
 
 def weights_by_share(
     replies: Sequence[BaseModel], weigh: LabelProbability, mode: Mode | None = None
 ) -> tuple[Weight, ...]:
-    """The share of replies with the positive label, per verdict.
+    """The share of replies with the positive label, for each verdict of a reply.
 
-    Of a single reply the bare verdict.
+    Args:
+        replies: The replies of the polls, at least one, each with as many verdicts.
+        weigh: Where the label stands, and which is the positive one.
+        mode: How the probabilities are said to be obtained. None: as a share of polls,
+            or as the bare verdict of a single reply.
     """
-    mode = mode or ("verdict" if len(replies) == 1 else "polls")
-    weights = []
-    for verdicts_on_cell in zip(*map(verdicts_of, replies), strict=True):
+    if mode is None:
+        mode = "verdict" if len(replies) == 1 else "polls"
+    verdicts_by_poll = [verdicts_of(reply) for reply in replies]
+    weights: list[Weight] = []
+    for verdicts_on_cell in zip(*verdicts_by_poll, strict=True):
         labels = [getattr(verdict, weigh.field) for verdict in verdicts_on_cell]
         share = fmean(label == weigh.positive for label in labels)
         weights.append(Weight(share, mode))
@@ -390,12 +404,20 @@ def cut_in_halves(text: str) -> tuple[str, ...]:
 
 
 def divide_texts(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Two groups of texts of about the same length, in order; a single text is cut; () if nothing can be divided."""
+    """Divide texts into two groups of about the same length, in order.
+
+    A single text is cut in halves, one in each group. () if nothing can be divided.
+    """
     if len(texts) < 2:
         return tuple((half,) for text in texts for half in cut_in_halves(text))
-    total = sum(map(len, texts))
-    at = min(
-        range(1, len(texts)),
-        key=lambda count: abs(2 * sum(map(len, texts[:count])) - total),
-    )
-    return texts[:at], texts[at:]
+    total = sum(len(text) for text in texts)
+    n_first = 1  # texts of the first group
+    smallest_difference = total
+    length = 0
+    for count, text in enumerate(texts[:-1], start=1):
+        length += len(text)
+        difference = abs(length - (total - length))
+        if difference < smallest_difference:
+            smallest_difference = difference
+            n_first = count
+    return texts[:n_first], texts[n_first:]

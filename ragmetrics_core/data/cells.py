@@ -49,7 +49,7 @@ _METADATA_KEYS = (
     "document.metadata",
     "kwargs.metadata",
 )
-_SPEAKERS = {"human": "user", "ai": "assistant"}
+_ROLE_BY_SPEAKER = {"human": "user", "ai": "assistant"}  # as LangChain names them
 
 # How str() writes lists of objects, and arrays with their middle left out.
 _WRITTEN_OBJECTS = re.compile(
@@ -72,22 +72,26 @@ _LIST_BEGINS = re.compile(
 )
 _CLOSING = {"[": "]", "{": "}"}
 _NAME = re.compile(r"[\w.:-]{1,40}")  # what looks like a name, not like a text
-_ENCODINGS = 4  # JSON in JSON, so often
+_MOST_ENCODINGS = 4  # how often JSON may stand in JSON as a text
 
-_LISTS = ("contexts", "retrieved", "facts", "history")  # fields of several texts
+_FIELDS_OF_SEVERAL_TEXTS = ("contexts", "retrieved", "facts", "history")
 # What tables write for nothing: numpy, pandas, databases, Excel.
-_NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
+_WORDS_FOR_NOTHING = ("nan", "none", "null", "na", "n/a", "#n/a", "<na>", "\\n", "nat")
 
 
 def is_present(value: Any) -> bool:
-    """False for None, NaN, NaT and texts that show nothing; an empty list is a value: nothing was retrieved."""
+    """False for None, NaN, pandas' NA and NaT, and texts that show nothing.
+
+    True for an empty list: it says that nothing was retrieved.
+    """
     value = plain_data(value)
     if isinstance(value, str):
         return not is_blank(value)
-    # of pandas, which is not imported here
+    # pandas is not imported here, so its types are known by their names
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return False
-    return not (isinstance(value, float) and math.isnan(value))
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return not is_nan
 
 
 def is_filled(value: Any, field: str) -> bool:
@@ -98,23 +102,30 @@ def is_filled(value: Any, field: str) -> bool:
     """
     if not is_present(value):
         return False
-    return field not in _LISTS or not _means_nothing(value)
+    return field not in _FIELDS_OF_SEVERAL_TEXTS or not _means_nothing(value)
 
 
 def _means_nothing(value: Any) -> bool:
+    """Whether a cell holds a word for nothing, bare or as the only one in a list.
+
+    The brackets of the list need not be valid JSON: ``[nan]``.
+    """
     if isinstance(value, str):
         text = value.strip()
-        if text[:1] in _CLOSING and text[-1:] == _CLOSING[text[:1]]:
+        opening = text[:1]
+        if opening in _CLOSING and text[-1:] == _CLOSING[opening]:
             text = text[1:-1].strip()
-        if text.casefold() in _NOTHING:
+        if text.casefold() in _WORDS_FOR_NOTHING:
             return True
     data = data_in(value)
     if not isinstance(data, (list, tuple)) or len(data) != 1:
         return False
-    (only,) = data
-    return not is_present(only) or (
-        isinstance(only, str) and only.strip().casefold() in _NOTHING
-    )
+    (only_element,) = data
+    if not is_present(only_element):
+        return True
+    if not isinstance(only_element, str):
+        return False
+    return only_element.strip().casefold() in _WORDS_FOR_NOTHING
 
 
 def plain_data(value: Any) -> Any:
@@ -127,12 +138,11 @@ def number_as_text(value: Any) -> Any:
 
     A whole number has no decimals. Data frames add them to a column with gaps.
     """
-    value = plain_data(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return value
-    return (
-        str(int(value)) if isinstance(value, int) or value.is_integer() else repr(value)
-    )
+    number = plain_data(value)
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return number
+    is_whole = isinstance(number, int) or number.is_integer()
+    return str(int(number)) if is_whole else repr(number)
 
 
 def data_in(value: Any) -> Any:
@@ -147,20 +157,22 @@ def data_in(value: Any) -> Any:
         >>> data_in("('a', 'b')"), data_in('"[\\"a\\"]"'), data_in('"a"')
         (('a', 'b'), ['a'], '"a"')
     """
-    value = plain_data(value)
-    data = value
-    for _ in range(_ENCODINGS):
+    plain_value = plain_data(value)
+    data = plain_value
+    for _ in range(_MOST_ENCODINGS):
         if isinstance(data, str):
             data = _parse(data)
-    return data if isinstance(data, (list, tuple, dict, set)) else value
+    return data if isinstance(data, (list, tuple, dict, set)) else plain_value
 
 
 def _parse(text: str) -> Any:
     """The value that a text holds as JSON or Python, if it may be a list or an object.
 
-    Else None.
+    None for a text that begins otherwise, one that is neither, and JSON with one key
+    twice.
     """
-    if text.lstrip(" \t\r\n\"'\\")[:1] not in ("[", "{", "("):
+    first_sign = text.lstrip(" \t\r\n\"'\\")[:1]
+    if first_sign not in ("[", "{", "("):
         return None
     try:
         return json_value(text)
@@ -168,11 +180,12 @@ def _parse(text: str) -> Any:
         pass  # perhaps it is Python
     except RowError:
         return None
+    python_text = _STRING.sub(_add_comma, text.strip())
     try:
         with warnings.catch_warnings():
             # a text is no code of ours: its escapes are nobody's mistake
             warnings.simplefilter("ignore")
-            return ast.literal_eval(_STRING.sub(_add_comma, text.strip()))
+            return ast.literal_eval(python_text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 
@@ -224,22 +237,28 @@ def _keys_in_words(cell: Mapping[str, Any]) -> str:
             "an object of texts and scores; write a list of objects such as"
             ' {"text": "…", "score": 0.9}'
         )
-    names = [str(key) for key in cell if _NAME.fullmatch(str(key))]
-    count = len(cell) - len(names)
-    unnamed = [f"{count} key{'s' * (count > 1)} that may be texts"] if count else []
-    return ", ".join([*names, *unnamed])
+    words = [str(key) for key in cell if _NAME.fullmatch(str(key))]
+    n_texts = len(cell) - len(words)
+    if n_texts == 1:
+        words.append("1 key that may be texts")
+    elif n_texts > 1:
+        words.append(f"{n_texts} keys that may be texts")
+    return ", ".join(words)
 
 
 def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    """The first value that is there and not None.
+    """The value of the first key that has one; None if none has.
 
     Keys with dots are names, or else paths.
     """
-    values = (
-        cell[key] if key in cell else follow_path(cell, key.split("."))[1]
-        for key in keys
-    )
-    return next((value for value in values if value is not None), None)
+    for key in keys:
+        if key in cell:
+            value = cell[key]
+        else:
+            _, value = follow_path(cell, key.split("."))
+        if value is not None:
+            return value
+    return None
 
 
 def as_list(value: Any) -> list[Any]:
@@ -250,21 +269,21 @@ def as_list(value: Any) -> list[Any]:
     per text.
     """
     data = data_in(value)
+    if isinstance(data, (list, tuple)):
+        return list(data)
     if not isinstance(data, Mapping):
-        return list(data) if isinstance(data, (list, tuple)) else [data]
-    columns = {name: plain_data(cell) for name, cell in data.items()}
-    texts = _value_of_first_key(columns, _TEXT_KEYS)
+        return [data]
+    values_by_key = {name: plain_data(cell) for name, cell in data.items()}
+    texts = _value_of_first_key(values_by_key, _TEXT_KEYS)
     if not isinstance(texts, list):
         return [data]
-    lists = {
-        name: value
-        for name, value in columns.items()
-        if isinstance(value, list) and len(value) == len(texts)
-    }
-    return [
-        {name: value[index] for name, value in lists.items()}
-        for index in range(len(texts))
-    ]
+    # {"text": ["a", "b"], "id": [1, 2]} is {"text": "a", "id": 1}, {"text": "b", "id": 2}.
+    objects: list[dict[str, Any]] = [{} for _ in texts]
+    for key, values in values_by_key.items():
+        if isinstance(values, list) and len(values) == len(texts):
+            for object_of_text, value in zip(objects, values, strict=True):
+                object_of_text[key] = value
+    return objects
 
 
 def read_contexts(value: Any, field: str) -> list[Any]:
@@ -273,21 +292,25 @@ def read_contexts(value: Any, field: str) -> list[Any]:
     Raises ``RowError`` if a context has no text, or if Python objects were written as
     one text.
     """
-    written = (
-        isinstance(value, str)
-        and value.rstrip()[-1:] in ("]", ")")
-        and _WRITTEN_OBJECTS.match(value.lstrip())
-    )
-    if written and isinstance(data_in(value), str):
+    if _is_str_of_objects(value):
         raise RowError(
             f"{field}: Python objects that str() wrote as one text; write a list of"
             " their texts, or JSON"
         )
     _refuse_broken_list(value, field)
+    elements = as_list(value)
     return [
-        read_context(cell, field, rank)
-        for rank, cell in enumerate(as_list(value), start=1)
+        read_context(element, field, rank)
+        for rank, element in enumerate(elements, start=1)
     ]
+
+
+def _is_str_of_objects(value: Any) -> bool:
+    """Whether a text is what str() makes of a list of objects: ``[Document(id=1, …)]``."""
+    if not isinstance(value, str) or value.rstrip()[-1:] not in ("]", ")"):
+        return False
+    begins_so = _WRITTEN_OBJECTS.match(value.lstrip()) is not None
+    return begins_so and isinstance(data_in(value), str)
 
 
 def looks_like_list(value: Any) -> bool:
@@ -300,21 +323,27 @@ def looks_like_list(value: Any) -> bool:
         >>> looks_like_list('["one", "tw'), looks_like_list("[one, two]"), looks_like_list("[1] One, two.")
         (True, True, False)
     """
-    return isinstance(value, str) and bool(
-        _LIST_BEGINS.match(value) or _is_unquoted_list(value.strip())
-    )
+    if not isinstance(value, str):
+        return False
+    begins_as_list = _LIST_BEGINS.match(value) is not None
+    return begins_as_list or _is_unquoted_list(value.strip())
 
 
 def _is_unquoted_list(text: str) -> bool:
     """Whether a text stands as a whole in one pair of brackets, and has a comma."""
-    opening, closing = text[:1], _CLOSING.get(text[:1])
+    opening = text[:1]
+    closing = _CLOSING.get(opening)
     if closing is None or text[-1:] != closing or "," not in text:
         return False
-    depth = 0
-    for place, character in enumerate(text, start=1):
-        depth += (character == opening) - (character == closing)
-        if depth == 0:
-            return place == len(text)
+    n_open = 0  # brackets that are open
+    for n_characters, character in enumerate(text, start=1):
+        if character == opening:
+            n_open += 1
+        elif character == closing:
+            n_open -= 1
+        if n_open == 0:
+            # where the first bracket closes, the text must end
+            return n_characters == len(text)
     return False
 
 
@@ -338,8 +367,10 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
     The object may have the usual shapes of documents, nodes and passages. An object
     without a text raises ``RowError``.
     """
-    if isinstance(cell, (str, Context)):
-        return {"text": cell} if isinstance(cell, str) else cell
+    if isinstance(cell, Context):
+        return cell
+    if isinstance(cell, str):
+        return {"text": cell}
     if not isinstance(cell, Mapping):
         raise RowError(
             f"{field}: number {rank} must be a text or an object with a text, found"
@@ -351,35 +382,35 @@ def read_context(cell: Any, field: str, rank: int) -> Any:
             f"{field}: number {rank} is an object without a text (one of"
             f" {', '.join(_TEXT_KEYS)}): {_keys_in_words(cell)}"
         )
-    name, score = (
-        _value_of_first_key(cell, _ID_KEYS),
-        plain_data(_value_of_first_key(cell, _SCORE_KEYS)),
-    )
-    number = (
-        isinstance(score, (int, float))
-        and not isinstance(score, bool)
-        and abs(score) < math.inf
-    )
     return {
         "text": text,
-        "id": (
-            None
-            if isinstance(name, (Mapping, list, tuple)) or not is_present(name)
-            else str(number_as_text(name))
-        ),
-        "score": float(score) if number else None,
+        "id": _id_of_context(_value_of_first_key(cell, _ID_KEYS)),
+        "score": _score_of_context(_value_of_first_key(cell, _SCORE_KEYS)),
         "metadata": read_metadata(_value_of_first_key(cell, _METADATA_KEYS) or {}),
     }
 
 
+def _id_of_context(value: Any) -> str | None:
+    """The id of a context as a text; None where the value names nothing."""
+    if isinstance(value, (Mapping, list, tuple)) or not is_present(value):
+        return None
+    return str(number_as_text(value))
+
+
+def _score_of_context(value: Any) -> float | None:
+    """The score of a context; None where the value is no finite number."""
+    number = plain_data(value)
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return None
+    return float(number) if abs(number) < math.inf else None
+
+
 def read_metadata(value: Any) -> dict[str, Any]:
-    """Metadata with texts for names."""
+    """Metadata with texts for names; what is no object stands under ``metadata``."""
     data = data_in(value)
-    return (
-        {str(key): cell for key, cell in data.items()}
-        if isinstance(data, Mapping)
-        else {"metadata": data}
-    )
+    if not isinstance(data, Mapping):
+        return {"metadata": data}
+    return {str(key): cell for key, cell in data.items()}
 
 
 def read_facts(value: Any) -> list[Any] | None:
@@ -388,15 +419,14 @@ def read_facts(value: Any) -> list[Any] | None:
     An object has a ``text`` and perhaps a ``weight``.
     """
     _refuse_broken_list(value, "facts")
-    kept = ("text", "weight")
-    return [
-        (
-            {key: cell[key] for key in kept if cell.get(key) is not None}
-            if isinstance(cell, Mapping)
-            else cell
-        )
-        for cell in as_list(value)
-    ] or None
+    facts: list[Any] = []
+    for fact in as_list(value):
+        if isinstance(fact, Mapping):
+            # Other fields, e.g. of earlier results, are left out.
+            fields = ("text", "weight")
+            fact = {key: fact[key] for key in fields if fact.get(key) is not None}
+        facts.append(fact)
+    return facts or None
 
 
 def read_turns(value: Any) -> list[Any]:
@@ -415,23 +445,29 @@ def read_turns(value: Any) -> list[Any]:
             "history: needs a list of texts or of messages with a content, found a"
             " single text"
         )
-    messages = as_list(value)
-    if messages and all(
-        isinstance(turn, (list, tuple)) and len(turn) == 2 for turn in messages
-    ):
-        messages = [text for pair in messages for text in pair]
-    return [_read_turn(number, turn) for number, turn in enumerate(messages)]
-
-
-def _read_turn(number: int, turn: Any) -> Any:
-    if isinstance(turn, Mapping):
-        speaker = str(_value_of_first_key(turn, ("role", "speaker", "type")) or "user")
-        return {
-            "role": _SPEAKERS.get(speaker, speaker),
-            "content": _value_of_first_key(turn, ("content", "text", "message")),
-        }
-    return (
-        turn
-        if isinstance(turn, Turn)
-        else {"role": ("user", "assistant")[number % 2], "content": turn}
+    elements = as_list(value)
+    are_pairs = all(
+        isinstance(element, (list, tuple)) and len(element) == 2 for element in elements
     )
+    messages: list[Any] = []
+    for element in elements:
+        if are_pairs:
+            question, answer = element
+            messages += [question, answer]
+        else:
+            messages.append(element)
+    return [_read_turn(index, message) for index, message in enumerate(messages)]
+
+
+def _read_turn(index: int, message: Any) -> Any:
+    """A turn from a message; texts without a role take turns, the user's first."""
+    if isinstance(message, Turn):
+        return message
+    if isinstance(message, Mapping):
+        speaker = _value_of_first_key(message, ("role", "speaker", "type")) or "user"
+        return {
+            "role": _ROLE_BY_SPEAKER.get(str(speaker), str(speaker)),
+            "content": _value_of_first_key(message, ("content", "text", "message")),
+        }
+    role = "user" if index % 2 == 0 else "assistant"
+    return {"role": role, "content": message}

@@ -62,10 +62,11 @@ def _with_paths(names: Sequence[str]) -> tuple[str, ...]:
 
     The paths lead into the columns that hold a whole request or reply.
     """
-    paths = (
-        f"{holder}.{name}" for holder in _HOLDERS for name in names if "." not in name
-    )
-    return tuple(dict.fromkeys((*names, *paths)))
+    names_without_path = [name for name in names if "." not in name]
+    all_names = list(names)
+    for holder in _HOLDERS:
+        all_names += [f"{holder}.{name}" for name in names_without_path]
+    return tuple(dict.fromkeys(all_names))
 
 
 _FIELDS_IN_REQUESTS = ("contexts", "history")
@@ -82,10 +83,10 @@ _INNER_NAMES = {
     "reference": ("answer", "output", "response", "text"),
 }
 _SPEAKERS = {"question": "user", "answer": "assistant", "reference": "assistant"}
-_SHOWN_COLUMNS = 50  # in a message
+_MOST_COLUMNS_SHOWN = 50  # in a message
 _DEEPEST = 4  # objects in objects, or in JSON that stands in them as a text
 SEVERAL_ANSWERS = ("answers", "responses", "predictedanswers", "replies")
-# columns of our own results, and what their objects have
+# Columns of our own results, and a key that their objects have.
 _KEY_IN_OWN_RESULTS = {"ledger": "calls", "capture": "evidence_from"}
 # Fields that two columns may claim. A question has one rank of names: what stands
 # behind it holds a whole prompt, a request, or what was searched for.
@@ -101,9 +102,13 @@ Row = Mapping[str, Any]
 
 
 class Place(NamedTuple):
-    """A column or path, and what it holds for a field.
+    """Where a row has a field of a sample.
 
-    Not certain where that is an object without a known name.
+    Args:
+        value: What the place holds for the field.
+        column: The column, or the dotted path into it; "" for what a callable gives.
+        certain: False if the value is an object without a known name in it, which may
+            be anything.
     """
 
     value: Any
@@ -112,9 +117,10 @@ class Place(NamedTuple):
 
 
 def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
-    """Per field of a sample its place in the row.
+    """Find per field of a sample its place in the row.
 
-    A field whose column is empty has a place that holds nothing.
+    Places that the caller names come first. A field whose column is empty has a place
+    that holds nothing. A field that the row does not have is left out.
 
     Raises:
         SettingError: If ``columns`` names a field that samples do not have.
@@ -128,18 +134,18 @@ def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
             place_by_field[field] = _named_place(row, field, column)
     cells_of_row = _Cells(row)
     for field, names in _usual_names_for_row(row).items():
-        if field not in place_by_field:
-            columns_in_use = {
-                place.column
-                for place in place_by_field.values()
-                if place.value is row.get(place.column)
-            }
-            place = _choose_place(
-                field,
-                list(_possible_places(cells_of_row, field, names, columns_in_use)),
-            )
-            if place is not None:
-                place_by_field[field] = place
+        if field in place_by_field:
+            continue
+        # Columns that are another field as a whole; of an object a part may be left.
+        columns_in_use = {
+            place.column
+            for place in place_by_field.values()
+            if place.value is row.get(place.column)
+        }
+        places = list(_possible_places(cells_of_row, field, names, columns_in_use))
+        chosen_place = _choose_place(field, places)
+        if chosen_place is not None:
+            place_by_field[field] = chosen_place
     if "contexts" in place_by_field and columns.get("contexts") is None:
         _refuse_joined_contexts(place_by_field["contexts"], cells_of_row)
     return place_by_field
@@ -147,35 +153,36 @@ def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
 
 def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
     """The usual names of each field that lead to a column of this row."""
-    return _usual_names_leading_to(
-        frozenset(name for name in row if isinstance(name, str))
-    )
+    columns = frozenset(name for name in row if isinstance(name, str))
+    return _usual_names_leading_to(columns)
 
 
 @lru_cache(maxsize=64)  # the rows of one file have the same columns
 def _usual_names_leading_to(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
+    """The usual names of each field that are one of these columns, or a path into one."""
     plain_columns = {plain_name(column) for column in columns}
 
-    def leads_to_a_column(usual: str) -> bool:
-        holder = usual.partition(".")[0]
-        return not plain_columns.isdisjoint((plain_name(usual), plain_name(holder)))
+    def leads_to_a_column(usual_name: str) -> bool:
+        holder = usual_name.partition(".")[0]
+        is_column = plain_name(usual_name) in plain_columns
+        return is_column or plain_name(holder) in plain_columns
 
-    return {
-        field: tuple(filter(leads_to_a_column, names))
-        for field, names in _usual_names_of_dialect(columns).items()
-    }
+    names_by_field: dict[str, Sequence[str]] = {}
+    for field, names in _usual_names_of_dialect(columns).items():
+        names_by_field[field] = tuple(filter(leads_to_a_column, names))
+    return names_by_field
 
 
 def _usual_names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[str]]:
-    """All usual names of each field.
+    """All usual names of each field, in the dialect of the tool that wrote the row.
 
     In data frames of Phoenix ``reference`` is the retrieved text. In rows of DeepEval
     ``context`` is the ideal one, also where an export left out what was retrieved.
     """
     if _is_of_deepeval(columns):
-        names = USUAL_NAMES["contexts"]
-        retrieved = [name for name in names if name != _DEEPEVAL_CONTEXTS[1]]
-        return {**USUAL_NAMES, "contexts": retrieved}
+        _, ideal_context = _DEEPEVAL_CONTEXTS
+        names = [name for name in USUAL_NAMES["contexts"] if name != ideal_context]
+        return {**USUAL_NAMES, "contexts": names}
     if columns.isdisjoint(_PHOENIX_MARKS):
         return USUAL_NAMES
     references = [name for name in USUAL_NAMES["reference"] if name != "reference"]
@@ -187,11 +194,11 @@ def _usual_names_of_dialect(columns: frozenset[str]) -> Mapping[str, Sequence[st
 
 
 def _is_of_deepeval(columns: frozenset[str]) -> bool:
-    """Whether a row has DeepEval's names.
+    """Whether a row has DeepEval's names: ``actual_output``, or ``input`` and the expected.
 
     A row with ``output`` has Opik's, whose ``context`` is what was retrieved.
     """
-    names = set(map(plain_name, columns))
+    names = {plain_name(column) for column in columns}
     actual_output, expected_output = _DEEPEVAL_OUTPUTS
     if actual_output in names:
         return True
@@ -201,18 +208,18 @@ def _is_of_deepeval(columns: frozenset[str]) -> bool:
 def _refuse_joined_contexts(place: Place, row: "_Cells") -> None:
     """Raise ``RowError`` for contexts that DeepEval has joined to one text.
 
-    Each could hold the sign itself.
+    They cannot be taken apart again: each could hold the sign between them itself.
     """
     is_joined = (
         isinstance(place.value, str)
         and _DEEPEVAL_JOINS in place.value
         and not looks_like_list(place.value)
     )
-    if (
-        is_joined
-        and plain_name(place.column) == _DEEPEVAL_CONTEXTS[0]
-        and any(map(row.columns, _DEEPEVAL_OUTPUTS))
-    ):
+    retrieved_context, _ = _DEEPEVAL_CONTEXTS
+    has_its_name = plain_name(place.column) == retrieved_context
+    if not is_joined or not has_its_name:
+        return
+    if any(row.columns(name) for name in _DEEPEVAL_OUTPUTS):
         raise RowError(
             f"contexts (column {place.column!r}): texts joined by {_DEEPEVAL_JOINS}, as"
             " DeepEval saves CSV and JSONL; "
@@ -226,8 +233,9 @@ def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
     unknown = set(columns) - set(USUAL_NAMES)
     if unknown:
         name = min(unknown)
-        near, fields = did_you_mean(name, USUAL_NAMES), ", ".join(USUAL_NAMES)
-        raise SettingError(f"no such field of a sample: {name}{near}; known: {fields}")
+        hint = did_you_mean(name, USUAL_NAMES)
+        fields = ", ".join(USUAL_NAMES)
+        raise SettingError(f"no such field of a sample: {name}{hint}; known: {fields}")
 
 
 def _named_place(
@@ -235,7 +243,12 @@ def _named_place(
 ) -> Place:
     """Return the place that the caller named for a field.
 
-    It is what a callable gives, a column, or a path into a column.
+    It is what a callable gives, a column, or a path into a column; of a column that
+    holds an object, the field's text in it.
+
+    Raises:
+        RowError: If the callable raised.
+        NoSuchColumn: If the row has no such column or path.
     """
     if callable(column):
         try:
@@ -249,13 +262,11 @@ def _named_place(
         return Place(row[column], column) if place is None else place
     is_there, value = follow_path(row, column.split("."))
     if not is_there:
-        present_columns = [str(name) for name in row]
-        near, listed = (
-            did_you_mean(column, present_columns),
-            names_in_words(present_columns, most=_SHOWN_COLUMNS) or "no columns",
-        )
+        columns_of_row = [str(name) for name in row]
+        hint = did_you_mean(column, columns_of_row)
+        names = names_in_words(columns_of_row, most=_MOST_COLUMNS_SHOWN) or "no columns"
         raise NoSuchColumn(
-            f"no column {column!r} for {field}{near}; the row has: {listed}"
+            f"no column {column!r} for {field}{hint}; the row has: {names}"
         )
     return Place(value, column)
 
@@ -277,11 +288,11 @@ class _Cells:
     def columns(self, usual: str) -> Sequence[str]:
         """The columns that a usual name means; one of exactly that name comes first."""
         names = self._by_plain_name.get(plain_name(usual), ())
-        return (
-            names
-            if len(names) < 2
-            else sorted(names, key=lambda column: column != usual)
-        )
+        if len(names) < 2:
+            return names
+        exact = [name for name in names if name == usual]
+        others = [name for name in names if name != usual]
+        return [*exact, *others]
 
     def value(self, column: str) -> Any:
         """What a column holds."""
@@ -299,19 +310,18 @@ def _possible_places(
 ) -> Iterator[Place]:
     """Where a field may be by its usual names, in their order.
 
-    A column that is another field is no place.
+    A column that is another field is no place. A name with a dot is first a column of
+    that name; only where there is none it is a path.
     """
-    for usual in names:
-        holder, _, path = usual.partition(".")
-        columns = row.columns(usual)
+    for usual_name in names:
+        columns = row.columns(usual_name)
         for column in columns:
-            place = (
-                None
-                if column in columns_in_use
-                else _place_in_column(row.value(column), field, column)
-            )
+            if column in columns_in_use:
+                continue
+            place = _place_in_column(row.value(column), field, column)
             if place is not None:
                 yield place
+        holder, _, path = usual_name.partition(".")
         if columns or not path:
             continue
         for column in row.columns(holder)[:1]:
@@ -321,27 +331,36 @@ def _possible_places(
 
 
 def _choose_place(field: str, places: Sequence[Place]) -> Place | None:
-    """The place that holds a field, by its rank; None where there is none."""
-    certain = [place for place in places if place.certain]
-    if not certain:
+    """Choose the place that holds a field; None where there is none.
+
+    It is the first certain one. Where no place is certain, or the first certain one is
+    empty, it is the first of all.
+
+    Args:
+        field: The field.
+        places: Where it may be; the most specific name comes first.
+
+    Raises:
+        AmbiguousColumns: If another certain place holds something else.
+    """
+    certain_places = [place for place in places if place.certain]
+    if not certain_places:
         return places[0] if places else None
-    place, *rivals = certain
-    if not is_filled(place.value, field):
+    chosen_place, *rivals = certain_places
+    if not is_filled(chosen_place.value, field):
         return places[0]
     if field in _FIELDS_WITH_RIVALS:
-        _refuse_rivals(field, place, rivals)
-    return place
+        _refuse_rivals(field, chosen_place, rivals)
+    return chosen_place
 
 
 def _refuse_rivals(field: str, place: Place, rivals: Sequence[Place]) -> None:
     """Raise ``AmbiguousColumns`` if another filled place holds something else."""
     content = _comparable_content(field, place.value)
+    if content is None:  # it cannot be read as this field, which is said elsewhere
+        return
     for rival in rivals:
-        if (
-            content is None
-            or not is_filled(rival.value, field)
-            or _is_no_rival(field, place, rival)
-        ):
+        if not is_filled(rival.value, field) or _is_no_rival(field, place, rival):
             continue
         rival_content = _comparable_content(field, rival.value)
         if rival_content is not None and rival_content != content:
@@ -355,7 +374,8 @@ def _refuse_rivals(field: str, place: Place, rivals: Sequence[Place]) -> None:
 def _is_no_rival(field: str, place: Place, rival: Place) -> bool:
     """Tell whether the second place is known to be no rival of the first.
 
-    It is then a part of the first, the ideal context, or another field.
+    It is a part of the first, DeepEval's ideal context beside the retrieved one, or the
+    field ``retrieved`` beside the contexts.
     """
     if rival.column.startswith(f"{place.column}."):
         return True
@@ -363,30 +383,31 @@ def _is_no_rival(field: str, place: Place, rival: Place) -> bool:
     rival_name = plain_name(rival.column.rpartition(".")[2])
     if (name, rival_name) == _DEEPEVAL_CONTEXTS:
         return True
-    names_of_retrieved = map(plain_name, _COLUMNS["retrieved"])
+    names_of_retrieved = {plain_name(name) for name in _COLUMNS["retrieved"]}
     return field == "contexts" and rival_name in names_of_retrieved
 
 
 def _comparable_content(field: str, value: Any) -> object:
-    """What two places of a field are compared by.
+    """What two places of a field are compared by: their texts.
 
-    None for what cannot be read as this field.
+    None for contexts that cannot be read.
     """
+    texts: list[Any] = []
     if field == "contexts":
         try:
             contexts = cells.read_contexts(value, field)
         except RowError:
             return None
-        return [
-            context.text if isinstance(context, Context) else context["text"]
-            for context in contexts
-        ]
+        for context in contexts:
+            is_context = isinstance(context, Context)
+            texts.append(context.text if is_context else context["text"])
+        return texts
     data = data_in(value)
-    texts = list(data) if isinstance(data, (list, tuple)) else [plain_data(value)]
-    return [
-        text.strip() if isinstance(text, str) else number_as_text(text)
-        for text in texts
-    ]
+    elements = list(data) if isinstance(data, (list, tuple)) else [plain_data(value)]
+    for element in elements:
+        is_text = isinstance(element, str)
+        texts.append(element.strip() if is_text else number_as_text(element))
+    return texts
 
 
 def _place_in_column(value: Any, field: str, column: str) -> Place | None:
@@ -394,32 +415,29 @@ def _place_in_column(value: Any, field: str, column: str) -> Place | None:
 
     The place is the column's value or, if that is an object, the value in it.
     """
-    name = plain_name(column)
-    if field == "citations":  # a column of that name may hold addresses, or texts
-        data = data_in(value)
-        is_known = is_citations(data) or is_numbering(data)
-        return Place(data, column) if is_known else None
-    if field in _KEY_IN_OWN_RESULTS:  # a column of that name may hold anything else
-        data = data_in(value)
-        return (
-            Place(data, column)
-            if isinstance(data, Mapping) and _KEY_IN_OWN_RESULTS[field] in data
-            else None
-        )
-    # e.g. the id of the conversation
+    if field in _KEY_IN_OWN_RESULTS:
+        # A column of that name may be somebody else's, and hold anything.
+        own_data = data_in(value)
+        if isinstance(own_data, Mapping) and _KEY_IN_OWN_RESULTS[field] in own_data:
+            return Place(own_data, column)
+        return None
+    # A column named "conversation" may hold its id.
     if field == "history" and not _may_be_history(value):
         return None
     if field not in _INNER_NAMES:
         return Place(value, column)
-    # in a column of the field's own name JSON is the text
+    name = plain_name(column)
+    # In a column of the field's own name a text that is JSON is the text itself: a
+    # model may answer in JSON.
     data = value if name == field else data_in(value)
+    is_object = isinstance(data, Mapping)
     if field == "answer" and name in SEVERAL_ANSWERS:
-        # SQuAD's object holds the expected ones
-        return None if isinstance(data, Mapping) else Place(value, column)
-    inner = _text_in(data, field)
-    if inner is not None:
-        return Place(inner.value, column)
-    return Place(value, column, certain=not isinstance(data, Mapping))
+        # SQuAD's object in "answers" holds the expected ones.
+        return None if is_object else Place(value, column)
+    inner_place = _text_in(data, field)
+    if inner_place is not None:
+        return Place(inner_place.value, column)
+    return Place(value, column, certain=not is_object)
 
 
 def _may_be_history(value: Any) -> bool:
@@ -432,42 +450,41 @@ def _may_be_history(value: Any) -> bool:
 
 
 def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> Place | None:
-    """The text of a field in an object or in messages, or its several texts.
+    """Find the text of a field, or its several texts, in an object or in messages.
 
-    None where it is not known to hold any.
+    It stands under a usual name of the field, else it is the last message of the one
+    who says such texts, else it stands under a general name such as ``content``. None
+    where it is not known to be there. ``depth`` is how many objects deep it may stand.
     """
     place = _text_under(data, USUAL_NAMES[field], field, depth)
     if place is not None:
         return place
-    texts = [
-        message.text
-        for message in said_messages(data)
-        if message.role == _SPEAKERS[field]
-    ]
-    return (
-        Place(texts[-1], "")
-        if texts
-        else _text_under(data, _INNER_NAMES[field], field, depth)
-    )
+    last_text: str | None = None
+    for message in said_messages(data):
+        if message.role == _SPEAKERS[field]:
+            last_text = message.text
+    if last_text is not None:
+        return Place(last_text, "")
+    return _text_under(data, _INNER_NAMES[field], field, depth)
 
 
 def _text_under(
     data: Any, names: Sequence[str], field: str, depth: int
 ) -> Place | None:
-    """Return what stands in an object under the first of these names.
+    """Choose what stands in an object under one of these names; None if nothing does.
 
-    It stands there itself, or in an object of its own.
+    It stands there as a text, or in an object of its own.
     """
     if not isinstance(data, Mapping):
         return None
-    places = []
-    for usual in names:
-        if usual not in data:
+    places: list[Place] = []
+    for name in names:
+        if name not in data:
             continue
-        value = plain_data(data[usual])
-        inner = _text_in(data_in(value), field, depth - 1) if depth else None
-        if inner is not None:
-            places.append(Place(inner.value, usual))
+        value = plain_data(data[name])
+        inner_place = _text_in(data_in(value), field, depth - 1) if depth else None
+        if inner_place is not None:
+            places.append(Place(inner_place.value, name))
         elif not isinstance(value, Mapping):
-            places.append(Place(value, usual))
+            places.append(Place(value, name))
     return _choose_place(field, places)

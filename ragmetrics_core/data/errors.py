@@ -1,16 +1,18 @@
 """Every error that ragmetrics raises or reports.
 
-RagMetricsError ├── InputError                    what the caller gave cannot be used │
-├── RowError                  one row of a table or file │   │   ├── CutOffLine
-the last line of a file, which a crash cut off │   │   ├── NotJson               a text
-is no JSON │   │   ├── NoSuchColumn          a column that was named is not in this row
-│   │   └── AmbiguousColumns      two columns may hold one field, and differ │   └──
-SettingError              a setting of a metric, a judge or a run │       └──
-ForeignFile           a file that was to be ours is somebody else's ├──
-MissingDependency             an optional package is needed for this ├── MetricCrashed
-a metric's own code raised; the rest of the run goes on ├── ScoreOutOfRange
-a metric's own arithmetic gave no number in [0, 1] └── JudgeError                    a
-question was not answered
+RagMetricsError
+├── InputError                    what the caller gave cannot be used
+│   ├── RowError                  one row of a table or file
+│   │   ├── CutOffLine            the last line of a file, which a crash cut off
+│   │   ├── NotJson               a text is no JSON
+│   │   ├── NoSuchColumn          a column that was named is not in this row
+│   │   └── AmbiguousColumns      two columns may hold one field, and differ
+│   └── SettingError              a setting of a metric, a judge or a run
+│       └── ForeignFile           a file that was to be ours is somebody else's
+├── MissingDependency             an optional package is needed for this
+├── MetricCrashed                 a metric's own code raised; the run goes on
+├── ScoreOutOfRange               a metric's own arithmetic gave no number in [0, 1]
+└── JudgeError                    a question was not answered
     ├── JudgeUnavailable          no question will be answered: the run ends
     │   ├── AuthenticationFailed
     │   ├── ModelNotFound
@@ -194,7 +196,14 @@ class ContextWindowExceeded(RequestRejected):
     def counted(
         cls, where: str, tokens: int | None, window: int | None, about: str = ""
     ) -> Self:
-        """Say both counts, as far as they are known."""
+        """Make the error of a request that is too long; it says what is known.
+
+        Args:
+            where: The model whose window it is.
+            tokens: Tokens of the request; None if nobody counted them.
+            window: Tokens that the window holds; None if unknown.
+            about: What stands before a count that is an estimate, e.g. ``about``.
+        """
         length = "" if tokens is None else f" has {about}{tokens} tokens and"
         limit = "" if window is None else f" of {window} tokens"
         error = cls(
