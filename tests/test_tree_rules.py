@@ -971,7 +971,7 @@ def test_a_context_that_nobody_retrieved_is_said() -> None:
     assert sample.capture.warnings == (
         (
             "1 of 2 contexts are not among the retrieved documents: they came with the"
-            " question, or as a tool's text"
+            " question, as a tool's text, or a step wrote them anew"
         ),
     )
 

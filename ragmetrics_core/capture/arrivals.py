@@ -151,7 +151,7 @@ class Arrivals:
             node for node in self.calls.reworking if node.kind in ("step", "reranker")
         ]
         for step in steps if missing else ():
-            if self._is_inside(self.calls.paths[step]):
+            if self._is_inside(self.calls.paths[step]) or _wrote_anew(step):
                 continue
             documents = self.calls.found_in(
                 _fresh(step.documents, arrived), end_of(step)
@@ -320,6 +320,14 @@ def _fresh(
         for one in documents or ()
         if one.author is None and not {one.id or one.key, one.text} & known
     )
+
+
+def _wrote_anew(step: Node) -> bool:
+    """Whether a reranker gave another text for each document that it took: summaries are no documents found."""
+    taken, returned = step.taken, step.documents or ()
+    if step.kind != "reranker" or not taken or len(taken) != len(returned):
+        return False
+    return {one.text for one in taken}.isdisjoint(one.text for one in returned)
 
 
 def _documents(tool: Node) -> tuple[Document, ...] | None:

@@ -46,7 +46,7 @@ _NONE_NAMED = (
 )
 _FOREIGN = (
     "{} of {} contexts are not among the retrieved documents: they came with the"
-    " question, or as a tool's text"
+    " question, as a tool's text, or a step wrote them anew"
 )
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 _UNKNOWN = "context {}: the prompt does not tell whether it was shown"

@@ -171,8 +171,10 @@ class Calls:
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
         """Documents that a span returned and did not make of its own texts.
 
-        None where it returns none.
+        None where it returns none, or writes them by itself.
         """
+        if self._is_told_to_write(node):
+            return None
         given_texts = set(map(one_line, texts_in(node.input)))
         documents = tuple(
             document
@@ -191,6 +193,12 @@ class Calls:
             or (_for_documents(node.gives) and node.output is not None)
             else None
         )
+
+    def _is_told_to_write(self, node: Node) -> bool:
+        """Whether a component gets a prompt and no documents: a model wrote what it returns, such as imagined pages."""
+        if node.operation != COMPONENT or not isinstance(node.input.get("prompt"), str):
+            return False
+        return not any(documents_in(node.input)) and not _for_documents(node.takes)
 
     def _documents_of(self, value: object) -> tuple[Document, ...]:
         """Documents in a value that a socket was given, or behind it.
@@ -285,6 +293,8 @@ class Calls:
         if node.operation != COMPONENT or any(
             self.retrieves(inner) for inner in self.inside[node]
         ):
+            return False
+        if self._is_told_to_write(node):
             return False
         takes_documents = any(documents_in(node.input)) or _for_documents(node.takes)
         gives_documents = bool(self._documents(node)) or (
