@@ -415,6 +415,10 @@ def _place_in_column(value: Any, field: str, column: str) -> Place | None:
 
     The place is the column's value or, if that is an object, the value in it.
     """
+    if field == "citations":  # a column of that name may hold addresses, or texts
+        citations = data_in(value)
+        is_known = is_citations(citations) or is_numbering(citations)
+        return Place(citations, column) if is_known else None
     if field in _KEY_IN_OWN_RESULTS:
         # A column of that name may be somebody else's, and hold anything.
         own_data = data_in(value)
