@@ -167,7 +167,7 @@ class SampleJourney:
         Where facts were asked about, only what lost one of them counts; then what is of
         no use, and what is not cited.
         """
-        return _first_to_mend(_counts([self]))
+        return _first_to_mend(_counts([self]), settled=_is_settled([self]))
 
 
 def journey_of(row: SampleResult) -> SampleJourney | None:
@@ -334,6 +334,9 @@ def _facts(
         unknown["facts"] = "facts were judged over other texts than the sample holds"
         return ()
     by_rank = {passage.rank: passage for passage in passages}
+    droppers = [
+        one.dropped_by for one in passages if one.rank is None and one.dropped_by
+    ]
     facts: list[FactOnItsWay] = []
     for number, cells in enumerate(matrix.cells, start=1):
         holding = tuple(rank for rank, cell in enumerate(cells, 1) if cell.covered)
@@ -343,6 +346,12 @@ def _facts(
         else:
             holders = [by_rank[rank] for rank in holding]
             known, lost = _through_stages(holders, answered)
+            if lost == "not_retrieved" and droppers:
+                known, lost = False, None
+                unknown["facts"] = (
+                    "nobody asked whether a fact stood in what searches inside"
+                    f" {droppers[0]} found and it did not hand on"
+                )
         facts.append(FactOnItsWay(number, lost, known, holding))
     return tuple(facts)
 
@@ -547,7 +556,7 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
         stages=tuple(
             _stage(loss, unit, tallied) for (loss, unit), tallied in counts.items()
         ),
-        mend=_first_to_mend(counts),
+        mend=_first_to_mend(counts, settled=_is_settled(followed)),
         unknown=dict(sorted(unknown.items())),
     )
 
@@ -642,12 +651,18 @@ def _stage(loss: Loss, unit: Unit, tallied: _Tallied) -> StageLoss:
     )
 
 
-def _first_to_mend(counts: _Counts) -> Loss | None:
+def _is_settled(followed: Iterable[SampleJourney]) -> bool:
+    """Whether facts were asked about, and it is known of each what became of it."""
+    facts = [fact for sample in followed for fact in sample.facts]
+    return bool(facts) and all(fact.known for fact in facts)
+
+
+def _first_to_mend(counts: _Counts, *, settled: bool) -> Loss | None:
     """The loss to mend first; of equal ones that of the earlier stage.
 
-    Where facts were asked about, the stage that lost most of them; if none was lost, no
-    passage was lost that was needed, and only what is of no use or not cited counts.
-    Without facts, the stage that lost the largest share of its passages.
+    Where facts were lost, the stage that lost most of them. If it is settled that none
+    was, no passage was lost that was needed, and only what is of no use or not cited
+    counts. Else the stage that lost the largest share of its passages.
     """
     n_lost_by_loss = {
         loss: sum(tallied.lost)
@@ -659,8 +674,7 @@ def _first_to_mend(counts: _Counts) -> Loss | None:
     share_by_loss = {
         loss: sum(tallied.lost) / len(tallied.lost)
         for (loss, unit), tallied in counts.items()
-        if unit == "passages"
-        and not (n_lost_by_loss and loss in ("not_kept", "not_shown", "cut"))
+        if unit == "passages" and not (settled and loss in _LOSSES_OF_FACTS)
     }
     if not any(share_by_loss.values()):
         return None
