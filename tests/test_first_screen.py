@@ -232,7 +232,7 @@ def test_the_stage_to_mend_is_the_most_frequent_and_of_equals_the_earliest() -> 
     assert equal.mend_first is not None
     assert equal.mend_first.code == "no_context"
     assert equal.loss == (
-        "2 of 2 rows went wrong. Largest (each row under its first loss): answered"
+        "2 of 2 rows went wrong. Largest loss (each row under its first): answered"
         " without context (1); generation went astray (1)."
     )
     more = screen([astray(0), without_context(1), astray(2)])

@@ -69,20 +69,11 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    """Compare two files of results, and say by the exit code what gates decide."""
     shared.settle_gates(
         options, "--fail-on-regression", holds_gate=options.fail_on_regression
     )
-    first, second = map(results_at, (options.first, options.second))
-    comparison = first.compare(
-        second,
-        metrics=options.metrics.split(",") if options.metrics else None,
-        cluster=options.cluster,
-        slices=options.slice,
-        margin=options.margin,
-        anyway=options.anyway,
-    )
-    titles = (_title(options.first, first), _title(options.second, second))
-    comparison = comparison.model_copy(update={"titles": titles})
+    comparison = _compared(options)
     decisions: Sequence[Decision] = ()
     if options.fail_on_regression:
         decisions = comparison.regressions(min_scored=options.min_scored)
@@ -106,6 +97,25 @@ def _compare(options: argparse.Namespace) -> int:
     if summary_failure:
         raise summary_failure
     return exit_code
+
+
+def _compared(options: argparse.Namespace) -> Comparison:
+    """The comparison that the options ask for, with the titles of its runs."""
+    first_report = results_at(options.first)
+    second_report = results_at(options.second)
+    comparison = first_report.compare(
+        second_report,
+        metrics=options.metrics.split(",") if options.metrics else None,
+        cluster=options.cluster,
+        slices=options.slice,
+        margin=options.margin,
+        anyway=options.anyway,
+    )
+    titles = (
+        _title(options.first, first_report),
+        _title(options.second, second_report),
+    )
+    return comparison.model_copy(update={"titles": titles})
 
 
 def _lines(

@@ -15,7 +15,7 @@ from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
 from ragmetrics_core.reporting.gates import decide, parse_gate
 from ragmetrics_core.reporting.joined import joined, repeated_questions
 from ragmetrics_core.reporting.report import Report
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import markdown
 
@@ -93,9 +93,7 @@ def _run(options: argparse.Namespace) -> int:
         decide(gate, summary, on=options.gate, min_scored=options.min_scored)
         for gate in gates
     ]
-    exit_code = 1
-    if any(metric.count for metric in summary.metrics):
-        exit_code = shared.exit_code(decisions, options)
+    exit_code = _exit_code(summary, decisions, options)
     text = markdown(summary, report.run, decisions, exit_code)
     summary_failure = shared.summary_failure(options, text)
     if summary_failure:
@@ -109,6 +107,15 @@ def _run(options: argparse.Namespace) -> int:
     if summary_failure:
         raise summary_failure
     return exit_code
+
+
+def _exit_code(
+    summary: Summary, decisions: Sequence[Decision], options: argparse.Namespace
+) -> int:
+    """The exit code that the gates lead to; 1 where nothing was scored."""
+    if not any(metric.count for metric in summary.metrics):
+        return 1
+    return shared.exit_code(decisions, options)
 
 
 def _names(options: argparse.Namespace) -> list[str]:

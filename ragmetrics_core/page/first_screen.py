@@ -187,19 +187,14 @@ class ScreenTally:
         losses = _largest_first(group for group in groups if group.code in LOSSES)
         to_mend = _largest_first(group for group in groups if group.mending)
         unscored_first = self._unscored_first(losses)
-        highest = {
-            numbers.metric: self._counts[numbers.metric].highest_mean
-            for numbers in summary.metrics
+        counts = {
+            numbers.metric: self._counts[numbers.metric] for numbers in summary.metrics
         }
-        sentences = {
-            numbers.metric: self._counts[numbers.metric].sentences(numbers)
-            for numbers in summary.metrics
-        }
-        warnings = (
+        highest = {metric: counts[metric].highest_mean for metric in counts}
+        own_warnings = (
             *_failures(summary),
             *_out_of_reach(decisions, highest),
             *self._copies(),
-            *warnings,
         )
         return FirstScreen(
             title=title_of(run),
@@ -209,12 +204,12 @@ class ScreenTally:
             together=all_in_words(decisions, exit_code),
             loss=self._verdict_on_losses(losses, summary),
             how_sure=self._how_sure(losses, summary, run),
-            warnings=warnings,
+            warnings=(*own_warnings, *warnings),
             mend_first=to_mend[0] if to_mend else None,
             groups=tuple(groups),
             rows=summary.rows,
             worst=tuple(self._rows_to_look_at(unscored_first)),
-            sentences=sentences,
+            sentences=_sentences(counts, summary),
             highest=highest,
             why_first=_why_first(to_mend),
             at_risk=self._gate_at_risk(decisions, to_mend),
@@ -406,6 +401,14 @@ def _equal_largest(losses: Sequence[Group]) -> list[Group]:
     return [group for group in losses if group.count == losses[0].count]
 
 
+def _sentences(counts: Mapping[str, MetricCounts], summary: Summary) -> dict[str, str]:
+    """What each metric found, by metric."""
+    return {
+        numbers.metric: counts[numbers.metric].sentences(numbers)
+        for numbers in summary.metrics
+    }
+
+
 def _n_rows_in(groups: Iterable[Group]) -> int:
     """How many rows stand in these groups."""
     return sum(group.count for group in groups)
@@ -439,7 +442,7 @@ def _loss_in_words(
     if len(losses) == 1:
         return f"{words}: {losses[0].title}"
     largest = [f"{group.title} ({group.count:,})" for group in _equal_largest(losses)]
-    return f"{words}. Largest (each row under its first loss): {'; '.join(largest)}"
+    return f"{words}. Largest loss (each row under its first): {'; '.join(largest)}"
 
 
 def screen_of(

@@ -28,6 +28,12 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import judges_in_words
 from ragmetrics_core.data.display import table as html_rows
+from ragmetrics_core.reporting.changed_samples import (
+    Changed,
+    lost_most,
+    most_changed,
+    value_of,
+)
 from ragmetrics_core.reporting.gates import three_way
 from ragmetrics_core.reporting.pairing import (
     GroupBy,
@@ -42,13 +48,7 @@ from ragmetrics_core.reporting.pairing import (
     match,
     sliced_otherwise,
 )
-from ragmetrics_core.reporting.row_shifts import (
-    RowShift,
-    declined,
-    failed,
-    p_of_shift,
-    row_shifts,
-)
+from ragmetrics_core.reporting.row_shifts import RowShift, p_of_shifts, row_shifts
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.means import Interval
@@ -67,7 +67,6 @@ MARGIN = 0.02
 """Differences up to this do not matter, unless the user says otherwise."""
 
 _ALPHA = 0.05
-_SHOWN = 10
 
 Bounds = tuple[float, float]
 Verdict = Literal["identical", "better", "worse", "same", "undecided", "not tested"]
@@ -239,18 +238,6 @@ class VerdictGroup(NamedTuple):
         return f"{self.words} {', '.join(names)}."
 
 
-class Changed(NamedTuple):
-    """A sample whose score of one metric changed.
-
-    It holds the difference, second − first, and the sample as both runs saw it.
-    """
-
-    difference: float
-    metric: str
-    first: SampleResult
-    second: SampleResult
-
-
 class Comparison(Frozen):
     """Two runs side by side; "second − first" everywhere."""
 
@@ -308,7 +295,7 @@ class Comparison(Frozen):
         names = dict.fromkeys(change.metric for change in self.changes)
         return tuple(
             chain.from_iterable(
-                _most_changed(self.matched.pairs, name) for name in names
+                most_changed(self.matched.pairs, name) for name in names
             )
         )
 
@@ -319,18 +306,11 @@ class Comparison(Frozen):
         That is the metric in which the second run is decided to be worse, of several
         and without one that whose mean fell most.
         """
-        losses = [change for change in self.most_changed if change.difference < 0]
-        by_metric = {change.metric: change for change in self._over_all_samples}
-
-        def badness(loss: Changed) -> tuple[bool, float, float, int]:
-            metric = by_metric[loss.metric]
-            mean = metric.difference or 0.0
-            return metric.verdict != "worse", mean, loss.difference, loss.second.index
-
-        by_row: dict[int, Changed] = {}
-        for loss in sorted(losses, key=badness):
-            by_row.setdefault(loss.second.index, loss)
-        return tuple(by_row.values())
+        badness = {
+            change.metric: (change.verdict != "worse", change.difference or 0.0)
+            for change in self._over_all_samples
+        }
+        return lost_most(self.most_changed, badness)
 
     @property
     def shifts(self) -> tuple[RowShift, ...]:
@@ -765,7 +745,7 @@ def _change(
     scored = _differences(results, _cluster_numbers(pairs, cluster))
     change = _counted(metric, part, results, rows)
     if not scored.values:
-        return change.model_copy(update=_mcnemar_tests(results))
+        return change.model_copy(update=p_of_shifts(results))
     return change.model_copy(
         update={
             "verdict": "not tested",
@@ -788,7 +768,7 @@ def _tested_change(
     keys = _cluster_numbers(pairs, cluster)
     scored = _differences(results, keys)
     change = _counted(metric, part, results, rows)
-    change = change.model_copy(update=_mcnemar_tests(results))
+    change = change.model_copy(update=p_of_shifts(results))
     if not scored.values:
         return change
     worst = _differences(results, keys, first_failed=1.0, second_failed=0.0)
@@ -844,18 +824,6 @@ def _status(result: MetricResult | None) -> str:
     return "not judged" if result is None else result.status
 
 
-def _mcnemar_tests(results: Sequence[ResultPair]) -> dict[str, float]:
-    """P-values: did one of the runs decline, or fail, more often?"""
-    return {
-        "abstained": p_of_shift(
-            [(declined(before), declined(after)) for before, after in results]
-        ),
-        "failed": p_of_shift(
-            [(failed(before), failed(after)) for before, after in results]
-        ),
-    }
-
-
 def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
     """The number of each pair's cluster, from 0; −1 for a pair that stands alone."""
     names = group_pairs(
@@ -882,16 +850,12 @@ def _differences(
     """
     differences = Differences([], [])
     for (before, after), key in zip(results, keys, strict=True):
-        score_before = _value(before, first_failed)
-        score_after = _value(after, second_failed)
+        score_before = value_of(before, first_failed)
+        score_after = value_of(after, second_failed)
         if score_before is not None and score_after is not None:
             differences.values.append(score_after - score_before)
             differences.keys.append(key)
     return differences
-
-
-def _value(result: MetricResult | None, if_failed: float | None = None) -> float | None:
-    return if_failed if result is None or result.status == "failed" else result.value
 
 
 def _with_verdicts(
@@ -922,19 +886,3 @@ def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
     elif p > _ALPHA and largest <= margin:
         verdict = "same"
     return change.model_copy(update={"p_holm": p, "verdict": verdict})
-
-
-def _most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
-    """The samples that lost most, then those that gained most."""
-    changed = []
-    for before, after in pairs:
-        score_before = _value(before.results.get(metric))
-        score_after = _value(after.results.get(metric))
-        if score_before is not None and score_after is not None:
-            difference = score_after - score_before
-            changed.append(Changed(difference, metric, before, after))
-    changed.sort(key=lambda change: change.difference)
-    losses = [change for change in changed[:_SHOWN] if change.difference < -ROUNDING]
-    largest_first = reversed(changed[-_SHOWN:])
-    gains = [change for change in largest_first if change.difference > ROUNDING]
-    return losses + gains

@@ -285,32 +285,33 @@ def _decided(
     numbers = summary[gate.metric]
     missing = _missing(numbers, summary)
     if numbers.mean is None:
-        reason = f": {missing}" if missing else ""
-        return (
-            "failed",
-            f" cannot reach {gate.at_least:g}, since nothing was scored{reason}.",
-        )
+        why = f" cannot reach {gate.at_least:g}, since nothing was scored"
+        return "failed", f"{why}: {missing}." if missing else f"{why}."
     why_not = _why_nothing_follows(numbers, summary, on, min_scored)
     if why_not:
         return "undecided", f" is not held against {gate.at_least:g}: {why_not}"
-    is_until_decided = bool(summary.decisions)
-    has_bounds = is_until_decided or on == "interval"
+    has_bounds = bool(summary.decisions) or on == "interval"
     interval = numbers.interval if has_bounds else None
     low, high = _bounds(numbers, numbers.mean, interval)
     outcome = three_way(low, high, gate.at_least)
-    claim = _claim(outcome, numbers.mean, interval, gate.at_least)
-    why = (
-        f" {claim}: mean {_shown(numbers.mean, gate.at_least)} of"
-        f" {counted(numbers.count, 'scored row')}"
-    )
+    why = f" {_claim(outcome, numbers.mean, interval, gate.at_least)}: mean"
+    why += f" {_shown(numbers.mean, gate.at_least)} of"
+    why += f" {counted(numbers.count, 'scored row')}"
     if interval is not None:
-        kind = "bounds" if is_until_decided else "95 % interval"
+        kind = "bounds" if summary.decisions else "95 % interval"
         why += f", {kind} {_range(interval.low, interval.high, gate.at_least)}"
-    why += "."
-    if missing:
-        why += f" Not scored: {missing}"
-        why += _if_they_were(numbers.unknown, _range(low, high, gate.at_least))
+    why += f".{_on_rows_without_a_score(gate, numbers, missing, (low, high))}"
     return outcome, f"{why}{_hint(outcome, numbers)}"
+
+
+def _on_rows_without_a_score(
+    gate: Gate, numbers: MetricSummary, missing: str, bounds: tuple[float, float]
+) -> str:
+    """Why rows have no score, and what they do to the bounds; "" if all have one."""
+    if not missing:
+        return ""
+    if_known = _if_they_were(numbers.unknown, _range(*bounds, gate.at_least))
+    return f" Not scored: {missing}{if_known}"
 
 
 def _claim(

@@ -45,7 +45,7 @@ def row_shifts(
     same rows in both runs.
     """
     shifts = []
-    for title, has_trait in (("Declined", declined), ("The judge failed on", failed)):
+    for title, has_trait in (("Declined", _declined), ("The judge failed on", _failed)):
         traits = [
             (_has_any(first, metrics, has_trait), _has_any(second, metrics, has_trait))
             for first, second in pairs
@@ -54,24 +54,38 @@ def row_shifts(
             continue
         n_first = sum(before for before, _ in traits)
         n_second = sum(after for _, after in traits)
-        p = p_of_shift(traits) if is_tested else None
+        p = _p_of_shift(traits) if is_tested else None
         shifts.append(RowShift(title, n_first, n_second, p))
     return tuple(shifts)
 
 
-def p_of_shift(traits: Sequence[tuple[bool, bool]]) -> float:
+def p_of_shifts(
+    results: Sequence[tuple[MetricResult | None, MetricResult | None]],
+) -> dict[str, float]:
+    """P-values of one metric: did a run decline, or fail, more often?"""
+    return {
+        "abstained": _p_of_shift(
+            [(_declined(before), _declined(after)) for before, after in results]
+        ),
+        "failed": _p_of_shift(
+            [(_failed(before), _failed(after)) for before, after in results]
+        ),
+    }
+
+
+def _p_of_shift(traits: Sequence[tuple[bool, bool]]) -> float:
     """P-value of McNemar's test: does one of the runs show a trait more often?"""
     first_only = traits.count((True, False))
     second_only = traits.count((False, True))
     return paired.mcnemar(first_only, second_only)
 
 
-def declined(result: MetricResult | None) -> bool:
+def _declined(result: MetricResult | None) -> bool:
     """Whether the answer only declined, so that there was nothing to score."""
     return isinstance(result, Undefined) and result.code == "abstained"
 
 
-def failed(result: MetricResult | None) -> bool:
+def _failed(result: MetricResult | None) -> bool:
     """Whether the judge was asked, and its reply cannot be used."""
     return isinstance(result, Failed)
 
