@@ -290,12 +290,21 @@ def _decided(
     why_not = _why_nothing_follows(numbers, summary, on, min_scored)
     if why_not:
         return "undecided", f" is not held against {gate.at_least:g}: {why_not}"
+    return _decided_by_mean(gate, summary, numbers.mean, on)
+
+
+def _decided_by_mean(
+    gate: Gate, summary: Summary, mean: float, on: On
+) -> tuple[Outcome, str]:
+    """What follows from the mean of enough rows, and why."""
+    numbers = summary[gate.metric]
+    missing = _missing(numbers, summary)
     has_bounds = bool(summary.decisions) or on == "interval"
     interval = numbers.interval if has_bounds else None
-    low, high = _bounds(numbers, numbers.mean, interval)
+    low, high = _bounds(numbers, mean, interval)
     outcome = three_way(low, high, gate.at_least)
-    why = f" {_claim(outcome, numbers.mean, interval, gate.at_least)}: mean"
-    why += f" {_shown(numbers.mean, gate.at_least)} of"
+    why = f" {_claim(outcome, mean, interval, gate.at_least)}:"
+    why += f" mean {_shown(mean, gate.at_least)} of"
     why += f" {counted(numbers.count, 'scored row')}"
     if interval is not None:
         kind = "bounds" if summary.decisions else "95 % interval"
