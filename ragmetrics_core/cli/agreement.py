@@ -280,10 +280,12 @@ def _curve(groups: Sequence[Sequence[Labelled]]) -> list[str]:
     """The calibration curve of each source."""
     lines = []
     for source in dict.fromkeys(group[0].source for group in groups):
-        own = [group for group in groups if group[0].source == source]
-        pairs = [(row.score, row.yes) for group in own for row in group]
-        clusters = [number for number, group in enumerate(own) for _ in group]
-        method = "Wilson" if len(own) == len(pairs) else "clustered"
+        groups_of_source = [group for group in groups if group[0].source == source]
+        pairs = [(row.score, row.yes) for group in groups_of_source for row in group]
+        clusters = [
+            number for number, group in enumerate(groups_of_source) for _ in group
+        ]
+        method = "Wilson" if len(groups_of_source) == len(pairs) else "clustered"
         lines.append(
             f"Calibration, {source}: mean score → share of yes [{method} 95 %]"
         )

@@ -197,10 +197,10 @@ def _discrete(options: argparse.Namespace) -> int:
             )
         maker = shared.maker(judge, options)
         pairs = write_pairs(documents, settings, maker)
-    made = build_discrete(
+    dataset = build_discrete(
         documents, pairs, settings, retriever=retriever, source=source, maker=maker
     )
-    return _finish(made, maker, options)
+    return _finish(dataset, maker, options)
 
 
 def _continuous(options: argparse.Namespace) -> int:
@@ -249,21 +249,21 @@ def _model(options: argparse.Namespace) -> LLMJudge:
     )
 
 
-def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
-    write_set(options.out, made)
+def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
+    write_set(options.out, dataset)
     lines = [
-        f"{options.out}: {judge_scores.heading(made, None)}",
-        judge_scores.composition(made, None),
+        f"{options.out}: {judge_scores.heading(dataset, None)}",
+        judge_scores.composition(dataset, None),
     ]
-    if isinstance(made, ContinuousSet):
-        pairs = [(point.label, point.by_tags) for point in made.points]
+    if isinstance(dataset, ContinuousSet):
+        pairs = [(point.label, point.by_tags) for point in dataset.points]
         rank, error = spearman(pairs), mean_error(pairs)
-        facts = sum(len(document.facts) for document in made.documents)
-        calls = sum(document.calls for document in made.documents)
+        facts = sum(len(document.facts) for document in dataset.documents)
+        calls = sum(document.calls for document in dataset.documents)
         lines += [
             (
                 f"{facts} facts; {calls} questions for the labels,"
-                f" {len(made.documents)} to write."
+                f" {len(dataset.documents)} to write."
             ),
             (
                 "Label from the matrix against the sentences' own tags: mean absolute"
@@ -271,16 +271,16 @@ def _finish(made: AnySet, maker: Maker | None, options: argparse.Namespace) -> i
                 f" {'undefined' if rank is None else f'{rank:.3f}'}."
             ),
         ]
-        if len(made.documents) < options.documents:
+        if len(dataset.documents) < options.documents:
             lines.append(
-                f"Only {len(made.documents)} of {options.documents} documents could be"
+                f"Only {len(dataset.documents)} of {options.documents} documents could be"
                 " used."
             )
-    if made.header.left_out:
+    if dataset.header.left_out:
         lines.append(
             "Left out: "
             + ", ".join(
-                f"{count} {reason}" for reason, count in made.header.left_out.items()
+                f"{count} {reason}" for reason, count in dataset.header.left_out.items()
             )
         )
     if maker is not None:
@@ -296,27 +296,36 @@ def _review(options: argparse.Namespace) -> int:
     """
     dataset = read_set(options.set)
     reviews = Reviews(options.set, dataset)
-    reviewer, second = options.reviewer, options.second_reviewer
+    reviewer, second_reviewer = options.reviewer, options.second_reviewer
     if not reviewer:
         raise SettingError("your login is unknown; name yourself with --reviewer")
-    if second and any(review.reviewer == reviewer for review in reviews.first.values()):
+    if second_reviewer and any(
+        review.reviewer == reviewer for review in reviews.first.values()
+    ):
         raise SettingError(
             f"{reviewer!r} is the first reviewer; the second one needs another"
             " --reviewer"
         )
-    items = items_to_review(dataset, reviews, second=second, share=options.share)
+    undecided = items_to_review(
+        dataset, reviews, second=second_reviewer, share=options.share
+    )
     try:
-        done = review(
-            items, reviews, reviewer=reviewer, second=second, ask=input, show=show
+        is_complete = review(
+            undecided,
+            reviews,
+            reviewer=reviewer,
+            second=second_reviewer,
+            ask=input,
+            show=show,
         )
     except KeyboardInterrupt:
         show("")
-        done = False
+        is_complete = False
     lines = review_summary(dataset, reviews)
     show(
         "\n".join(
             lines
-            if done
+            if is_complete
             else [*lines, "Not all is decided; the same command goes on here."]
         )
     )
@@ -338,9 +347,9 @@ def _score(options: argparse.Namespace) -> int:
     tables = []
     for path, dataset in [(path, read_set(path)) for path in options.sets]:
         rows = [
-            (judge, *it)
+            (judge, *variant)
             for judge in judges
-            for it in judge_scores.variants(metrics, judge, prompts)
+            for variant in judge_scores.variants(metrics, judge, prompts)
         ]
         tables.append(
             _estimates(path, dataset, rows)

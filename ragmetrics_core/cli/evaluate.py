@@ -377,16 +377,16 @@ def _lines(
     plan: _Plan,
     measured: _Measured,
     summary: Summary,
-    shown: Summary,
+    applied: Summary,
     screen: FirstScreen,
     facts: RunFacts,
 ) -> list[str]:
     """What is printed at the end, line by line; ``shown`` is of metrics that apply."""
     options, run = plan.options, measured.run
     lines = []
-    if shown.metrics:
-        lines += screen_lines(screen, shown, facts)
-        lines += _left_out(summary, shown, measured.reasons)
+    if applied.metrics:
+        lines += screen_lines(screen, applied, facts)
+        lines += _left_out(summary, applied, measured.reasons)
         lines += plan.source.remarks
         seconds = f"{facts.seconds:.1f} s"
         lines.append(f"Spent: {shared.spent(summary.usage)}; {seconds}")
@@ -394,7 +394,7 @@ def _lines(
         lines.append(f"Samples and results: {options.out}")
     if options.report:
         lines.append(f"Report: {options.report}")
-    if shown.metrics and not run.interrupted:
+    if applied.metrics and not run.interrupted:
         lines += worst_lines(screen.worst)
         if screen.worst:
             lines.append(next_command(options.files, options.out, options.report))
@@ -402,12 +402,12 @@ def _lines(
 
 
 def _left_out(
-    summary: Summary, shown: Summary, reasons: Mapping[str, str]
+    summary: Summary, applied: Summary, reasons: Mapping[str, str]
 ) -> list[str]:
     """Of each metric that is not shown why it is not."""
     lines = []
     for numbers in summary.metrics:
-        if numbers in shown.metrics:
+        if numbers in applied.metrics:
             continue
         why = f"undefined on every row ({reasons.get(numbers.metric, 'no samples')})"
         if numbers.not_judged and not numbers.undefined:
@@ -418,12 +418,12 @@ def _left_out(
 
 def _applied(summary: Summary, options: argparse.Namespace) -> Summary:
     """Without metrics that nobody named and that applied to no row."""
-    kept = tuple(
+    applicable = tuple(
         numbers
         for numbers in summary.metrics
         if numbers.count or numbers.failed or options.metrics is not None
     )
-    return summary.model_copy(update={"metrics": kept})
+    return summary.model_copy(update={"metrics": applicable})
 
 
 def _until(options: argparse.Namespace) -> UntilDecided | None:
@@ -498,19 +498,19 @@ def _gates_to_hold(
     measured = [_metric_name(name) for name in metrics.split(",")]
     # A gate of no shipped metric is one of the user's own; it is looked up among all
     # that are measured.
-    held = [
+    measured_gates = [
         gate
         for gate in gates
         if _metric_name(gate.partition("=")[0]) in (*measured, None)
     ]
     for gate in gates:
-        if gate not in held:
+        if gate not in measured_gates:
             logging.getLogger("ragmetrics_core").warning(
                 "the gate %s of %s is not held: --metrics leaves its metric out",
                 gate,
                 PROJECT_FILE,
             )
-    return held
+    return measured_gates
 
 
 def _metric_name(name: str) -> str | None:

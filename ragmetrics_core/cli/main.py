@@ -112,7 +112,7 @@ class Lines(logging.StreamHandler[TextIO]):
         return ("\r\x1b[K" if sys.stderr.isatty() else "") + super().format(record)
 
 
-def command_parser(asked: str = "") -> argparse.ArgumentParser:
+def command_parser(command: str = "") -> argparse.ArgumentParser:
     """Return the parser of the command line.
 
     Of all commands only the one asked for is loaded, so that none waits for the others.
@@ -133,11 +133,11 @@ def command_parser(asked: str = "") -> argparse.ArgumentParser:
     show_help(parser)
     commands = parser.add_subparsers(metavar="COMMAND")
     names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
-    home = _HOMES.get(asked, asked)
+    home = _HOMES.get(command, command)
     for name in names:
         if _HOMES.get(name, name) != home:
             commands.add_parser(name, help=listed(name)[1])
-    if asked in names:
+    if command in names:
         import_module(f"ragmetrics_core.cli.{home}").add_to(commands)
     return parser
 

@@ -166,11 +166,13 @@ def add_store(parser: Any) -> None:
     )
 
 
-def add_judge(parser: argparse.ArgumentParser, more: str = "", **changed: Any) -> None:
+def add_judge(
+    parser: argparse.ArgumentParser, other_choices: str = "", **changed: Any
+) -> None:
     """Add the option that names a judge."""
     help_text = (
         "lexical (embedded, the default), a model, e.g. gpt-4o-mini, or module:name of"
-        f" your own{more}"
+        f" your own{other_choices}"
     )
     add(parser, "--judge", help_text, "NAME", **changed)
 
@@ -270,9 +272,9 @@ def judge_from(name: str | None, options: argparse.Namespace) -> Judge:
     )
     for option in ("api_base", "api_key_env"):
         if getattr(options, option) and not judge.models:
-            shown = f"--{option.replace('_', '-')}"
+            spelling = f"--{option.replace('_', '-')}"
             raise SettingError(
-                f"{shown} needs a model: --judge openai/MODEL; the embedded judge has"
+                f"{spelling} needs a model: --judge openai/MODEL; the embedded judge has"
                 " no endpoint"
             )
     return judge
@@ -294,10 +296,10 @@ def spent(usage: Usage) -> str:
     parts = [f"{usage.stored} replies from the store"] if usage.stored else []
     parts += [f"{usage.faults} repeated after faults"] if usage.faults else []
     price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
-    asked = usage.spared + usage.passed
+    n_questions = usage.spared + usage.passed
     parts += (
-        [f"the cheap judge decided {usage.spared} of {asked} questions"]
-        if asked
+        [f"the cheap judge decided {usage.spared} of {n_questions} questions"]
+        if n_questions
         else []
     )
     return ", ".join([f"{usage.calls} calls", *parts, price])
@@ -305,13 +307,13 @@ def spent(usage: Usage) -> str:
 
 def maker(judge: Judge, options: argparse.Namespace) -> Maker:
     """Where a model works, with the options of the command."""
-    language, shown = getattr(options, "language", None), options.progress
+    language, progress = getattr(options, "language", None), options.progress
     return Maker(
         judge,
         store=store(options),
         concurrency=options.concurrency,
         language=language,
-        progress=shown,
+        progress=progress,
     )
 
 

@@ -37,11 +37,11 @@ class CommandParser(argparse.ArgumentParser):
         """
         wrong_choice = _INVALID_CHOICE.fullmatch(message)
         if wrong_choice is not None:
-            argument, given, listed = wrong_choice.groups()
+            argument, choice, listed = wrong_choice.groups()
             choices = [name.strip(" '") for name in listed.split(",")]
             message = (
-                f"argument {argument}: there is no {given!r}"
-                f"{did_you_mean(given, choices)}; there are: {', '.join(choices)}"
+                f"argument {argument}: there is no {choice!r}"
+                f"{did_you_mean(choice, choices)}; there are: {', '.join(choices)}"
             )
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 

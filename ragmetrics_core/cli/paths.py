@@ -40,16 +40,16 @@ def check_paths(options: argparse.Namespace) -> None:
     Such an output destroys something or cannot be written. The check comes before
     anything runs.
     """
-    taken: dict[Hashable, str] = {}
+    uses: dict[Hashable, str] = {}
     for name in READ:
         _check_named_once(_paths_of(options, name))
-        taken |= _taken_by_input(options, name)
+        uses |= _taken_by_input(options, name)
     for name, endings in WRITTEN.items():
         for path in _outputs_of(options, name):
-            taken |= _taken_by_output(name, path, endings, taken)
+            uses |= _taken_by_output(name, path, endings, uses)
             if name not in _OURS:
                 _check_place(f"{_option(name)} {path}", path, options)
-    _check_added_to(options, taken)
+    _check_added_to(options, uses)
     _check_replaced(options)
 
 
@@ -63,16 +63,20 @@ def _check_named_once(paths: Iterable[Path]) -> None:
     earlier: dict[Hashable, Path] = {}
     for path in paths:
         keys = _keys(path)
-        first = next((earlier[key] for key in keys if key in earlier), None)
-        if first is not None:
-            problem = "is named twice" if path == first else f"and {first} are one file"
+        same_file = next((earlier[key] for key in keys if key in earlier), None)
+        if same_file is not None:
+            problem = (
+                "is named twice"
+                if path == same_file
+                else f"and {same_file} are one file"
+            )
             raise InputError(f"{path} {problem}")
         earlier |= dict.fromkeys(keys, path)
 
 
 def _taken_by_input(options: argparse.Namespace, name: str) -> dict[Hashable, str]:
     """What no output may be because of an input: the file, those in it, its reviews."""
-    taken: dict[Hashable, str] = {}
+    uses: dict[Hashable, str] = {}
     for path in _paths_of(options, name):
         files = [path]
         if path.is_dir():
@@ -80,8 +84,8 @@ def _taken_by_input(options: argparse.Namespace, name: str) -> dict[Hashable, st
         if name in _REVIEWED:
             files.append(path.with_suffix(REVIEWS))
         for file in files:
-            taken |= dict.fromkeys(_keys(file), f"the input {file}")
-    return taken
+            uses |= dict.fromkeys(_keys(file), f"the input {file}")
+    return uses
 
 
 def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
@@ -94,7 +98,7 @@ def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
 
 
 def _taken_by_output(
-    name: str, path: Path, endings: Iterable[str], taken: Mapping[Hashable, str]
+    name: str, path: Path, endings: Iterable[str], uses: Mapping[Hashable, str]
 ) -> dict[Hashable, str]:
     """What no other output may be because of this one: the file and those beside it.
 
@@ -107,10 +111,10 @@ def _taken_by_output(
     for ending in endings:
         for key in _keys(Path(real_path + ending)):
             keys[key] = option
-            if key in taken:
+            if key in uses:
                 detour = f" (written first to {path}{ending})" if ending else ""
                 raise InputError(
-                    f"{option} {path}{detour} would overwrite {taken[key]}; name"
+                    f"{option} {path}{detour} would overwrite {uses[key]}; name"
                     " another file"
                 )
     return keys
@@ -149,7 +153,7 @@ def _check_replaced(options: argparse.Namespace) -> None:
         )
 
 
-def _check_added_to(options: argparse.Namespace, taken: Mapping[Hashable, str]) -> None:
+def _check_added_to(options: argparse.Namespace, uses: Mapping[Hashable, str]) -> None:
     """Refuse a job's summary where it is an input or another output.
 
     The environment names that summary.
@@ -158,7 +162,7 @@ def _check_added_to(options: argparse.Namespace, taken: Mapping[Hashable, str]) 
     if "summary" not in options or options.summary or not place:
         return
     for key in _keys(Path(place)):
-        if met := taken.get(key):
+        if met := uses.get(key):
             raise InputError(
                 f"GITHUB_STEP_SUMMARY names {met}, which would be added to; name"
                 " another file with --summary"
@@ -185,25 +189,27 @@ def _keys(path: Path) -> set[Hashable]:
     return keys
 
 
-def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
+def _check_place(argument: str, path: Path, options: argparse.Namespace) -> None:
     """Refuse what no file can be written to."""
     if str(path) == "-":
-        raise InputError(f"{shown}: standard output is for the table; name a file")
+        raise InputError(f"{argument}: standard output is for the table; name a file")
     if path.is_dir():
-        raise InputError(f"{shown} is a folder; name a file")
+        raise InputError(f"{argument} is a folder; name a file")
     if not path.parent.is_dir():
-        raise InputError(f"{shown} cannot be written: there is no folder {path.parent}")
-    check_leads_nowhere_else(path, shown)
+        raise InputError(
+            f"{argument} cannot be written: there is no folder {path.parent}"
+        )
+    check_leads_nowhere_else(path, argument)
     # what is no file cannot be put aside
     partial = Path(os.path.realpath(path) + PARTIAL)
     if partial.is_symlink():
         raise InputError(
-            f"{shown} is written first to {partial}, which is a link; remove it, or"
+            f"{argument} is written first to {partial}, which is a link; remove it, or"
             " name another file"
         )
     if os.path.lexists(partial) and not partial.is_file():
         raise InputError(
-            f"{shown} is written first to {partial}, which is no file; name another one"
+            f"{argument} is written first to {partial}, which is no file; name another one"
         )
     for name in ("corpus", "data"):
         if any(
@@ -211,5 +217,5 @@ def _check_place(shown: str, path: Path, options: argparse.Namespace) -> None:
             for folder in _paths_of(options, name)
         ):
             raise InputError(
-                f"{shown} stands in the {name}, which would hold it the next time"
+                f"{argument} stands in the {name}, which would hold it the next time"
             )

@@ -50,8 +50,8 @@ def add_to(commands: Any) -> None:
 def settle(options: argparse.Namespace) -> None:
     """Take the gates of the settings file where none is given, and name the page."""
     if not options.fail_under:
-        others = ("metrics", "judge", "api_base", "store", "columns")
-        of_file = project_settings(Path.cwd(), decided=others)
+        unused_settings = ("metrics", "judge", "api_base", "store", "columns")
+        of_file = project_settings(Path.cwd(), decided=unused_settings)
         options.fail_under = list(of_file.gates)
     if options.html is None:
         options.html = _page_beside(options.files[0])
@@ -98,11 +98,17 @@ def _run(options: argparse.Namespace) -> int:
     summary_failure = shared.summary_failure(options, text)
     if summary_failure:
         exit_code = BAD_INPUT
-    shown = report.shown()
+    page_report = report.shown()
     screen = screen_of(
-        shown, summary, report.run, decisions, options.cluster, warnings, exit_code
+        page_report,
+        summary,
+        report.run,
+        decisions,
+        options.cluster,
+        warnings,
+        exit_code,
     )
-    write_page_from(screen, options.html, shown.results, summary, shown.run)
+    write_page_from(screen, options.html, page_report.results, summary, page_report.run)
     show("\n".join(_lines(screen, summary, report.run, options)))
     if summary_failure:
         raise summary_failure

@@ -78,7 +78,7 @@ def next_command(files: Sequence[Path], out: Path | None, page: Path | None) -> 
             f"Next: ragmetrics evaluate {names} --out results.jsonl --report"
             " report.html"
         )
-    shown = shlex.quote(str(out))
+    results = shlex.quote(str(out))
     if page is None:
-        return f"Next: ragmetrics report {shown}"
-    return f"Next, after a change: ragmetrics compare {shown} NEW.jsonl"
+        return f"Next: ragmetrics report {results}"
+    return f"Next, after a change: ragmetrics compare {results} NEW.jsonl"

@@ -123,9 +123,9 @@ class Source:
         self._count = 0
         for file in self._files:
             count_before = self._count
-            for item in self._items(file):
-                if isinstance(item, AmbiguousColumns):
-                    raise item
+            for row in self._items(file):
+                if isinstance(row, AmbiguousColumns):
+                    raise row
                 self._count += 1
             self._check_holds_rows(file, self._count > count_before)
         self.keys.check()
@@ -150,18 +150,20 @@ class Source:
 
     def __iter__(self) -> Iterator[Sample | RowError]:
         for file in self._files:
-            for item in self._items(file):
+            for row in self._items(file):
                 file.rows += 1
-                if isinstance(item, RowError):
+                if isinstance(row, RowError):
                     file.bad += 1
                     if file.bad <= _SHOWN_PROBLEMS + 1:
-                        more = f"{file.path}: further bad rows are only counted"
+                        sentence_on_others = (
+                            f"{file.path}: further bad rows are only counted"
+                        )
                         print(
                             "ragmetrics:"
-                            f" {item if file.bad <= _SHOWN_PROBLEMS else more}",
+                            f" {row if file.bad <= _SHOWN_PROBLEMS else sentence_on_others}",
                             file=sys.stderr,
                         )
-                yield item
+                yield row
             file.whole = True
 
     def _items(self, file: _File) -> Iterator[Sample | RowError]:
@@ -170,12 +172,12 @@ class Source:
         With ``--strict`` a row that is no sample is raised.
         """
         traces = file.traces
-        for item in self._rows(file):
-            if self._strict and isinstance(item, RowError):
-                raise item
-            if isinstance(item, Sample):
-                self.keys.look(item)
-            yield item
+        for row in self._rows(file):
+            if self._strict and isinstance(row, RowError):
+                raise row
+            if isinstance(row, Sample):
+                self.keys.look(row)
+            yield row
         if traces is None:
             return
         without_sample = [
@@ -201,9 +203,9 @@ class Source:
                 file.path, self._columns, self._limit, file.unread, file.columns_read
             )
             return
-        for item in islice(file.traces.samples_and_bad_rows(), self._limit):
+        for row in islice(file.traces.samples_and_bad_rows(), self._limit):
             yield (
-                RowError(f"{file.path}: {item}") if isinstance(item, RowError) else item
+                RowError(f"{file.path}: {row}") if isinstance(row, RowError) else row
             )
 
     def described(self, facts: RunFacts) -> RunFacts:

@@ -138,11 +138,11 @@ def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
 
 def _lines(connection: sqlite3.Connection) -> Iterator[str]:
     """What is held of each model."""
-    for model, replies, unusable, first, last in connection.execute(_HELD):
+    for model, replies, unusable, oldest, newest in connection.execute(_HELD):
         days = " to ".join(
             dict.fromkeys(
-                time.strftime("%Y-%m-%d", time.localtime(made))
-                for made in (first, last)
+                time.strftime("%Y-%m-%d", time.localtime(time_written))
+                for time_written in (oldest, newest)
             )
         )
         yield (
