@@ -287,11 +287,17 @@ def test_facts_over_other_texts_are_unknown() -> None:
 
 
 def test_what_a_retriever_dropped_inside_counts_as_not_kept() -> None:
-    notes = noted(PassageNote(context=0, share=1.0), dropped_inside={"Compression": 3})
+    notes = noted(
+        PassageNote(retriever="Compression", context=0, share=1.0),
+        dropped_inside={"Compression": 3},
+    )
     whole = journey([row(retrieved=TEXTS[:1], contexts=TEXTS[:1], capture=notes)])
     stage = whole.of("not_kept")
     assert stage is not None
-    assert (stage.lost, dict(stage.by), whole.passages) == (3, {"Compression": 3}, 1)
+    assert (stage.lost, stage.of, dict(stage.by)) == (3, 4, {"Compression": 3})
+    assert whole.passages == 1
+    assert whole.mend_by == "passages"
+    assert "not known whether what was lost was needed" in whole.sentence
 
 
 def test_sentences_of_the_answer_rest_on_passages() -> None:
@@ -331,6 +337,7 @@ def test_sentences_of_the_answer_rest_on_passages() -> None:
 def test_a_row_without_a_run_has_no_journey(lost: SampleResult) -> None:
     assert journey_of(lost) is None
     assert journey([lost]) == Journey(0, 0, 0, (), None)
+    assert str(journey([lost])) == "Journey of 0 samples, 0 retrieved passages"
 
 
 # A run, counted by hand
@@ -371,6 +378,7 @@ def test_a_run_is_counted_by_stage() -> None:
         ("passages", "not_useful", 2, 4),
     ]
     assert found.mend == "not_retrieved"  # of equal losses the earliest
+    assert found.mend_by == "facts"
     stage = found.of("not_shown")
     assert stage is not None
     values, samples = [0.0, 1.0, 0.0] * 2, [0, 0, 0, 1, 1, 1]
@@ -422,6 +430,21 @@ def test_facts_that_all_were_shown_need_no_dropped_passage() -> None:
     fields = {"retrieved": TEXTS, "contexts": TEXTS[:1], "capture": notes}
     assert journey([row(**fields)]).mend == "not_kept"
     assert journey([row(matrix([0.9, 0.1, 0.1, 0.1]), **fields)]).mend is None
+
+
+def test_what_is_of_no_use_follows_from_what_was_lost_before() -> None:
+    """One of three was dropped; the two that were shown are of no use."""
+    notes = noted(
+        PassageNote(kept=True, context=0, share=1.0),
+        PassageNote(kept=True, context=1, share=1.0),
+        PassageNote(kept=False, dropped_by="Ranker", share=0.0),
+    )
+    fields = {"retrieved": TEXTS[:3], "contexts": TEXTS[:2], "capture": notes}
+    assert journey([row(chunks(False, False), **fields)]).mend == "not_kept"
+    assert journey([row(chunks(True, False), **fields)]).mend == "not_useful"
+    found = journey([row(chunks(False, False), matrix([0.9, 0.1, 0.1]), **fields)])
+    assert found.mend == "not_useful"  # the fact was shown
+    assert "not known whether" not in found.sentence
 
 
 def test_an_undefined_metric_asked_nothing() -> None:

@@ -27,6 +27,7 @@ from ragmetrics_core.data import (
     SampleResult,
 )
 from ragmetrics_core.reporting.passage_matching import parts_shown, sentences_resting
+from ragmetrics_core.reporting.summary import counted
 from ragmetrics_core.statistics.means import Interval, mean_interval
 
 Loss = Literal[
@@ -48,6 +49,10 @@ WHOLE = 0.98
 _LOSSES: tuple[Loss, ...] = get_args(Loss)
 _LOSSES_OF_PASSAGES: tuple[Loss, ...] = _LOSSES[2:]
 _LOSSES_OF_FACTS: tuple[Loss, ...] = _LOSSES[:5]
+_BY_PASSAGES = (
+    " It is not known whether what was lost was needed: for that give references, or"
+    " facts, and let RetrievalAccuracy ask."
+)
 # How contexts must be known for it to be known what was shown.
 _SEEN_IN_PROMPT = ("prompt", "undivided", "named")
 
@@ -167,7 +172,7 @@ class SampleJourney:
         Where facts were asked about, only what lost one of them counts; then what is of
         no use, and what is not cited.
         """
-        return _first_to_mend(_counts([self]), settled=_is_settled([self]))
+        return _first_to_mend([self])
 
 
 def journey_of(row: SampleResult) -> SampleJourney | None:
@@ -222,7 +227,15 @@ def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
         passages = [replace(one, shown=None, share=None) for one in passages]
     elif any(passage.shown is None for passage in passages):
         unknown["shown"] = "of some passages the prompt does not tell"
-    passages += _dropped_inside(sample)
+    dropped = _dropped_inside(sample)
+    through = {one.dropped_by for one in dropped}
+    passages = [
+        replace(one, kept=True)
+        if one.kept is None and one.retriever in through
+        else one
+        for one in passages
+    ]
+    passages += dropped
     if passages and all(passage.kept is None for passage in passages):
         unknown["kept"] = "no step between search and prompt was recorded"
     return passages
@@ -486,6 +499,8 @@ class Journey:
         stages: What each stage lost, facts first, in the order of the stages. A stage
             of which nothing is known is left out.
         mend: The loss to mend first; None if nothing was lost, or nothing is known.
+        mend_by: What was counted to name it: facts, which are needed, or passages, which
+            may have been dropped for good reason; None without ``mend``.
         unknown: By stage and reason, in how many samples nothing is known of it.
     """
 
@@ -494,6 +509,7 @@ class Journey:
     facts: int
     stages: tuple[StageLoss, ...]
     mend: Loss | None
+    mend_by: Unit | None = None
     unknown: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     @property
@@ -513,22 +529,32 @@ class Journey:
         """The stage to mend first, with its numbers and remedy; "" without ``mend``."""
         if self.mend is None:
             return ""
-        stage = self.of(self.mend, "facts") or self.of(self.mend)
-        if stage is None or stage.lost == 0:
-            stage = self.of(self.mend)
         advice = ADVICE[self.mend]
-        return f"Mend {advice.stage} first: {stage}. {advice.remedy}"
+        stage = self.of(self.mend, self.mend_by or "passages")
+        caution = "" if self.mend_by == "facts" or self._is_settled else _BY_PASSAGES
+        return f"Mend {advice.stage} first: {stage}. {advice.remedy}{caution}"
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether it is known of all facts that none was lost."""
+        return bool(self.facts) and not any(
+            stage == "facts" for stage, _ in self.unknown
+        )
 
     def __str__(self) -> str:
-        known = [f"{self.samples:,} samples", f"{self.passages:,} retrieved passages"]
+        known = [
+            counted(self.samples, "sample"),
+            counted(self.passages, "retrieved passage"),
+        ]
         if self.facts:
-            known.append(f"{self.facts:,} facts")
+            known.append(counted(self.facts, "fact"))
         lines = [f"Journey of {', '.join(known)}"]
         lines += [f"  {stage}" for stage in self.stages]
         if self.sentence:
             lines.append(self.sentence)
         lines += [
-            f"Unknown in {count:,} of {self.samples:,} samples: {stage} ({reason})"
+            f"Unknown in {count:,} of {counted(self.samples, 'sample')}: {stage}"
+            f" ({reason})"
             for (stage, reason), count in self.unknown.items()
         ]
         return "\n".join(lines)
@@ -547,6 +573,11 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
         for stage, reason in sample.unknown.items()
     )
     counts = _counts(followed)
+    mend = _first_to_mend(followed)
+    by_facts = any(
+        tallied.n_lost for (_, unit), tallied in counts.items() if unit == "facts"
+    )
+    mend_by: Unit = "facts" if by_facts else "passages"
     return Journey(
         samples=len(followed),
         passages=sum(
@@ -556,7 +587,8 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
         stages=tuple(
             _stage(loss, unit, tallied) for (loss, unit), tallied in counts.items()
         ),
-        mend=_first_to_mend(counts, settled=_is_settled(followed)),
+        mend=mend,
+        mend_by=None if mend is None else mend_by,
         unknown=dict(sorted(unknown.items())),
     )
 
@@ -568,6 +600,10 @@ class _Tallied:
     lost: list[int] = field(default_factory=list)
     samples: list[int] = field(default_factory=list)
     by: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def n_lost(self) -> int:
+        return sum(self.lost)
 
     def add(self, is_lost: bool, sample: int, name: str | None = None) -> None:
         self.lost.append(int(is_lost))
@@ -643,7 +679,7 @@ def _stage(loss: Loss, unit: Unit, tallied: _Tallied) -> StageLoss:
     return StageLoss(
         loss=loss,
         unit=unit,
-        lost=sum(tallied.lost),
+        lost=tallied.n_lost,
         of=len(tallied.lost),
         interval=interval,
         samples=len(set(tallied.samples)),
@@ -657,25 +693,41 @@ def _is_settled(followed: Iterable[SampleJourney]) -> bool:
     return bool(facts) and all(fact.known for fact in facts)
 
 
-def _first_to_mend(counts: _Counts, *, settled: bool) -> Loss | None:
+def _first_to_mend(followed: Sequence[SampleJourney]) -> Loss | None:
     """The loss to mend first; of equal ones that of the earlier stage.
 
     Where facts were lost, the stage that lost most of them. If it is settled that none
     was, no passage was lost that was needed, and only what is of no use or not cited
     counts. Else the stage that lost the largest share of its passages.
     """
+    counts = _counts([_without_what_follows(sample) for sample in followed])
+    settled = _is_settled(followed)
     n_lost_by_loss = {
-        loss: sum(tallied.lost)
+        loss: tallied.n_lost
         for (loss, unit), tallied in counts.items()
         if unit == "facts"
     }
     if any(n_lost_by_loss.values()):
         return max(n_lost_by_loss, key=lambda loss: n_lost_by_loss[loss])
     share_by_loss = {
-        loss: sum(tallied.lost) / len(tallied.lost)
+        loss: tallied.n_lost / len(tallied.lost)
         for (loss, unit), tallied in counts.items()
         if unit == "passages" and not (settled and loss in _LOSSES_OF_FACTS)
     }
     if not any(share_by_loss.values()):
         return None
     return max(share_by_loss, key=lambda loss: share_by_loss[loss])
+
+
+def _without_what_follows(sample: SampleJourney) -> SampleJourney:
+    """A sample without verdicts that may follow from an earlier loss.
+
+    Where passages were lost on the way and none that was shown is useful, the useful
+    ones may be among the lost.
+    """
+    lost_before = any(one.lost in ("not_kept", "not_shown") for one in sample.passages)
+    is_useful = any(one.useful for one in sample.passages)
+    if not lost_before or is_useful or _is_settled([sample]):
+        return sample
+    passages = (replace(one, useful=None, cited=None) for one in sample.passages)
+    return replace(sample, passages=tuple(passages))
