@@ -16,12 +16,18 @@ from ragmetrics_core import Sample, ScriptedJudge
 from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked, Weight
+from ragmetrics_core.metrics.answer_relevance import Addresses, RelevanceGrade
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_sufficiency import (
+    SufficientContexts,
+    SufficientReply,
+)
 from ragmetrics_core.metrics.context_utilization import Useful, Usefulness
+from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, RestsOn
-from ragmetrics_core.metrics.registry import METRICS
+from ragmetrics_core.metrics.registry import NAMED_METRICS
 
 FOLDER = Path(__file__).parents[1] / "conformance"
 CASES = [
@@ -70,7 +76,25 @@ def rests_on(question, reply):
     ]
 
 
+def sufficient_contexts(question, reply):
+    weights = [
+        Weight(one["probability"]) for one in reply["says"] if "probability" in one
+    ]
+    return Asked(
+        tuple(SufficientReply(**one) for one in reply["says"]), weights=tuple(weights)
+    )
+
+
+def addresses(question, reply):
+    p = reply["says"].get("probability")
+    weights = () if p is None else (Weight(p, "decision"),)
+    return Asked((RelevanceGrade(**reply["says"]),), weights=weights)
+
+
 READERS = {
+    SufficientContexts: sufficient_contexts,
+    Declined: lambda question, reply: DeclinedJudgement(**reply["says"]),
+    Addresses: addresses,
     Useful: useful,
     Adherent: adherent,
     RestsOn: rests_on,
@@ -144,7 +168,7 @@ def exact(case):
 @all_cases
 def test_the_metric_gives_what_the_case_expects(metric, case):
     judge, expected = judge_of(case), dict(case["expected"])
-    result = METRICS[metric](**case["settings"]).score(
+    result = NAMED_METRICS[metric](**case["settings"]).score(
         Sample(**case["sample"]), judge=judge
     )
     assert len(judge.asked) == len(case["replies"])
@@ -296,7 +320,26 @@ def accuracy(case, subset=None):
     ) / sum(weights)
 
 
+def sufficiency(case):
+    polls = [
+        poll for reply in said(case, "sufficient_contexts") for poll in reply["says"]
+    ]
+    if not polls:
+        return Fraction(0)
+    if "probability" in polls[0]:
+        return decimal(polls[0]["probability"])
+    return Fraction(sum(poll["sufficient"] for poll in polls), len(polls))
+
+
+def relevance(case):
+    [reply] = said(case, "addresses")
+    p = reply["says"].get("probability")
+    return Fraction(reply["says"]["grade"], 3) if p is None else decimal(p)
+
+
 DEFINITIONS = {
+    "context_sufficiency": sufficiency,
+    "answer_relevance": relevance,
     "context_utilization": utilization,
     "context_adherence": adherence,
     "context_recall": recall,
@@ -349,5 +392,5 @@ def test_average_precision_and_random_order_agree_with_scikit_learn(case):
 
 
 def test_every_metric_has_a_file_and_every_case_a_name_of_its_own():
-    assert {path.stem for path in FOLDER.glob("*.json")} == set(METRICS)
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(NAMED_METRICS)
     assert len({(metric, case["name"]) for metric, case in CASES}) == len(CASES)

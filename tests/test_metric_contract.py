@@ -21,16 +21,27 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
+from ragmetrics_core.metrics.answer_relevance import (
+    Addresses,
+    AnswerRelevance,
+    RelevanceEvidence,
+)
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import RateRecall, RecallEvidence
+from ragmetrics_core.metrics.context_sufficiency import (
+    ContextSufficiency,
+    SufficiencyEvidence,
+    SufficientContexts,
+)
 from ragmetrics_core.metrics.context_utilization import Useful, UtilizationEvidence
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.fact_matrix import (
     AccuracyEvidence,
     ExtractFacts,
     FactInContext,
 )
 from ragmetrics_core.metrics.polls import Adherent, RestsOn, SentenceSupport
-from ragmetrics_core.metrics.registry import METRICS, metric_named
+from ragmetrics_core.metrics.registry import METRICS, NAMED_METRICS, metric_named
 from ragmetrics_core.metrics.templates import digest
 from ragmetrics_core.statistics.certification import Certified
 from ragmetrics_core.statistics.corrected_means import CorrectedMean
@@ -182,6 +193,40 @@ class TestAccuracyWithLedger(TestRetrievalAccuracy):
     sample = FULL.model_copy(update={"ledger": LEDGER})
 
 
+class TestContextSufficiency(MetricContract):
+    # contexts may be none; with an answer it is asked whether that declines
+    reads = frozenset({"contexts", "answer"})
+
+    def metric(self):
+        return ContextSufficiency()
+
+    def good(self):
+        return FULL, ScriptedJudge(
+            {SufficientContexts: {"sufficient": 1}, Declined: {"declined": 0}}
+        )
+
+    def bad(self):
+        return FULL, ScriptedJudge(
+            {
+                SufficientContexts: {"missing": "the year", "sufficient": 0},
+                Declined: {"declined": 1},
+            }
+        )
+
+
+class TestAnswerRelevance(MetricContract):
+    def metric(self):
+        return AnswerRelevance()
+
+    def good(self):
+        return FULL, ScriptedJudge(
+            {Addresses: {"grade": 3, "reason": "all of it"}, Declined: {"declined": 0}}
+        )
+
+    def bad(self):
+        return FULL, ScriptedJudge({Addresses: {"grade": 0}, Declined: {"declined": 0}})
+
+
 NEEDS = {
     "context_utilization": {"question", "contexts", "answer"},
     "context_adherence": {"contexts", "answer"},
@@ -220,7 +265,7 @@ def test_every_metric_times_every_missing_field(name, field, blank):
         assert 0 <= result.value <= 1
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", NAMED_METRICS)
 def test_a_failed_application_run_is_never_scored(name):
     result = metric_named(name).score(
         FULL.model_copy(update={"error": "boom"}), judge=ScriptedJudge({})
@@ -229,7 +274,7 @@ def test_a_failed_application_run_is_never_scored(name):
     assert "error" in result.reason
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", NAMED_METRICS)
 def test_settings_are_checked_and_frozen(name):
     with pytest.raises(SettingError, match="sense"):
         metric_named(name, sense=1)
@@ -238,7 +283,7 @@ def test_settings_are_checked_and_frozen(name):
         metric.name = "other"
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", NAMED_METRICS)
 def test_language_reaches_the_judge_and_the_signature(name):
     metric = metric_named(name, language="German")
     judge = ScriptedJudge({})
@@ -247,7 +292,7 @@ def test_language_reaches_the_judge_and_the_signature(name):
     assert metric.signature != metric_named(name).signature
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", NAMED_METRICS)
 def test_model_is_not_part_of_the_signature(name):
     assert (
         metric_named(name, model="gpt-4o-mini").signature
@@ -395,12 +440,14 @@ EVIDENCE = [
     UtilizationEvidence,
     RecallEvidence,
     AccuracyEvidence,
+    SufficiencyEvidence,
+    RelevanceEvidence,
     SentenceSupport,
 ]
 
 
 @pytest.mark.parametrize(
-    "model", [*EVIDENCE, Certified, CorrectedMean, *METRICS.values()]
+    "model", [*EVIDENCE, Certified, CorrectedMean, *NAMED_METRICS.values()]
 )
 def test_every_field_says_what_it_holds(model: type[BaseModel]) -> None:
     fields = {

@@ -30,9 +30,15 @@ from ragmetrics_core import (
 from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
+from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
 from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_sufficiency import (
+    ContextSufficiency,
+    SufficientContexts,
+)
 from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, RestsOn
 from ragmetrics_core.reporting.jsonl import json_line
@@ -126,6 +132,8 @@ METRICS: dict[str, Metric] = {
         examples="None.",
     ),
     "recall": ContextRecall(),
+    "sufficiency": ContextSufficiency(),
+    "relevance": AnswerRelevance(),
     "accuracy": RetrievalAccuracy(),
     "per_context": RetrievalAccuracy(
         calls="per_context", extraction="cot", combination="noisy_or"
@@ -139,6 +147,9 @@ ANSWERED = (
     RateRecall,
     ExtractFacts,
     FactInContext,
+    SufficientContexts,
+    Declined,
+    Addresses,
 )
 GOLDEN = Path(__file__).with_name("golden") / "asked"
 

@@ -499,11 +499,11 @@ def _unnamed_tools(
         return ()
     streams = [stream(context.text) for context in contexts.items]
     tools = []
-    for arrived in brought:
-        letters = stream(arrived.arrival.text or "")
-        is_shown_passage = bool(arrived.shown) and len(letters) >= SHORTEST
-        if arrived.arrival.kind != "tool" or not is_shown_passage:
+    for one in brought:
+        letters = stream(one.arrival.text or "")
+        is_shown_passage = bool(one.shown) and len(letters) >= SHORTEST
+        if one.arrival.kind != "tool" or not is_shown_passage:
             continue
         if not any(share_a_passage(letters, context) for context in streams):
-            tools.append(arrived.arrival.node)
+            tools.append(one.arrival.node)
     return tuple(tools)

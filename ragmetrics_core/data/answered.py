@@ -16,13 +16,18 @@ _BLANKS = re.compile(r"\s+")
 
 
 def answered_without_context(sample: Sample) -> bool:
-    """Whether there is an answer, and it is known that no text reached the generator.
+    """Whether there is an answer, and it is known that no text reached the generator."""
+    return not sample.missing("answer") and without_context(sample)
+
+
+def without_context(sample: Sample) -> bool:
+    """Whether it is known that no text reached the generator.
 
     Contexts that were never recorded are not known: a table without their column, a
     trace that holds ids alone.
     """
     has_evidence = not sample.missing("contexts") or not sample.missing("ledger")
-    if sample.missing("answer") or has_evidence:
+    if has_evidence:
         return False
     notes = sample.capture
     if notes is not None and notes.grade is not None:

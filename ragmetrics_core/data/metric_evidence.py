@@ -31,13 +31,30 @@ It brought the first useful context, a useful one again, none that is useful, no
 context, or nothing; or it failed.
 """
 
+AnsweringCase = Literal[
+    "answered", "over_declined", "unbacked", "rightly_declined", "uncertain"
+]
+"""What an application did with a question, given what its contexts held.
+
+With enough in the contexts it answered or declined all the same. With too little it
+answered from elsewhere (``unbacked``) or rightly declined. ``uncertain`` is where the
+judge could not tell whether there was enough.
+"""
+CASES_IN_WORDS: dict[AnsweringCase, str] = {
+    "answered": "answered from contexts that were enough",
+    "over_declined": "declined, though the contexts were enough",
+    "unbacked": "answered from elsewhere, as the contexts were not enough",
+    "rightly_declined": "declined, as the contexts were not enough",
+    "uncertain": "uncertain whether the contexts were enough",
+}
+"""What each case means."""
 
 ProbabilityFrom = Literal["tokens", "polls", "typed questions"]
 """Where a model's probability comes from.
 
 From the verdict's token, the share of polls, or the answer to a typed question.
 """
-_SOURCE_BY_MODE: dict[Mode, ProbabilityFrom] = {
+SOURCE_BY_MODE: dict[Mode, ProbabilityFrom] = {
     "logprobs": "tokens",
     "conditional": "tokens",
     "sequential": "tokens",
@@ -159,9 +176,9 @@ class JudgedChunks(Evidence):
     def probabilities_from(self) -> list[ProbabilityFrom]:
         """Where the probability of each chunk comes from."""
         return [
-            _SOURCE_BY_MODE[chunk.mode]
+            SOURCE_BY_MODE[chunk.mode]
             for chunk in self.chunks
-            if chunk.mode in _SOURCE_BY_MODE
+            if chunk.mode in SOURCE_BY_MODE
         ]
 
     def verdicts(self) -> list[str]:
@@ -322,7 +339,7 @@ class FactMatrix(Evidence):
         """Where the probability of each cell comes from."""
         cells = chain.from_iterable(self.cells)
         return [
-            _SOURCE_BY_MODE[cell.mode] for cell in cells if cell.mode in _SOURCE_BY_MODE
+            SOURCE_BY_MODE[cell.mode] for cell in cells if cell.mode in SOURCE_BY_MODE
         ]
 
     def verdicts(self) -> list[str]:
@@ -338,10 +355,25 @@ class FactMatrix(Evidence):
         return lines
 
 
+class Sufficed(Evidence):
+    """Evidence whether the contexts were enough, and what was done with them."""
+
+    sufficient: StrictBool = Field(
+        description="Whether the question can be answered from the contexts alone."
+    )
+    declined: StrictBool | None = Field(
+        None, description="Whether the answer declines; None if that is not known."
+    )
+    case: AnsweringCase | None = Field(
+        None, description="Both together; None if it is not known what was answered."
+    )
+
+
 _FIELDS_BY_SHAPE: dict[type[Evidence], tuple[str, ...]] = {
     JudgedChunks: ("chunks",),
     FactMatrix: ("facts", "cells"),
     Polled: ("asked", "repeatability"),
+    Sufficed: ("sufficient", "declined", "case"),
 }
 
 

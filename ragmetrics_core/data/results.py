@@ -173,7 +173,7 @@ class Undefined(_Result):
 
     status: Literal["undefined"] = "undefined"
     value: None = None
-    code: Literal["missing", "abstained", "no_facts", "other"] = "missing"
+    code: Literal["missing", "abstained", "declined", "no_facts", "other"] = "missing"
 
 
 class Failed(_Result):

@@ -30,12 +30,15 @@ Band = tuple[float, float]
 """Lowest and highest probability at which a judge is unsure, both included."""
 
 SHIPPED_QUESTIONS = (
+    "Addresses",
     "Adherent",
+    "Declined",
     "ExtractFacts",
     "FactInContext",
     "RateRecall",
     "RestsOn",
     "Sufficient",
+    "SufficientContexts",
     "Useful",
 )
 """The types of question of the metrics that ship, also where none is imported yet."""

@@ -32,7 +32,7 @@ from ragmetrics_core.lexical.constants import (
     Features,
     Weights,
 )
-from ragmetrics_core.lexical.declining import declines, user_question_of
+from ragmetrics_core.lexical.declining import declines, only_declines, user_question_of
 from ragmetrics_core.lexical.features import MOST_SENTENCES, Match, model, nearness
 from ragmetrics_core.lexical.numerals import find_unknown_numbers
 from ragmetrics_core.lexical.text import (
@@ -44,6 +44,7 @@ from ragmetrics_core.lexical.text import (
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, Poll, PollVerdict, SentenceSupport
 from ragmetrics_core.models.threads import check_wanted, computed
@@ -454,8 +455,18 @@ def _union(sets: Iterable[AbstractSet[str]]) -> frozenset[str]:
     return frozenset[str]().union(*sets)
 
 
+def _judge_declining(question: Declined) -> Asked[DeclinedJudgement]:
+    """Judge by the wordings of declining; an answer that says anything else answers."""
+    if only_declines(question):
+        judgement = DeclinedJudgement(declined=True, reason="It only declines.")
+    else:
+        judgement = DeclinedJudgement(declined=False, reason="It says something.")
+    return Asked((judgement,))
+
+
 _ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {
     Adherent: _judge_adherence,
+    Declined: _judge_declining,
     Useful: _judge_usefulness,
     FactInContext: _judge_facts_in_context,
     RateRecall: _rate_recall,

@@ -40,6 +40,8 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.metric_evidence import Grounds, Polled
 from ragmetrics_core.data.typed import Chances, Decided, State, Typed
+from ragmetrics_core.metrics.answer_relevance import ANSWER_ADDRESSES_QUESTION
+from ragmetrics_core.metrics.context_sufficiency import CHUNKS_HOLD_ALL
 from ragmetrics_core.metrics.labelled_examples import (
     LabelledExample,
     not_about,
@@ -94,16 +96,8 @@ def _state(question: Sufficient) -> State:
 def _asks(question: Sufficient) -> list[Typed]:
     del question  # the same for all
     return [
-        Typed(
-            "predicate",
-            "`chunks` hold all that `question` asks for; knowledge from elsewhere does"
-            " not count.",
-        ),
-        Typed(
-            "predicate",
-            "`answer` addresses `question`, be it right or wrong; to address another"
-            " question is not enough.",
-        ),
+        Typed("predicate", f"{CHUNKS_HOLD_ALL}."),
+        ANSWER_ADDRESSES_QUESTION,
     ]
 
 

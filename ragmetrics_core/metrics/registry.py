@@ -14,8 +14,10 @@ from ragmetrics_core.data import (
     import_named_object,
     json_value,
 )
+from ragmetrics_core.metrics.answer_relevance import AnswerRelevance
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
+from ragmetrics_core.metrics.context_sufficiency import ContextSufficiency
 from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
@@ -26,9 +28,24 @@ _SHIPPED: tuple[type[Metric], ...] = (
     ContextRecall,
     RetrievalAccuracy,
 )
-METRICS: dict[str, type[Metric]] = {
-    metric.model_fields["name"].default: metric for metric in _SHIPPED
-}
+_SHIPPED_ON_REQUEST: tuple[type[Metric], ...] = (ContextSufficiency, AnswerRelevance)
+
+
+def _by_name(metrics: Iterable[type[Metric]]) -> dict[str, type[Metric]]:
+    return {metric.model_fields["name"].default: metric for metric in metrics}
+
+
+METRICS = _by_name(_SHIPPED)
+"""The metrics of a run that names none, by their names."""
+
+ON_REQUEST = _by_name(_SHIPPED_ON_REQUEST)
+"""Further metrics that ship, by their names: a run measures them only if it names them."""
+
+NAMED_METRICS = METRICS | ON_REQUEST
+"""All metrics that ship, by their names."""
+
+# "relevance" alone is elsewhere the relevance of contexts, too.
+_WITHOUT_SHORT_NAME = frozenset({"answer_relevance"})
 
 
 def metric_named(name: str, **settings: Any) -> Metric:
@@ -51,7 +68,7 @@ def metric_named(name: str, **settings: Any) -> Metric:
         3
     """
     if ":" not in name:
-        return METRICS[full_name(name)](**settings)
+        return NAMED_METRICS[full_name(name)](**settings)
     named = import_named_object(name)
     if isinstance(named, type) and issubclass(named, Metric):
         return named(**settings)
@@ -77,7 +94,7 @@ def full_name(name: str) -> str:
     if ":" in name:
         return name.strip()
     plain = name.strip().casefold().replace("-", "_")
-    for full, metric in METRICS.items():
+    for full, metric in NAMED_METRICS.items():
         if plain in (full, _short(full), metric.__name__.casefold()):
             return full
     names_elsewhere = _names_elsewhere()
@@ -87,14 +104,14 @@ def full_name(name: str) -> str:
         stands_for=names_elsewhere,
     )
     raise SettingError(
-        f"no metric is named {name!r}{near}; there are: {', '.join(METRICS)}, and"
+        f"no metric is named {name!r}{near}; there are: {', '.join(NAMED_METRICS)}, and"
         " module:name for one of your own, with --set module:name.field"
     )
 
 
 def _short(name: str) -> str:
-    """The short name of a metric, e.g. ``adherence``."""
-    return name.rpartition("_")[2]
+    """The short name of a metric, e.g. ``adherence``; the full one where it has none."""
+    return name if name in _WITHOUT_SHORT_NAME else name.rpartition("_")[2]
 
 
 def _names_elsewhere() -> dict[str, str]:
@@ -105,7 +122,7 @@ def _names_elsewhere() -> dict[str, str]:
     for full, aliases in aliases_of.items():
         for alias in (full, *aliases):
             full_name_of[alias.replace("_", "")] = full
-    for full in METRICS:
+    for full in NAMED_METRICS:
         full_name_of[_short(full)] = full
     return full_name_of
 
@@ -116,7 +133,7 @@ def metrics_set(
     """Make metrics by name, with settings as they are written on a command line.
 
     Args:
-        names: Full or short names; None for all metrics.
+        names: Full or short names; None for ``METRICS``.
         settings: Texts such as ``adherence.polls=3``.
 
     Raises:
@@ -166,7 +183,7 @@ def _setting_value(place: str, value: str) -> Any:
 
 
 def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
-    """Return the metrics of a run from objects and names, or all metrics for None.
+    """Return the metrics of a run from objects and names; for None ``METRICS``.
 
     Raises:
         SettingError: If a name is not known, an object is no metric, or two metrics

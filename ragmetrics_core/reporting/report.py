@@ -25,6 +25,7 @@ from ragmetrics_core.data import (
     import_extra,
     write_text,
 )
+from ragmetrics_core.reporting.answering import Answering, count_answering
 from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.journey import Journey, journey
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
@@ -188,6 +189,32 @@ class Report:
             ('not_shown', 1)
         """
         return journey(self.results)
+
+    def answering(
+        self,
+        metric: str = "context_sufficiency",
+        *,
+        recall: str = "context_recall",
+        cluster: GroupBy = "auto",
+    ) -> Answering:
+        """Count what the application did where its contexts were enough and where not.
+
+        Args:
+            metric: Name of a ``ContextSufficiency`` of the run.
+            recall: Name of a ``ContextRecall``. Where the run has it, the answered
+                samples are divided by whether it is 0.5 or more.
+            cluster: Which samples belong together, as in ``summary``.
+
+        Raises:
+            SettingError: If the metric was not measured, or says nothing of
+                sufficiency, or no sample has the key of the clusters.
+        """
+        return count_answering(
+            self.results,
+            self._named(metric),
+            recall=recall if recall in self.metrics else None,
+            cluster=cluster,
+        )
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``.

@@ -82,7 +82,7 @@ def _p_of_shift(traits: Sequence[tuple[bool, bool]]) -> float:
 
 def _declined(result: MetricResult | None) -> bool:
     """Whether the answer only declined, so that there was nothing to score."""
-    return isinstance(result, Undefined) and result.code == "abstained"
+    return isinstance(result, Undefined) and result.code in ("abstained", "declined")
 
 
 def _failed(result: MetricResult | None) -> bool:

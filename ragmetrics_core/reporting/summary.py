@@ -50,6 +50,7 @@ _UNTIL_DECIDED = (
 _WHY_UNDEFINED = {
     "missing": "with an input missing",
     "abstained": "declined",
+    "declined": "declined",
     "no_facts": "without a fact in the reference",
     "other": "for which it has no meaning",
 }
@@ -191,7 +192,9 @@ class MetricSummary(Frozen):
                 f"few clusters: {n_clusters}, under {FEWEST_CLUSTERS}; the interval is"
                 " a rough guide."
             )
-        if n_abstained := self.undefined.get("abstained", 0):
+        n_abstained = self.undefined.get("abstained", 0)
+        n_abstained += self.undefined.get("declined", 0)
+        if n_abstained:
             yield (
                 f"declining answers: {n_abstained} of {n_outcomes} results; the mean"
                 " leaves them out, so that declining more may raise it."

@@ -1,0 +1,212 @@
+"""Answer Relevance: does the answer address the question that was asked?
+
+It is graded from 0 to 3, whatever is true.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ragmetrics_core.data import (
+    Asked,
+    Comment,
+    Evidence,
+    Instructions,
+    NotAnswered,
+    Part,
+    Question,
+    Sample,
+    Share,
+    SilentData,
+    Weight,
+    ask,
+)
+from ragmetrics_core.data.metric_evidence import ProbabilityFrom
+from ragmetrics_core.data.replies import Points
+from ragmetrics_core.data.typed import Chances, Decided, Typed
+from ragmetrics_core.metrics.declined import (
+    declined,
+    question_and_answer,
+    standalone,
+)
+from ragmetrics_core.metrics.metric import Metric, Plan
+from ragmetrics_core.metrics.templates import prompt
+
+_HIGHEST_GRADE = 3
+_GRADES_IN_WORDS = (
+    "is about something else",
+    "comes near the question without answering it",
+    "addresses a part of the question",
+    "addresses the question fully",
+)
+
+ANSWER_ADDRESSES_QUESTION = Typed(
+    "predicate",
+    "`answer` addresses `question`, be it right or wrong; to address another"
+    " question is not enough.",
+)
+"""Relevance as a typed question; the cause of a low adherence asks it, too."""
+
+
+class RelevanceGrade(SilentData, extra="ignore"):
+    """How far an answer addresses its question: from 0 (something else) to 3 (fully)."""
+
+    reason: Comment = ""
+    grade: Points
+
+
+class Addresses(Question[RelevanceGrade]):
+    """How far does the answer address the question?
+
+    Parts: question, answer. Contexts and reference are no parts of it.
+    """
+
+
+def _asks(question: Addresses) -> list[Typed]:
+    del question  # the same for all
+    return [ANSWER_ADDRESSES_QUESTION]
+
+
+def _reads(question: Addresses, answers: Sequence[Chances]) -> Asked[RelevanceGrade]:
+    """The probability as a weight; the grade is only its side of one half."""
+    ((chance,),) = answers
+    grade = _HIGHEST_GRADE if chance > 0.5 else 0
+    reply = question.read({"grade": grade, "reason": f"p = {chance:.2f}"})
+    return Asked((reply,), weights=(Weight(chance, "decision"),))
+
+
+_DECIDED: Decided[RelevanceGrade] = Decided(question_and_answer, _asks, _reads)
+_EXAMPLES = (
+    RelevanceGrade.model_construct(reason="It says who lit it.", grade=3),
+    RelevanceGrade.model_construct(
+        reason="It says who lit the lamp, and not when that was. " * 2, grade=2
+    ),
+)
+
+
+class RelevanceEvidence(Evidence, extra="ignore"):
+    """Evidence of Answer Relevance."""
+
+    kind: Literal["answer_relevance"] = "answer_relevance"
+    grade: int | None = Field(
+        None, ge=0, le=3, description="The grade; None where there is a probability."
+    )
+    probability: Share | None = Field(
+        None, description="p(addresses) of a judge of typed questions; None of others."
+    )
+    declined: bool | None = Field(
+        None, description="Whether the answer declines; None if that is not known."
+    )
+    declined_note: str = Field(
+        "", description="Why the answer declines or does not, or why that is unknown."
+    )
+
+    def verdicts(self) -> list[str]:
+        """The grade, or the probability that the answer addresses the question."""
+        if self.probability is not None:
+            return [f"addresses the question, probability {self.probability:.2f}"]
+        if self.grade is not None:
+            return [f"grade {self.grade} of 3: {_GRADES_IN_WORDS[self.grade]}"]
+        return []
+
+    def probabilities_from(self) -> list[ProbabilityFrom]:
+        """Where the probability comes from, of a judge of typed questions."""
+        return [] if self.probability is None else ["typed questions"]
+
+
+class AnswerRelevance(Metric):
+    """Does the answer address the question that was asked, whatever is true?
+
+    The judge sees the question and the answer, and neither contexts nor reference.
+
+    Returns:
+        A score in [0, 1], higher is better: grade / 3, with 3 fully, 2 in part, 1 near
+        it and 0 something else. A judge of typed questions gives the probability that
+        the answer addresses the question.
+
+    Undefined when:
+        Question or answer are missing, or the answer declines (``declined``).
+
+    Raises:
+        SettingError: If a template lacks a placeholder.
+
+    Source:
+        The answer relevance of the RAG triad, as a grade of our own: no published
+        formula.
+
+    Examples:
+        >>> from ragmetrics_core import ScriptedJudge
+        >>> from ragmetrics_core.metrics.declined import Declined
+        >>> judge = ScriptedJudge({Addresses: {"grade": 2, "reason": "Not when."}, Declined: {"declined": 0}})
+        >>> result = AnswerRelevance().score(question="Who lit it, and when?", answer="Anna did.", judge=judge)
+        >>> round(result.value, 3)
+        0.667
+    """
+
+    version: ClassVar[str] = "1"
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
+
+    name: str = Field(default="answer_relevance", min_length=1)
+    examples: str = Field("", description="Few-shot examples, written out.")
+    template: str | None = Field(
+        None,
+        description="Replaces the prompt; must hold ``{question}`` and ``{answer}``.",
+    )
+
+    def instructions(self) -> tuple[Instructions, ...]:
+        """How an answer is graded, and whether it declines."""
+        return (
+            prompt(
+                "addresses",
+                self.template,
+                "question answer",
+                examples=self.examples,
+                language=self.language,
+            ),
+            prompt("declined", None, "question answer", language=self.language),
+        )
+
+    def settings(self) -> dict[str, str]:
+        """No setting changes scores but the prompt's."""
+        return {}
+
+    def plan(self, sample: Sample) -> Plan:
+        """Ask whether the answer declines and how far it addresses the question."""
+        questions: list[Question[Any]] = [
+            declined(sample, self.language),
+            self._question(sample),
+        ]
+        whether_declined, how_far = yield from ask(questions)
+        if isinstance(whether_declined, NotAnswered):
+            return self.failed(whether_declined.error)
+        judgement = whether_declined.reply
+        evidence = RelevanceEvidence(
+            declined=judgement.declined, declined_note=judgement.reason
+        )
+        if judgement.declined:
+            reason = "the answer declines to answer the question"
+            return self.undefined(reason, "declined", evidence)
+        if isinstance(how_far, NotAnswered):
+            return self.failed(how_far.error, evidence)
+        relevance = how_far.reply
+        if how_far.weights:
+            value = how_far.weights[0].p
+            evidence = evidence.model_copy(update={"probability": value})
+        else:
+            value = relevance.grade / _HIGHEST_GRADE
+            evidence = evidence.model_copy(update={"grade": relevance.grade})
+        in_words = f"The answer {_GRADES_IN_WORDS[relevance.grade]}."
+        return self.scored(value, relevance.reason or in_words, evidence)
+
+    def _question(self, sample: Sample) -> Addresses:
+        return Addresses(
+            parts={
+                "question": standalone(sample),
+                "answer": Part("Answer", sample.answer or ""),
+            },
+            instructions=self.instructions()[0],
+            Reply=RelevanceGrade,
+            decided=_DECIDED if self.template is None else None,
+            example=_EXAMPLES,
+        )

@@ -1,0 +1,359 @@
+"""Context Sufficiency: could the question be answered from the contexts alone?
+
+Beside the score stands what the application did: whether it answered or declined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ragmetrics_core.data import (
+    Asked,
+    Bit,
+    Comment,
+    Instructions,
+    LabelProbability,
+    NotAnswered,
+    Part,
+    Question,
+    Sample,
+    Share,
+    SilentData,
+    Undefined,
+    Weight,
+    ask,
+    weights_by_share,
+)
+from ragmetrics_core.data.answered import without_context
+from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.metric_evidence import (
+    CASES_IN_WORDS,
+    SOURCE_BY_MODE,
+    AnsweringCase,
+    ProbabilityFrom,
+    Sufficed,
+)
+from ragmetrics_core.data.replies import Mode
+from ragmetrics_core.data.typed import Chances, Decided, State, Typed
+from ragmetrics_core.metrics.declined import (
+    DeclinedJudgement,
+    declined,
+    standalone,
+)
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.typed_states import chunks, opening, order_of_digest
+
+CHUNKS_HOLD_ALL = (
+    "`chunks` hold all that `question` asks for; knowledge from elsewhere does not"
+    " count"
+)
+"""Sufficiency as a typed question; the cause of a low adherence asks it, too."""
+
+
+class SufficientReply(SilentData, extra="ignore"):
+    """A judgement whether contexts are enough, with what is missing named before it."""
+
+    missing: Comment = ""
+    sufficient: Bit
+
+
+class SufficientContexts(Question[SufficientReply]):
+    """Can the question be answered from these contexts alone?
+
+    Parts: contexts, question. Answer and reference are no parts of it.
+    """
+
+
+def _state(question: SufficientContexts) -> State:
+    return {**opening(question), "chunks": chunks(question, question["contexts"])}
+
+
+def _asks(question: SufficientContexts) -> list[Typed]:
+    del question  # the same for all
+    return [
+        Typed(
+            "predicate",
+            f"{CHUNKS_HOLD_ALL}. It may take several steps from chunk to chunk. Where"
+            " `question` can be read in several ways or `chunks` contradict each other,"
+            " `chunks` decide which holds.",
+        )
+    ]
+
+
+def _reads(
+    question: SufficientContexts, answers: Sequence[Chances]
+) -> Asked[SufficientReply]:
+    ((chance,),) = answers
+    reply = question.read({"sufficient": int(chance > 0.5)})
+    return Asked((reply,), weights=(Weight(chance, "decision"),))
+
+
+_DECIDED: Decided[SufficientReply] = Decided(_state, _asks, _reads)
+_EXAMPLES = (
+    SufficientReply.model_construct(missing="", sufficient=True),
+    SufficientReply.model_construct(
+        missing="In which year the lamp was lit. " * 3, sufficient=False
+    ),
+)
+
+
+class SufficiencyEvidence(Sufficed, extra="ignore"):
+    """Evidence of Context Sufficiency."""
+
+    kind: Literal["context_sufficiency"] = "context_sufficiency"
+    probability: Share = Field(description="p(sufficient); it is the score.")
+    mode: Mode = Field("verdict", description="How the probability was obtained.")
+    polls: int = Field(0, description="Replies behind it; 0 if nothing was asked.")
+    missing: str = Field(
+        "", description="What the contexts lack, in the judge's words."
+    )
+    uncertain: bool = Field(
+        False, description="Whether the probability lies in the uncertain band."
+    )
+    declined_note: str = Field(
+        "", description="Why the answer declines or does not, or why that is unknown."
+    )
+
+    def verdicts(self) -> list[str]:
+        """Whether the contexts were enough, what they lack, and what was done."""
+        verdict = "sufficient" if self.sufficient else "not sufficient"
+        lines = [f"{verdict}, {self.probability:.2f}"]
+        if self.missing:
+            lines.append(f"missing: {self.missing}")
+        if self.case is not None:
+            lines.append(CASES_IN_WORDS[self.case])
+        return lines
+
+    def probabilities_from(self) -> list[ProbabilityFrom]:
+        """Where the probability comes from that a model gave."""
+        return [SOURCE_BY_MODE[self.mode]] if self.mode in SOURCE_BY_MODE else []
+
+
+class ContextSufficiency(Metric):
+    """Could the question be answered from the contexts alone?
+
+    The judge sees the question and the contexts that the application showed its
+    model, and neither the answer nor the reference. With an answer, a question of its
+    own says whether that declines; ``Report.answering`` counts both together.
+
+    Returns:
+        A score in [0, 1], higher is better: the probability that the contexts are
+        enough, which they are above 0.5. Without contexts 0, and nothing is asked of
+        them.
+
+    Undefined when:
+        The question is missing, or it is not known which contexts were shown: they
+        were not recorded, the capture is incomplete, or evidence stands in the ledger
+        alone.
+
+    Raises:
+        SettingError: If the band is none, or a template lacks a placeholder.
+
+    Source:
+        Joren et al. (2024), Sufficient Context, arXiv 2411.06037. Departures: a
+        probability in place of a label, and a band in which the case is uncertain.
+
+    Examples:
+        >>> from ragmetrics_core import ScriptedJudge
+        >>> from ragmetrics_core.metrics.declined import Declined
+        >>> judge = ScriptedJudge({
+        ...     SufficientContexts: {"missing": "the year", "sufficient": 0}, Declined: {"declined": 1}
+        ... })
+        >>> result = ContextSufficiency().score(
+        ...     question="When?", contexts=["Anna lit it."], answer="I don't know.", judge=judge
+        ... )
+        >>> result.value, result.evidence.case
+        (0.0, 'rightly_declined')
+    """
+
+    version: ClassVar[str] = "1"
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",),)
+
+    name: str = Field(default="context_sufficiency", min_length=1)
+    polls: int = Field(
+        5, ge=1, description="Judgements where no token gives the probability."
+    )
+    uncertain: tuple[Share, Share] = Field(
+        (0.4, 0.6),
+        description=(
+            "Probabilities, both included, between which the judge is unsure: such a"
+            " sample is counted in no share of ``Report.answering``."
+        ),
+    )
+    declining: bool = Field(
+        True, description="Ask whether the answer declines, where there is one."
+    )
+    examples: str = Field("", description="Few-shot examples, written out.")
+    template: str | None = Field(
+        None,
+        description="Replaces the prompt; must hold ``{contexts}`` and ``{question}``.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> ContextSufficiency:
+        low, high = self.uncertain
+        if not low <= 0.5 <= high:
+            raise SettingError(
+                "uncertain is a band of probabilities around 0.5, the lower one first,"
+                f" e.g. (0.4, 0.6); got {self.uncertain}"
+            )
+        return self
+
+    def instructions(self) -> tuple[Instructions, ...]:
+        """How contexts are judged, and whether an answer declines."""
+        return (
+            prompt(
+                "sufficient_contexts",
+                self.template,
+                "contexts question",
+                examples=self.examples,
+                language=self.language,
+            ),
+            prompt("declined", None, "question answer", language=self.language),
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Settings that change scores or cases."""
+        low, high = self.uncertain
+        settings = {"fallback": str(self.polls), "uncertain": f"{low:g}-{high:g}"}
+        if not self.declining:
+            settings["declining"] = "no"
+        return settings
+
+    def gap(self, sample: Sample) -> Undefined | None:
+        """Why the metric is undefined for a sample: also where contexts are unknown."""
+        gap = super().gap(sample)
+        if gap is not None:
+            return gap
+        why = _why_contexts_are_unknown(sample)
+        return None if why is None else self.undefined(why)
+
+    def plan(self, sample: Sample) -> Plan:
+        """Ask whether the contexts are enough, and whether the answer declines."""
+        texts = tuple(context.text for context in sample.contexts if not context.blank)
+        questions: list[Question[Any]] = []
+        if texts:
+            questions.append(self._question(sample, texts))
+        asks_whether_declined = self.declining and not sample.missing("answer")
+        if asks_whether_declined:
+            questions.append(declined(sample, self.language))
+        replies = list((yield from ask(questions)))
+        judged = replies.pop(0) if texts else None
+        if isinstance(judged, NotAnswered):
+            return self.failed(judged.error)
+        evidence = self._evidence(judged)
+        if asks_whether_declined:
+            evidence = _with_case(evidence, replies.pop(0))
+        return self._outcome(evidence)
+
+    @property
+    def _weigh(self) -> LabelProbability:
+        return LabelProbability("sufficient", fallback_polls=self.polls)
+
+    def _question(self, sample: Sample, texts: tuple[str, ...]) -> SufficientContexts:
+        """The question whether these contexts are enough.
+
+        They are shown in an order that does not depend on their rank, each once.
+        """
+        question = standalone(sample)
+        ordered = order_of_digest(sample.question, texts)
+        return SufficientContexts(
+            parts={
+                "contexts": Part("Context", ordered, "letters"),
+                "question": question,
+            },
+            instructions=self.instructions()[0],
+            Reply=SufficientReply,
+            weigh=self._weigh,
+            decided=_DECIDED if self.template is None else None,
+            example=_EXAMPLES,
+        )
+
+    def _evidence(self, judged: Asked[SufficientReply] | None) -> SufficiencyEvidence:
+        """What the judge says of the contexts; of none it was asked nothing."""
+        if judged is None:
+            return SufficiencyEvidence(sufficient=False, probability=0.0)
+        weights = judged.weights or weights_by_share(judged.replies, self._weigh)
+        weight = weights[0]
+        is_sufficient = weight.p > 0.5
+        low, high = self.uncertain
+        missing = ""
+        if not is_sufficient:
+            lacking = [reply for reply in judged.replies if not reply.sufficient]
+            missing = next((reply.missing for reply in lacking if reply.missing), "")
+        return SufficiencyEvidence(
+            sufficient=is_sufficient,
+            probability=weight.p,
+            mode=weight.mode,
+            polls=len(judged.replies),
+            missing=missing,
+            uncertain=low <= weight.p <= high,
+        )
+
+    def _outcome(self, evidence: SufficiencyEvidence) -> Outcome:
+        """The score with its reason: what is missing, and what the application did."""
+        if evidence.sufficient:
+            reason = "The contexts hold all that is asked."
+        elif evidence.polls == 0:
+            reason = "There are no contexts."
+        else:
+            missing = evidence.missing or "the judge does not say what"
+            reason = f"Missing: {missing.rstrip('.')}."
+        if evidence.case is not None:
+            reason += f" The application: {CASES_IN_WORDS[evidence.case]}."
+        return self.scored(evidence.probability, reason, evidence)
+
+
+def _why_contexts_are_unknown(sample: Sample) -> str | None:
+    """Why it is not known what the model was shown; None where that is known."""
+    notes = sample.capture
+    if notes is not None and (notes.grade == "incomplete" or not notes.complete):
+        return "the capture is incomplete, so what was shown is not known"
+    if not sample.missing("contexts") or without_context(sample):
+        return None
+    if not sample.missing("ledger"):
+        return "no contexts, but other evidence that calls brought"
+    return "no contexts were recorded"
+
+
+def _with_case(
+    evidence: SufficiencyEvidence, reply: Asked[DeclinedJudgement] | NotAnswered
+) -> SufficiencyEvidence:
+    """The evidence with what the application did, where the judge could tell."""
+    if isinstance(reply, NotAnswered):
+        note = f"not known whether the answer declines: {reply.error}"
+        return evidence.model_copy(update={"declined_note": note})
+    judgement = reply.reply
+    update = {
+        "declined": judgement.declined,
+        "declined_note": judgement.reason,
+        "case": case_of(
+            sufficient=evidence.sufficient,
+            declined=judgement.declined,
+            uncertain=evidence.uncertain,
+        ),
+    }
+    return evidence.model_copy(update=update)
+
+
+def case_of(*, sufficient: bool, declined: bool, uncertain: bool) -> AnsweringCase:
+    """What an application did with a question, given what its contexts held.
+
+    Args:
+        sufficient: Whether the contexts were enough.
+        declined: Whether the answer declines.
+        uncertain: Whether the judge is unsure of the contexts; then nothing else counts.
+
+    Examples:
+        >>> case_of(sufficient=False, declined=False, uncertain=False)
+        'unbacked'
+    """
+    if uncertain:
+        return "uncertain"
+    if sufficient:
+        return "over_declined" if declined else "answered"
+    return "rightly_declined" if declined else "unbacked"

@@ -1,0 +1,82 @@
+"""The question whether an answer declines, and the question of the user as both metrics of answering show it."""
+
+from collections.abc import Sequence
+
+from ragmetrics_core.data import Asked, Bit, Comment, Part, Question, Sample, SilentData
+from ragmetrics_core.data.typed import Chances, Decided, State, Typed
+from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.typed_states import opening
+
+
+class DeclinedJudgement(SilentData, extra="ignore"):
+    """Whether an answer declines, explained before the bit."""
+
+    reason: Comment = ""
+    declined: Bit
+
+
+class Declined(Question[DeclinedJudgement]):
+    """Does the answer decline to answer the question?
+
+    It does if it makes no claim that answers the question, and says so. A partial
+    answer with a caveat is an answer.
+
+    Parts: question, answer.
+    """
+
+
+_DECLINES = Typed(
+    "predicate",
+    "`answer` makes no claim that answers any part of `question`, and it says that it"
+    " cannot or will not answer; a partial answer with a caveat makes such a claim.",
+)
+
+
+def _asks(question: Declined) -> list[Typed]:
+    del question  # the same for all
+    return [_DECLINES]
+
+
+def _reads(question: Declined, answers: Sequence[Chances]) -> Asked[DeclinedJudgement]:
+    ((chance,),) = answers
+    judgement = {"declined": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
+    return Asked((question.read(judgement),))
+
+
+def question_and_answer(question: Question[DeclinedJudgement]) -> State:
+    """The state of what was asked and answered, and of nothing else."""
+    return {**opening(question), "answer": question["answer"]}
+
+
+_DECIDED: Decided[DeclinedJudgement] = Decided(question_and_answer, _asks, _reads)
+_EXAMPLES = (
+    DeclinedJudgement.model_construct(reason="It says who lit it.", declined=False),
+    DeclinedJudgement.model_construct(
+        reason="It says that the sources do not tell. " * 2, declined=True
+    ),
+)
+
+
+def standalone(sample: Sample) -> Part:
+    """The question of a sample as one that can be read alone.
+
+    It is the application's stand-alone question where there is one. Else it is the
+    user's, with the earlier turns without which nobody could read it.
+    """
+    if sample.standalone_question is not None:
+        return Part("Question", sample.standalone_question)
+    return Part("Question", sample.question, history=sample.history)
+
+
+def declined(sample: Sample, language: str | None) -> Declined:
+    """The question whether the answer of a sample declines."""
+    return Declined(
+        parts={
+            "question": standalone(sample),
+            "answer": Part("Answer", sample.answer or ""),
+        },
+        instructions=prompt("declined", None, "question answer", language=language),
+        Reply=DeclinedJudgement,
+        decided=_DECIDED,
+        example=_EXAMPLES,
+    )
