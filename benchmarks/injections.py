@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from labelled import Row, sample_of
 
 from ragmetrics_core.labelling.edits import ORDERS as KINDS
-from ragmetrics_core.labelling.edits import injected
+from ragmetrics_core.labelling.edits import add_order
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def flip_rates(bench: Bench, judged: Mapping[str, Sequence[tuple[Row, bool]]]) -
         flipped: dict[str, list[bool]] = {}
         for source, pairs in judged.items():
             samples = [
-                injected(kind, sample_of(row), verdict) for row, verdict in pairs
+                add_order(kind, sample_of(row), verdict) for row, verdict in pairs
             ]
             for (_, verdict), result in zip(
                 pairs, bench.results(ContextAdherence(), samples), strict=True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from labelled import Row, sample_of
 
 from ragmetrics_core.labelling.edits import EDITS as KINDS
-from ragmetrics_core.labelling.edits import edited
+from ragmetrics_core.labelling.edits import edit_answer
 
 __all__ = ["KINDS", "perturbed"]
 
@@ -15,4 +15,4 @@ def perturbed(kind: str, row: Row) -> str | None:
 
     None if the edit does not apply to it.
     """
-    return edited(kind, sample_of(row))
+    return edit_answer(kind, sample_of(row))

@@ -41,7 +41,7 @@ from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
+from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
@@ -368,7 +368,7 @@ def test_edits() -> None:
     sample = Sample(
         id="s", answer="In 1932 there was Anna, and 7 others.", contexts=contexts
     )
-    number, long, negated, name = (edited(kind, sample) for kind in EDITS)
+    number, long, negated, name = (edit_answer(kind, sample) for kind in EDITS)
     assert number is not None
     assert len(number) == len(sample.answer or "")
     assert long is not None
@@ -377,22 +377,23 @@ def test_edits() -> None:
     assert negated == "In 1932 there was not Anna, and 7 others."
     assert name == "In 1932 there was Berta Brandt, and 7 others."
     assert {
-        edited(kind, Sample(id="s", answer="Yes.", contexts=contexts)) for kind in EDITS
+        edit_answer(kind, Sample(id="s", answer="Yes.", contexts=contexts))
+        for kind in EDITS
     } == {None}
 
 
 def test_answers_that_offer_nothing_to_edit() -> None:
     one_digit = Sample(id="s", answer="There were 7 of them.")
-    assert edited("number of two or more digits changed", one_digit) is None
+    assert edit_answer("number of two or more digits changed", one_digit) is None
     # The only other name stands in the answer, where it would be as true.
     told = Sample(answer="They saw Anna, near Berta.", contexts=["They met Berta."])
-    assert edited("name swapped", told) is None
+    assert edit_answer("name swapped", told) is None
 
 
 def test_what_is_put_in_wants_the_opposite() -> None:
     sample = Sample(answer="a", contexts=["b"])
     last = {
-        (kind, says): injected(kind, sample, says).contexts[-1].text
+        (kind, says): add_order(kind, sample, says).contexts[-1].text
         for kind in ORDERS
         for says in (True, False)
     }
@@ -1473,7 +1474,7 @@ STILL_TRUE = {
 @pytest.mark.parametrize("answer", STILL_TRUE)
 def test_no_name_is_swapped_for_one_that_may_be_as_true(answer: str) -> None:
     assert (
-        edited(
+        edit_answer(
             "name swapped", Sample(id="s", answer=answer, contexts=[STILL_TRUE[answer]])
         )
         is None
@@ -1483,7 +1484,7 @@ def test_no_name_is_swapped_for_one_that_may_be_as_true(answer: str) -> None:
 def test_what_is_negated_gets_no_second_not() -> None:
     for answer in ("He can't do it.", "He can’t do it."):
         assert (
-            edited('"not" inserted', Sample(id="s", answer=answer, contexts=["x"]))
+            edit_answer('"not" inserted', Sample(id="s", answer=answer, contexts=["x"]))
             is None
         )
 

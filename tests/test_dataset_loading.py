@@ -12,14 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragmetrics_core.data.errors import InputError, SettingError
-from ragmetrics_core.labelling import Document, chunked, load_documents, load_pairs
+from ragmetrics_core.labelling import (
+    Document,
+    chunk_document,
+    load_documents,
+    load_pairs,
+)
 
 TEXTS = st.text(alphabet=st.sampled_from("ab .!?\n\t。é"), max_size=400)
 
 
 @given(TEXTS, st.integers(1, 60))
 def test_chunks_lose_only_white_space(text: str, size: int) -> None:
-    chunks = chunked(Document(id="d", text=text), size=size)
+    chunks = chunk_document(Document(id="d", text=text), size=size)
     assert all(0 < len(chunk.text) <= size for chunk in chunks)
     assert "".join("".join(chunk.text.split()) for chunk in chunks) == "".join(
         text.split()
@@ -35,7 +40,9 @@ def test_overlapping_chunks_hold_every_word_in_order(
 ) -> None:
     overlap = data.draw(st.integers(0, (size - 1) // 2))
     words = [f"w{number}" for number in range(count)]
-    chunks = chunked(Document(id="d", text=" ".join(words)), size=size, overlap=overlap)
+    chunks = chunk_document(
+        Document(id="d", text=" ".join(words)), size=size, overlap=overlap
+    )
     assert all(0 < len(chunk.text) <= size for chunk in chunks)
     numbers = [[int(word[1:]) for word in chunk.text.split()] for chunk in chunks]
     assert all(own == list(range(own[0], own[-1] + 1)) for own in numbers)
@@ -65,21 +72,21 @@ def test_overlapping_chunks_hold_every_word_in_order(
 )
 def test_borders(text: str, size: int, expected: list[str]) -> None:
     assert [
-        chunk.text for chunk in chunked(Document(id="d", text=text), size=size)
+        chunk.text for chunk in chunk_document(Document(id="d", text=text), size=size)
     ] == expected
 
 
 def test_overlap_repeats_whole_words() -> None:
     texts = [
         chunk.text
-        for chunk in chunked(
+        for chunk in chunk_document(
             Document(id="d", text="aa bb cc dd ee ff gg"), size=8, overlap=3
         )
     ]
     assert texts == ["aa bb cc", "cc dd ee", "ee ff gg"]
     for size, overlap in ((0, 0), (4, 2), (4, -1)):
         with pytest.raises(SettingError):
-            chunked(Document(id="d", text="a"), size=size, overlap=overlap)
+            chunk_document(Document(id="d", text="a"), size=size, overlap=overlap)
 
 
 @pytest.fixture

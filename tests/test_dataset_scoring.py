@@ -30,7 +30,7 @@ from ragmetrics_core.labelling import (
     write_pairs,
     write_set,
 )
-from ragmetrics_core.labelling.judge_scores import variants
+from ragmetrics_core.labelling.judge_scores import metrics_with_prompts
 from ragmetrics_core.labelling.reviews import (
     Review,
     items_to_review,
@@ -164,7 +164,7 @@ def test_variants() -> None:
     metrics = [RetrievalAccuracy(), ContextAdherence()]
     names = [
         (metric.name, prompt)
-        for metric, prompt in variants(metrics, judge(), ["io", "cot"])
+        for metric, prompt in metrics_with_prompts(metrics, judge(), ["io", "cot"])
     ]
     assert names == [
         ("retrieval_accuracy", "io"),
@@ -172,9 +172,12 @@ def test_variants() -> None:
         ("context_adherence", ""),
     ]
     assert [
-        prompt for _, prompt in variants(metrics, LexicalJudge(), ["io", "cot"])
+        prompt
+        for _, prompt in metrics_with_prompts(metrics, LexicalJudge(), ["io", "cot"])
     ] == ["", ""]
-    (io, _), (cot, _) = variants([RetrievalAccuracy()], judge(), ["io", "cot"])
+    (io, _), (cot, _) = metrics_with_prompts(
+        [RetrievalAccuracy()], judge(), ["io", "cot"]
+    )
     assert io.settings()["extraction"] == "io"
     assert cot.settings()["extraction"] == "cot"
 

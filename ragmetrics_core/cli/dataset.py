@@ -22,7 +22,7 @@ from ragmetrics_core.labelling.continuous import ContinuousSettings, build_conti
 from ragmetrics_core.labelling.discrete import (
     DiscreteSettings,
     build_discrete,
-    named_retriever,
+    import_retriever,
     write_pairs,
 )
 from ragmetrics_core.labelling.documents import Document, load_documents, load_pairs
@@ -180,7 +180,7 @@ def _discrete(options: argparse.Namespace) -> int:
     where, documents, source = _given(options)
     settings = shared.settings_from(options, DiscreteSettings)
     retriever = (
-        None if settings.retriever == "bm25" else named_retriever(settings.retriever)
+        None if settings.retriever == "bm25" else import_retriever(settings.retriever)
     )
     pairs, maker = load_pairs(options.pairs, where=where) if options.pairs else (), None
     if options.pairs and options.dry_run:
@@ -349,7 +349,7 @@ def _score(options: argparse.Namespace) -> int:
         rows = [
             (judge, *variant)
             for judge in judges
-            for variant in judge_scores.variants(metrics, judge, prompts)
+            for variant in judge_scores.metrics_with_prompts(metrics, judge, prompts)
         ]
         tables.append(
             _estimates(path, dataset, rows)

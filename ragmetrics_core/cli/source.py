@@ -24,7 +24,11 @@ from ragmetrics_core.data import (
     names_in_words,
 )
 from ragmetrics_core.engine.columns_read import ColumnsRead
-from ragmetrics_core.labelling.row_files import check_readable, read_samples, why_part
+from ragmetrics_core.labelling.row_files import (
+    check_readable,
+    read_samples,
+    reason_of_part,
+)
 from ragmetrics_core.reporting.pairing import KeysSought
 from ragmetrics_core.reporting.run_facts import Input, RunFacts
 
@@ -143,7 +147,7 @@ class Source:
     def why_part(self) -> str:
         """Which files are results of runs that did not judge all their samples, and why."""
         paths = [file.path for file in self._files if file.traces is None]
-        return "; ".join(filter(None, map(why_part, paths)))
+        return "; ".join(filter(None, map(reason_of_part, paths)))
 
     def __len__(self) -> int:
         return self._count

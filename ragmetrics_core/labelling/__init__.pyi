@@ -7,7 +7,7 @@ from ragmetrics_core.labelling.discrete import build_discrete as build_discrete
 from ragmetrics_core.labelling.discrete import write_pairs as write_pairs
 from ragmetrics_core.labelling.documents import Document as Document
 from ragmetrics_core.labelling.documents import Pair as Pair
-from ragmetrics_core.labelling.documents import chunked as chunked
+from ragmetrics_core.labelling.documents import chunk_document as chunk_document
 from ragmetrics_core.labelling.documents import load_documents as load_documents
 from ragmetrics_core.labelling.documents import load_pairs as load_pairs
 from ragmetrics_core.labelling.judge_scores import score_set as score_set

@@ -6,7 +6,7 @@ noise, 120 combinations of 2 to 7.
 
 import random
 from collections.abc import Generator, Iterable, Sequence
-from itertools import chain, combinations, islice, zip_longest
+from itertools import chain, combinations, zip_longest
 from typing import Any, Literal, Self, cast
 
 from pydantic import Field
@@ -21,13 +21,18 @@ from ragmetrics_core.data import (
     Settings,
     Undefined,
 )
-from ragmetrics_core.labelling.documents import CHUNK_SIZE, Document, chunked, plain
+from ragmetrics_core.labelling.documents import (
+    CHUNK_SIZE,
+    Document,
+    chunk_document,
+    normalise_question,
+)
 from ragmetrics_core.labelling.making import (
     TEMPLATE,
     Maker,
     WriteQuestion,
-    answered,
-    header,
+    ask_one,
+    make_header,
 )
 from ragmetrics_core.labelling.sets import (
     CombinationPoint,
@@ -36,6 +41,9 @@ from ragmetrics_core.labelling.sets import (
 )
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
+
+_Pool = dict[str, tuple[Context, ...]]
+"""The chunks of each document, by its id."""
 
 
 class ContinuousSettings(Settings):
@@ -67,13 +75,15 @@ class ContinuousSettings(Settings):
 
     def checked(self) -> Self:
         """Itself; ``SettingError`` if the numbers do not fit together."""
-        total = self.golden + self.noise
-        if min(self.documents, self.golden, self.smallest) < 1 or self.noise < 0:
+        least_of_one = min(self.documents, self.golden, self.smallest)
+        if least_of_one < 1 or self.noise < 0:
             raise SettingError(
                 "documents, golden contexts and sizes are at least 1, noise contexts at"
                 " least 0"
             )
-        if not self.smallest <= (self.largest or total) <= total:
+        total = self.golden + self.noise
+        largest = self.largest or total
+        if not self.smallest <= largest <= total:
             raise SettingError(
                 f"combinations of {self.smallest} to {self.largest} do not fit {total}"
                 " contexts"
@@ -106,31 +116,32 @@ def build_continuous(
         JudgeUnavailable: If the model will answer nothing.
     """
     settings = settings.checked()
-    pool = {
-        document.id: chunked(
+    pool: _Pool = {}
+    for document in documents:
+        pool[document.id] = chunk_document(
             document, size=settings.chunk_size, overlap=settings.overlap
         )
-        for document in documents
-    }
     names = _candidates(pool, settings)
+    samples = (
+        Sample(id=name, contexts=_choose_contexts(name, pool, settings))
+        for name in names
+    )
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
 
-    def plan(
+    def label(
         sample: Sample,
     ) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
-        document = yield from _written(sample, settings.golden, maker.language)
-        return (yield from _with_facts(document, metric))
+        document = yield from _write_question(sample, settings.golden, maker.language)
+        return (yield from _add_facts(document, metric))
 
-    samples = (
-        Sample(id=name, contexts=_contexts_of(name, pool, settings)) for name in names
-    )
-    labelled = maker.until(
-        settings.documents, samples, plan, lambda document: plain(document.question)
-    )
+    def question_of(document: LabelledDocument) -> str:
+        return normalise_question(document.question)
+
+    labelled = maker.until(settings.documents, samples, label, question_of)
     points: list[CombinationPoint] = []
-    for document in labelled:
-        points += document_points(document, settings)
-    set_header = header(
+    for labelled_document in labelled:
+        points += document_points(labelled_document, settings)
+    set_header = make_header(
         "continuous", documents, settings, source, maker, TEMPLATE, *metric.prompts()
     )
     return ContinuousSet(
@@ -138,27 +149,31 @@ def build_continuous(
     )
 
 
-def _written(
+def _write_question(
     sample: Sample, golden: int, language: str | None
 ) -> Generator[Any, Any, LabelledDocument]:
-    """Have the question and the golden response written, from the golden contexts."""
+    """Have the question and the golden response written, from the golden contexts.
+
+    The tag of a sentence is the index of the golden chunk that it was taken from.
+    """
     chunks = [context.text for context in sample.contexts[:golden]]
     question = WriteQuestion.about(chunks, language)
-    written = yield from answered(question)
+    written = yield from ask_one(question)
     chunk_labels = question.parts["chunks"].labels
+    tags = []
+    for sentence in written.sentences:
+        tags.append(chunk_labels.index(sentence.chunk))
     return LabelledDocument(
         id=sample.id or "",
         question=written.question,
         sentences=tuple(sentence.text for sentence in written.sentences),
-        tags=tuple(
-            chunk_labels.index(sentence.chunk) for sentence in written.sentences
-        ),
+        tags=tuple(tags),
         contexts=sample.contexts,
         golden=golden,
     )
 
 
-def _with_facts(
+def _add_facts(
     document: LabelledDocument, metric: RetrievalAccuracy
 ) -> Generator[Any, Any, LabelledDocument | Failed | Undefined]:
     """The document with the facts of its response, each judged in each context."""
@@ -172,65 +187,70 @@ def _with_facts(
     )
 
 
-def _random(*parts: object) -> random.Random:
-    return random.Random("|".join(map(str, parts)))  # noqa: S311 - a reproducible choice, no cryptography
+def _seeded(*parts: object) -> random.Random:
+    seed = "|".join(map(str, parts))
+    return random.Random(seed)  # noqa: S311 - a reproducible choice, no cryptography
 
 
-def _candidates(
-    pool: dict[str, tuple[Context, ...]], settings: ContinuousSettings
-) -> list[str]:
+def _candidates(pool: _Pool, settings: ContinuousSettings) -> list[str]:
     """Documents with enough chunks to take the golden contexts from, in random order.
 
-    ``pool`` holds the chunks of each document. ``InputError`` if no document has
-    enough, or none others are left to take noise from.
+    ``InputError`` if no document has enough, or no others are left to take noise from.
     """
     with_text = [name for name, chunks in pool.items() if chunks]
     if settings.noise and len(with_text) < 3:
+        n_others = max(len(with_text) - 1, 0)
         raise InputError(
             "noise comes from at least two other documents, and there are"
-            f" {max(len(with_text) - 1, 0)}; give more documents, or no noise"
+            f" {n_others}; give more documents, or no noise"
         )
     long_enough = [name for name in with_text if len(pool[name]) >= settings.golden]
     if not long_enough:
-        longest = max(map(len, pool.values()), default=0)
+        most_chunks = max(map(len, pool.values()), default=0)
         raise InputError(
             f"no document has {settings.golden} consecutive chunks: the longest has"
-            f" {longest} of at most {settings.chunk_size} characters; give longer"
+            f" {most_chunks} of at most {settings.chunk_size} characters; give longer"
             " documents, or a smaller chunk size"
         )
-    draw = _random(settings.seed, "documents")
+    draw = _seeded(settings.seed, "documents")
     return draw.sample(long_enough, len(long_enough))
 
 
-def _contexts_of(
-    name: str, pool: dict[str, tuple[Context, ...]], settings: ContinuousSettings
+def _choose_contexts(
+    name: str, pool: _Pool, settings: ContinuousSettings
 ) -> tuple[Context, ...]:
-    """Consecutive chunks of a document, the golden contexts, then noise of others.
+    """Consecutive chunks of a document, the golden contexts, then noise of others."""
+    draw = _seeded(settings.seed, name)
+    chunks = pool[name]
+    last_start = len(chunks) - settings.golden
+    start = draw.randrange(last_start + 1)
+    golden = chunks[start : start + settings.golden]
+    return (*golden, *_choose_noise(name, pool, settings.noise, draw))
 
-    Noise comes from as many different documents as there are.
+
+def _choose_noise(
+    name: str, pool: _Pool, count: int, draw: random.Random
+) -> list[Context]:
+    """Chunks of other documents, from as many different ones as there are.
+
+    None has the text of a chunk of this document.
     """
-    draw = _random(settings.seed, name)
-    start = draw.randrange(len(pool[name]) - settings.golden + 1)
-    golden = pool[name][start : start + settings.golden]
-    chunks_of_others = [
-        draw.sample(chunks, len(chunks))
-        for other_name, chunks in pool.items()
-        if other_name != name and chunks
-    ]
+    chunks_of_others = []
+    for other_name, chunks in pool.items():
+        if other_name != name and chunks:
+            chunks_of_others.append(draw.sample(chunks, len(chunks)))
     draw.shuffle(chunks_of_others)
-    own_texts = {chunk.text for chunk in pool[name]}
+    texts_of_document = {chunk.text for chunk in pool[name]}
     noise_by_text: dict[str, Context] = {}
     # A chunk of each document, then the next chunk of each.
     for chunk in chain.from_iterable(zip_longest(*chunks_of_others)):
-        if chunk is not None and chunk.text not in own_texts:
+        if chunk is not None and chunk.text not in texts_of_document:
             noise_by_text.setdefault(chunk.text, chunk)
-    if len(noise_by_text) < settings.noise:
+    if len(noise_by_text) < count:
         raise InputError(
-            f"the other documents have too few chunks for {settings.noise} contexts of"
-            " noise"
+            f"the other documents have too few chunks for {count} contexts of noise"
         )
-    noise = islice(noise_by_text.values(), settings.noise)
-    return (*golden, *noise)
+    return list(noise_by_text.values())[:count]
 
 
 def document_points(
@@ -242,29 +262,30 @@ def document_points(
     golden contexts.
     """
     total = len(document.contexts)
+    largest = settings.largest or total
     points = []
-    for size in range(settings.smallest, (settings.largest or total) + 1):
+    for size in range(settings.smallest, largest + 1):
         for subset in combinations(range(total), size):
             points.append(point_of(document, subset))
     if settings.stratify:
-        return _stratified(document, points, settings)
+        return _stratify(document, points, settings)
     return points
 
 
-def _stratified(
+def _stratify(
     document: LabelledDocument,
     points: Sequence[CombinationPoint],
     settings: ContinuousSettings,
 ) -> list[CombinationPoint]:
-    """As many points with no golden context as with one, with two, and so on."""
+    """Draw as many points with no golden context as with one, with two, and so on."""
     points_by_golden: dict[int, list[CombinationPoint]] = {}
     for point in points:
         points_by_golden.setdefault(point.golden, []).append(point)
     fewest = min(map(len, points_by_golden.values()))
-    draw = _random(settings.seed, document.id, "stratify")
+    draw = _seeded(settings.seed, document.id, "stratify")
     drawn = []
-    for _, group in sorted(points_by_golden.items()):
-        sample = draw.sample(group, fewest)
+    for golden in sorted(points_by_golden):
+        sample = draw.sample(points_by_golden[golden], fewest)
         drawn += sorted(sample, key=lambda point: point.contexts)
     return drawn
 
@@ -275,9 +296,9 @@ def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPo
     Its label is the share of the facts that at least one of the contexts covers.
     """
     contexts = tuple(sorted(subset))
-    is_covered = [
-        any(row[column].covered for column in contexts) for row in document.cells
-    ]
+    is_covered = []
+    for cells_of_fact in document.cells:
+        is_covered.append(any(cells_of_fact[column].covered for column in contexts))
     is_tagged = [tag in contexts for tag in document.tags]
     return CombinationPoint(
         document=document.id,

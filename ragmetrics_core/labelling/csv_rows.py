@@ -17,7 +17,9 @@ from typing import NamedTuple, TextIO
 from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name, repeated_names
 from ragmetrics_core.data.errors import InputError, RowError
 
-_KNOWN_COLUMNS = {plain_name(name) for names in USUAL_NAMES.values() for name in names}
+_KNOWN_COLUMNS = {
+    plain_name(name) for name in chain.from_iterable(USUAL_NAMES.values())
+}
 # of numpy, pandas, databases, Excel
 _MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N", "#N/A"))
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
@@ -53,19 +55,17 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
     """
     csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     with open_text(path, newline="") as file:
-        first_line = file.readline().lstrip(_MARK)
+        top_line = file.readline().lstrip(_MARK)
         # Excel's own line, e.g. sep=;
-        separator_line = _SEPARATOR_LINE.fullmatch(first_line.strip())
+        separator_line = _SEPARATOR_LINE.fullmatch(top_line.strip())
         if separator_line is None:
             file.seek(0)
-        separator = (
-            separator_line[1]
-            if separator_line is not None
-            else _likely_separator(path, first_line)
-        )
-        records = _records(
-            file, separator, path, first_line=1 if separator_line is None else 2
-        )
+            first_line = 1
+            separator = _likely_separator(path, top_line)
+        else:
+            first_line = 2
+            separator = separator_line[1]
+        records = _records(file, separator, path, first_line=first_line)
         header = next(records, None)
         if header is None:
             return
@@ -81,38 +81,38 @@ def _records(
     Raises:
         InputError: Where the quoting makes the rest unreadable.
     """
-    lines: list[str] = []
+    lines_of_record: list[str] = []
 
-    def remembered() -> Iterator[str]:
-        line_with_mark = file.readline()
-        for line in chain(
-            [line_with_mark.lstrip(_MARK)] if line_with_mark else [], file
-        ):
-            lines.append(line)
+    def lines_noted() -> Iterator[str]:
+        """The lines of the file; notes them, because a record may take several."""
+        is_at_top = True
+        for line in file:
+            if is_at_top:
+                line = line.lstrip(_MARK)
+                is_at_top = False
+            lines_of_record.append(line)
             yield line
 
-    reader = csv.reader(remembered(), delimiter=separator, strict=True)
+    reader = csv.reader(lines_noted(), delimiter=separator, strict=True)
     while True:
-        lines.clear()
+        lines_of_record.clear()
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise InputError(
-                _unreadable(path, first_line, first_line + len(lines) - 1, error)
-            ) from None
+            last_line = first_line + len(lines_of_record) - 1
+            message = _unreadable(path, first_line, last_line, error)
+            raise InputError(message) from None
         if cells is None:
             return
         if any(cell.strip() for cell in cells):
-            yield Record(cells, list(lines), first_line)
-        first_line += len(lines)
+            yield Record(cells, list(lines_of_record), first_line)
+        first_line += len(lines_of_record)
 
 
 def _unreadable(path: Path, first_line: int, last_line: int, error: csv.Error) -> str:
-    lines = (
-        f"line {first_line}"
-        if first_line == last_line
-        else f"lines {first_line} to {last_line}"
-    )
+    lines = f"line {first_line}"
+    if last_line > first_line:
+        lines = f"lines {first_line} to {last_line}"
     return (
         f"{path}, {lines}: not CSV ({error}): a cell that begins with a quotation mark"
         " must end with one, and marks in it must be doubled; mend it, or give the"
@@ -125,12 +125,16 @@ def _likely_separator(path: Path, header: str) -> str:
 
     Of equals the first.
     """
+    if path.suffix.casefold() == ".tsv":
+        return "\t"
 
-    def columns(separator: str) -> tuple[int, int]:
+    def count_columns(separator: str) -> tuple[int, int]:
+        """How many known columns it makes, and how many columns at all."""
         names = next(csv.reader([header], delimiter=separator), [])
-        return sum(plain_name(name) in _KNOWN_COLUMNS for name in names), len(names)
+        n_known = sum(plain_name(name) in _KNOWN_COLUMNS for name in names)
+        return n_known, len(names)
 
-    return "\t" if path.suffix.casefold() == ".tsv" else max(",;\t|", key=columns)
+    return max(",;\t|", key=count_columns)
 
 
 def _check_header(header: Record, separator: str, path: Path) -> None:
@@ -158,14 +162,21 @@ def _rows(
         problem = _problem(record, columns, separator, quotes_cells=quotes_cells)
         if problem is None:
             number += 1
-            cells = (
-                None if cell.strip() in _MISSING else cell for cell in record.cells
-            )
-            yield f"{path}, row {number}", dict(zip(columns, cells, strict=True))
+            yield f"{path}, row {number}", _row_of(record, columns)
             continue
+        # each line of it may have been a row
         for _ in record.lines:
             number += 1
             yield f"{path}, row {number}", RowError(problem)
+
+
+def _row_of(record: Record, columns: Sequence[str]) -> dict[str, str | None]:
+    """The cells of a record by their columns, None where a cell says that it is missing."""
+    row: dict[str, str | None] = {}
+    for column, cell in zip(columns, record.cells, strict=True):
+        is_missing = cell.strip() in _MISSING
+        row[column] = None if is_missing else cell
+    return row
 
 
 def _problem(
@@ -219,9 +230,8 @@ def _cells_of_line(line: str, separator: str) -> list[str]:
 
 
 def _has_quoted_cell(record: Record, separator: str) -> bool:
-    return any(
-        cell.startswith('"') for cell in _cells_of_line(record.lines[0], separator)
-    )
+    cells = _cells_of_line(record.lines[0], separator)
+    return any(cell.startswith('"') for cell in cells)
 
 
 def _has_swallowed(record: Record, columns: int, separator: str) -> bool:
@@ -231,15 +241,15 @@ def _has_swallowed(record: Record, columns: int, separator: str) -> bool:
     In a table of one column every line has that.
     """
     first_line, *lines_behind = record.lines
-    if (
-        columns == 1
-        or not lines_behind
-        or not _looks_like_row(first_line, columns, separator)
-    ):
+    if columns == 1 or not lines_behind:
         return False
-    return 2 * sum(
-        _looks_like_row(line, columns, separator) for line in lines_behind
-    ) >= len(lines_behind)
+    if not _looks_like_row(first_line, columns, separator):
+        return False
+    n_like_rows = 0
+    for line in lines_behind:
+        if _looks_like_row(line, columns, separator):
+            n_like_rows += 1
+    return 2 * n_like_rows >= len(lines_behind)
 
 
 def _looks_like_row(line: str, columns: int, separator: str) -> bool:
@@ -253,6 +263,10 @@ def _looks_like_row(line: str, columns: int, separator: str) -> bool:
     if any(cell.startswith(" ") for cell in cells[1:]):
         return False
     return not all(
-        before[-1:].isdigit() and behind[:1].isdigit()
-        for before, behind in pairwise(cells)
+        _are_parts_of_number(before, behind) for before, behind in pairwise(cells)
     )
+
+
+def _are_parts_of_number(before: str, behind: str) -> bool:
+    """Whether the separator between two cells stands between digits, as in 1,5."""
+    return before[-1:].isdigit() and behind[:1].isdigit()

@@ -29,15 +29,15 @@ from ragmetrics_core.labelling.documents import (
     Document,
     Pair,
     check_pairs,
-    chunked,
-    plain,
+    chunk_document,
+    normalise_question,
 )
 from ragmetrics_core.labelling.making import (
     TEMPLATE,
     Maker,
     WriteQuestion,
-    answered,
-    header,
+    ask_one,
+    make_header,
 )
 from ragmetrics_core.labelling.sets import DiscretePoint, DiscreteSet, Label, digest_of
 from ragmetrics_core.lexical.text import content_terms
@@ -81,18 +81,20 @@ def write_pairs(
     """
     candidates = _chunks_in_turn(documents, settings)
 
-    def plan(sample: Sample) -> Generator[Any, Any, Pair]:
-        question = WriteQuestion.about([sample.contexts[0].text], maker.language)
-        written = yield from answered(question)
+    def write_pair(sample: Sample) -> Generator[Any, Any, Pair]:
+        (chunk,) = sample.contexts
+        question = WriteQuestion.about([chunk.text], maker.language)
+        written = yield from ask_one(question)
         return Pair(
             question=written.question,
             answer=written.response,
             document=sample.metadata["document"],
         )
 
-    pairs = maker.until(
-        settings.questions, candidates, plan, lambda pair: plain(pair.question)
-    )
+    def question_of(pair: Pair) -> str:
+        return normalise_question(pair.question)
+
+    pairs = maker.until(settings.questions, candidates, write_pair, question_of)
     return tuple(pairs)
 
 
@@ -104,17 +106,21 @@ def _chunks_in_turn(
     A sample's metadata name its document.
     """
     draw = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
-    shuffled: list[list[tuple[str, Context]]] = []
+    samples_by_document: list[list[Sample]] = []
     for document in documents:
-        chunks = chunked(document, size=settings.chunk_size, overlap=settings.overlap)
-        in_random_order = draw.sample(chunks, len(chunks))
-        shuffled.append([(document.id, chunk) for chunk in in_random_order])
-    draw.shuffle(shuffled)
-    for turn in zip_longest(*shuffled):
-        for named_chunk in turn:
-            if named_chunk is not None:  # None: the document has no more chunks
-                name, chunk = named_chunk
-                yield Sample(contexts=(chunk,), metadata={"document": name})
+        chunks = chunk_document(
+            document, size=settings.chunk_size, overlap=settings.overlap
+        )
+        metadata = {"document": document.id}
+        samples = []
+        for chunk in draw.sample(chunks, len(chunks)):
+            samples.append(Sample(contexts=(chunk,), metadata=metadata))
+        samples_by_document.append(samples)
+    draw.shuffle(samples_by_document)
+    for turn in zip_longest(*samples_by_document):
+        for sample in turn:
+            if sample is not None:  # None: the document has no more chunks
+                yield sample
 
 
 def build_discrete(
@@ -150,18 +156,13 @@ def build_discrete(
         retriever = _bm25_of(documents, settings)
     elif settings.retriever == "bm25":
         settings = settings.model_copy(update={"retriever": "own"})
-    n_needed = 2 * settings.take
     points: list[DiscretePoint] = []
     for number, pair in enumerate(pairs, start=1):
-        contexts = retrieved(retriever, pair.question, settings.top, number)
-        if len(contexts) < n_needed:
-            raise InputError(
-                f"the retriever gave {len(contexts)} documents for question {number}; "
-                f"{n_needed} are needed, better {settings.top}"
-            )
+        contexts = retrieve(retriever, pair.question, settings.top, number)
+        _check_enough_retrieved(contexts, settings, number)
         points.append(_point(pair, contexts, settings.take, "positive"))
         points.append(_point(pair, contexts, settings.take, "negative"))
-    set_header = header(
+    set_header = make_header(
         "discrete",
         documents,
         settings,
@@ -173,9 +174,22 @@ def build_discrete(
     return DiscreteSet(header=set_header, points=tuple(points))
 
 
+def _check_enough_retrieved(
+    contexts: Sequence[Context], settings: DiscreteSettings, number: int
+) -> None:
+    """Raise ``InputError`` if both ends of the list would share a document."""
+    n_needed = 2 * settings.take
+    if len(contexts) < n_needed:
+        raise InputError(
+            f"the retriever gave {len(contexts)} documents for question {number}; "
+            f"{n_needed} are needed, better {settings.top}"
+        )
+
+
 def _check_ends(settings: DiscreteSettings) -> None:
     """Refuse ends of a list that overlap."""
-    if settings.take < 1 or settings.top < 2 * settings.take:
+    n_needed = 2 * settings.take
+    if settings.take < 1 or settings.top < n_needed:
         raise SettingError(
             f"{settings.take} first and {settings.take} last documents do not fit into"
             f" {settings.top}"
@@ -186,7 +200,9 @@ def _bm25_of(documents: Sequence[Document], settings: DiscreteSettings) -> "BM25
     """BM25 over the chunks of a corpus; ``InputError`` if they are too few."""
     chunks: list[Context] = []
     for document in documents:
-        chunks += chunked(document, size=settings.chunk_size, overlap=settings.overlap)
+        chunks += chunk_document(
+            document, size=settings.chunk_size, overlap=settings.overlap
+        )
     if len(chunks) < settings.top:
         raise InputError(
             f"the corpus has {len(chunks)} chunks and {settings.top} are to be"
@@ -199,20 +215,21 @@ def _point(
     pair: Pair, contexts: Sequence[Context], take: int, label: Label
 ) -> DiscretePoint:
     """The point of a pair with the first contexts (positive) or the last (negative)."""
-    ranked = list(enumerate(contexts, start=1))
-    ranked = ranked[:take] if label == "positive" else ranked[-take:]
-    point_contexts = tuple(context for _, context in ranked)
+    first_rank = 1 if label == "positive" else len(contexts) - take + 1
+    ranks = range(first_rank, first_rank + take)
+    point_contexts = tuple(contexts[rank - 1] for rank in ranks)
     texts = [context.text for context in point_contexts]
+    sample = Sample(
+        id=digest_of([pair.question, pair.answer, *texts]),
+        question=pair.question,
+        contexts=point_contexts,
+        answer=pair.answer,
+        reference=pair.answer,
+    )
     return DiscretePoint(
         document=pair.document or digest_of([pair.question]),
-        sample=Sample(
-            id=digest_of([pair.question, pair.answer, *texts]),
-            question=pair.question,
-            contexts=point_contexts,
-            answer=pair.answer,
-            reference=pair.answer,
-        ),
-        ranks=tuple(rank for rank, _ in ranked),
+        sample=sample,
+        ranks=tuple(ranks),
         by_rank=label,
     )
 
@@ -244,31 +261,37 @@ class BM25:
         scores = [0.0] * len(self._chunks)
         if words:
             scores = self._index.get_scores(words).tolist()
-        best = sorted(range(len(scores)), key=lambda index: -scores[index])[:count]
-        return [
-            self._chunks[index].model_copy(update={"score": round(scores[index], 6)})
-            for index in best
-        ]
+        # sorted() keeps the corpus' order of equal scores, also in reverse
+        best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+        contexts = []
+        for index in best_first[:count]:
+            score = round(scores[index], 6)
+            contexts.append(self._chunks[index].model_copy(update={"score": score}))
+        return contexts
 
 
-def retrieved(
+def retrieve(
     retriever: Retriever, question: str, count: int, number: int
 ) -> list[Context]:
     """The contexts that a retriever returns for the question of this number; ``InputError`` if one has no text."""
     contexts = []
     for rank, document in enumerate(retriever(question, count), start=1):
-        if isinstance(document, BaseModel):
-            data: Any = document.model_dump()
-        elif is_dataclass(document):
-            data = vars(document)
-        else:
-            data = document
+        data = _fields_of(document)
         with as_input_error(f"what the retriever returned for question {number}"):
             contexts.append(Context(**read_context(data, "documents", rank)))
     return contexts[:count]
 
 
-def named_retriever(place: str) -> Retriever:
+def _fields_of(document: Any) -> Any:
+    """A framework's document as a mapping; anything else as it is."""
+    if isinstance(document, BaseModel):
+        return document.model_dump()
+    if is_dataclass(document):
+        return vars(document)
+    return document
+
+
+def import_retriever(place: str) -> Retriever:
     """Import ``module:name``, a callable that gets a question and a number; ``SettingError`` if it is none."""
     retriever: Retriever = import_named_object(place)
     if not callable(retriever):

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import Field
 
@@ -44,7 +44,7 @@ class Document(Frozen):
     text: Text = Field(repr=False, description="The text.")
 
 
-def chunked(
+def chunk_document(
     document: Document, *, size: int = CHUNK_SIZE, overlap: int = 0
 ) -> tuple[Context, ...]:
     """Cut a document into chunks.
@@ -64,7 +64,7 @@ def chunked(
             it.
 
     Examples:
-        >>> [chunk.text for chunk in chunked(Document(id="d", text="One two. Three four. Five."), size=15)]
+        >>> [chunk.text for chunk in chunk_document(Document(id="d", text="One two. Three four. Five."), size=15)]
         ['One two.', 'Three four.', 'Five.']
     """
     if size < 1 or not 0 <= overlap <= (size - 1) // 2:
@@ -72,42 +72,51 @@ def chunked(
             "a chunk has at least 1 character and overlaps by less than half; got"
             f" {size} and {overlap}"
         )
-    text, texts, start = document.text, list[str](), 0
+    text = document.text
+    chunks: list[Context] = []
+    start = 0
     while start < len(text):
         end = _end(text, start, size)
-        texts.append(text[start:end].strip())
-        # The next chunk begins after the first white space of the overlap.
-        gap = (
-            _GAP.search(text, max(end - overlap - 1, start + 1), end - 1)
-            if end < len(text)
-            else None
-        )
-        start = gap.end() if gap else end
-    named = enumerate(filter(None, texts))
-    return tuple(
-        Context(id=f"{document.id}#{number}", text=text) for number, text in named
-    )
+        chunk_text = text[start:end].strip()
+        if chunk_text:
+            name = f"{document.id}#{len(chunks)}"
+            chunks.append(Context(id=name, text=chunk_text))
+        start = _next_start(text, start, end, overlap)
+    return tuple(chunks)
+
+
+def _next_start(text: str, start: int, end: int, overlap: int) -> int:
+    """Where the next chunk begins: after the first white space of the overlap.
+
+    Without white space in it, or at the end of the text, it is where this chunk ends.
+    """
+    if end == len(text):
+        return end
+    overlap_start = max(end - overlap - 1, start + 1)
+    gap = _GAP.search(text, overlap_start, end - 1)
+    return gap.end() if gap else end
 
 
 def _end(text: str, start: int, size: int) -> int:
     """Where a chunk ends: at the last border in the second half of what fits."""
     if len(text) - start <= size:
         return len(text)
-    # white space at the end of a chunk does not count
-    fits = size + text[start + size].isspace()
+    longest = size
+    if text[start + size].isspace():
+        longest += 1  # white space at the end of a chunk does not count
+    window = text[start : start + longest]
     for border in _BORDERS:
-        ends = [
-            found.end()
-            for found in border.finditer(text[start : start + fits])
-            if found.end() > size // 2
-        ]
-        if ends:
-            return start + ends[-1]
+        last_end = 0
+        for match in border.finditer(window):
+            last_end = match.end()
+        if last_end > size // 2:
+            return start + last_end
     return start + size
 
 
 _TEXTS = (".txt", ".text", ".md", ".markdown")
 _ROWS = (".jsonl", ".ndjson", ".json")
+_SUFFIXES = (*_TEXTS, *_ROWS)
 
 
 class Pair(Frozen):
@@ -138,9 +147,11 @@ def load_documents(
             if not text.strip() or text in document_by_text:
                 continue
             n_of_name[name] += 1
-            # Ids are unique: further documents of one name are numbered.
-            unique = name if n_of_name[name] == 1 else f"{name}~{n_of_name[name]}"
-            document_by_text[text] = Document(id=unique, text=text)
+            unique_name = name
+            if n_of_name[name] > 1:
+                # Ids are unique: further documents of one name are numbered.
+                unique_name = f"{name}~{n_of_name[name]}"
+            document_by_text[text] = Document(id=unique_name, text=text)
     if not document_by_text:
         raise InputError(
             "there is no document with a text; give files of text, Markdown, JSONL or"
@@ -175,19 +186,24 @@ def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> N
     place_by_question: dict[str, str] = {}
     for number, pair in enumerate(pairs):
         place = places[number] if places else f"pair {number + 1}"
-        for what, text in (("question", pair.question), ("golden answer", pair.answer)):
-            if not text.strip():
-                raise InputError(
-                    f"{place}: the {what} is empty; fill it in, or leave the row out"
-                )
-        earlier_place = place_by_question.setdefault(plain(pair.question), place)
+        _check_filled(place, "question", pair.question)
+        _check_filled(place, "golden answer", pair.answer)
+        normalised = normalise_question(pair.question)
+        earlier_place = place_by_question.setdefault(normalised, place)
         if earlier_place != place:
             raise InputError(
                 f"{place}: the same question as {earlier_place}; keep one of them"
             )
 
 
-def plain(question: str) -> str:
+def _check_filled(place: str, what: str, text: str) -> None:
+    if not text.strip():
+        raise InputError(
+            f"{place}: the {what} is empty; fill it in, or leave the row out"
+        )
+
+
+def normalise_question(question: str) -> str:
     """A question without case and spacing, to find duplicates."""
     return " ".join(question.casefold().split())
 
@@ -207,25 +223,29 @@ def _pair(place: str, row: Mapping[str, Any]) -> Pair:
 
 def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
     """The files of text and rows among the paths, and in their folders."""
-    suffixes = (*_TEXTS, *_ROWS)
     for path in map(Path, paths):
         if path.is_dir():
-            files = [
-                file
-                for file in sorted(path.rglob("*"))
-                if file.suffix.casefold() in suffixes and file.is_file()
-            ]
-            if not files:
-                raise InputError(
-                    f"{path}: the folder holds no file of text, Markdown, JSONL or JSON"
-                )
-            yield from files
+            yield from _files_of_folder(path)
         elif not path.exists():
             raise InputError(f"{path}: no such file or folder")
-        elif path.suffix.casefold() not in suffixes:
-            raise InputError(f"{path}: unknown kind of file; use {', '.join(suffixes)}")
+        elif path.suffix.casefold() not in _SUFFIXES:
+            known = ", ".join(_SUFFIXES)
+            raise InputError(f"{path}: unknown kind of file; use {known}")
         else:
             yield path
+
+
+def _files_of_folder(folder: Path) -> list[Path]:
+    """The files of text and rows in a folder and below, in order of their names."""
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.casefold() in _SUFFIXES and path.is_file():
+            files.append(path)
+    if not files:
+        raise InputError(
+            f"{folder}: the folder holds no file of text, Markdown, JSONL or JSON"
+        )
+    return files
 
 
 def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -234,8 +254,10 @@ def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield path.name, read_text(path)
         return
     for place, row in _rows(path, where):
-        line_number = place.rpartition(" ")[2]
-        name = row.get("id") or row.get("title") or f"{path.name}:{line_number}"
+        name = row.get("id") or row.get("title")
+        if not name:
+            _, _, line_number = place.rpartition(" ")
+            name = f"{path.name}:{line_number}"
         with as_input_error(place):
             texts = [str(part["text"]) for part in _contexts_of(row)]
         yield str(name), "\n".join(texts)
@@ -262,9 +284,14 @@ def _rows(
         )
     for place, line in read_objects(path):
         for number, row in enumerate(_parts(line, with_questions), start=1):
-            if any(str(row.get(name)) != value for name, value in where.items()):
+            if not _has_values(row, where):
                 continue
-            yield place if row is line else f"{place}, part {number}", row
+            place_of_part = place if row is line else f"{place}, part {number}"
+            yield place_of_part, row
+
+
+def _has_values(row: Mapping[str, Any], where: Mapping[str, str]) -> bool:
+    return all(str(row.get(name)) == value for name, value in where.items())
 
 
 def _parts(row: Mapping[str, Any], with_questions: bool) -> Iterator[Mapping[str, Any]]:
@@ -278,12 +305,16 @@ def _parts(row: Mapping[str, Any], with_questions: bool) -> Iterator[Mapping[str
                 yield document
         return
     documents = row.get("documents")
-    if isinstance(documents, list) and all(
-        isinstance(document, Mapping) for document in documents
-    ):
+    if _is_list_of_objects(documents):
         yield from documents
     else:
         yield row
+
+
+def _is_list_of_objects(value: Any) -> TypeGuard[list[Mapping[str, Any]]]:
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(document, Mapping) for document in value)
 
 
 def _questions(

@@ -37,7 +37,7 @@ _ORDER = (
 )
 
 
-def edited(kind: str, sample: Sample) -> str | None:
+def edit_answer(kind: str, sample: Sample) -> str | None:
     """The answer of a sample with one edit that makes it wrong.
 
     A number becomes another one of as many digits. A verb gets a "not". A name becomes
@@ -100,7 +100,7 @@ def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:
     return replacements
 
 
-def injected(kind: str, sample: Sample, verdict: bool) -> Sample:
+def add_order(kind: str, sample: Sample, verdict: bool) -> Sample:
     """A sample with one more context at the end, which wants the opposite verdict.
 
     Args:

@@ -26,7 +26,7 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.data.asking import Instructions, question_part
-from ragmetrics_core.labelling.making import Maker, answered
+from ragmetrics_core.labelling.making import Maker, ask_one
 from ragmetrics_core.labelling.sets import digest_of
 from ragmetrics_core.metrics.fact_matrix import extraction as facts_of
 from ragmetrics_core.metrics.templates import digest, shipped
@@ -63,12 +63,12 @@ class FactsFile(Frozen):
     @property
     def digest(self) -> str:
         """Digest of references and facts, in order."""
-        frozen_texts = []
+        texts = []
         for sample in self.samples:
             facts = [fact.model_dump() for fact in sample.facts or ()]
-            reference_and_facts = [sample.reference[:1], facts]
-            frozen_texts.append(json.dumps(reference_and_facts, sort_keys=True))
-        return digest_of(frozen_texts)
+            first_reference = sample.reference[:1]
+            texts.append(json.dumps([first_reference, facts], sort_keys=True))
+        return digest_of(texts)
 
     @property
     def count(self) -> int:
@@ -110,25 +110,25 @@ def extract_facts(
         JudgeUnavailable: If the judge will answer nothing.
     """
     instructions = Instructions(shipped(f"facts_{extraction}"))
-    without_facts = _without_facts(rows)
+    samples_by_index = _samples_without_facts(rows)
 
-    def plan(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
+    def extract(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
         question = facts_of(
             sample.reference[0],
             instructions,
             question_part(sample),
             reasoning=extraction == "cot",
         )
-        extracted = yield from answered(question)
+        extracted = yield from ask_one(question)
         if not extracted.facts:
             return Undefined(
                 metric="facts", reason="the reference states no fact; leave the row out"
             )
         return list(extracted.facts)
 
+    extracted_facts = list(maker.make(extract, list(samples_by_index.values())))
     rows_with_facts = [dict(row) for row in rows]
-    made = list(maker.make(plan, list(without_facts.values())))
-    for index, facts in zip(without_facts, made, strict=True):
+    for index, facts in zip(samples_by_index, extracted_facts, strict=True):
         if isinstance(facts, (Failed, Undefined)):
             raise InputError(f"row {index + 1}: no facts: {facts.reason}")
         rows_with_facts[index]["facts"] = facts
@@ -140,12 +140,12 @@ def extract_facts(
     )
 
 
-def _without_facts(rows: Sequence[Row]) -> dict[int, Sample]:
+def _samples_without_facts(rows: Sequence[Row]) -> dict[int, Sample]:
     """The samples that bring no facts, by the index of their row.
 
     ``InputError`` if one has no reference either.
     """
-    without_facts: dict[int, Sample] = {}
+    samples_by_index: dict[int, Sample] = {}
     for index, sample in enumerate(_samples(rows)):
         if sample.facts:
             continue
@@ -154,15 +154,14 @@ def _without_facts(rows: Sequence[Row]) -> dict[int, Sample]:
                 f"row {index + 1}: no reference, so there is nothing to extract facts"
                 " from"
             )
-        without_facts[index] = sample
-    return without_facts
+        samples_by_index[index] = sample
+    return samples_by_index
 
 
 def write_facts(path: str | Path, file: FactsFile) -> None:
     """Write facts as JSON; ``InputError`` if the file cannot be written."""
-    text = json.dumps(
-        {MAGIC: FORMAT, **file.model_dump()}, ensure_ascii=False, indent=1
-    )
+    data = {MAGIC: FORMAT, **file.model_dump()}
+    text = json.dumps(data, ensure_ascii=False, indent=1)
     write_text(path, f"{text}\n", "the file of facts")
 
 

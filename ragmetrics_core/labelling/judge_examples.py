@@ -24,23 +24,31 @@ def draw_examples(
     Raises:
         InputError: If there are too few labelled answers of either label.
     """
-    drawn: list[LabelledExample] = []
     draw = random.Random(seed)  # noqa: S311  # a draw of examples is no cryptography
-    for label, wanted in ((True, (count + 1) // 2), (False, count // 2)):
-        answers = [
-            row
-            for row in labelled
-            if row.question == "adherent" and row.labels[0] is label
-        ]
-        if len(answers) < wanted:
-            in_words = "supported" if label else "unsupported"
+    n_unsupported = count // 2
+    n_supported = count - n_unsupported
+    drawn: list[LabelledExample] = []
+    for is_supported, n_wanted in ((True, n_supported), (False, n_unsupported)):
+        answers = _answers_of_label(labelled, is_supported)
+        if len(answers) < n_wanted:
+            label = "supported" if is_supported else "unsupported"
             raise InputError(
-                f"{count} examples need {wanted} {in_words} answers with a label; there"
+                f"{count} examples need {n_wanted} {label} answers with a label; there"
                 f" are {len(answers)}"
             )
-        drawn += [_example(row) for row in draw.sample(answers, wanted)]
+        drawn += [_example(row) for row in draw.sample(answers, n_wanted)]
     draw.shuffle(drawn)
     return tuple(drawn)
+
+
+def _answers_of_label(
+    labelled: Sequence[LabelledSample], is_supported: bool
+) -> list[LabelledSample]:
+    answers = []
+    for row in labelled:
+        if row.question == "adherent" and row.labels[0] is is_supported:
+            answers.append(row)
+    return answers
 
 
 def _example(row: LabelledSample) -> LabelledExample:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ragmetrics_core.data import MetricResult, Sample, Usage
@@ -38,7 +39,7 @@ Statistic = Callable[[Rows], float | None]
 
 PROMPTS = ("io", "cot")
 DRAWS = 500
-_FEW = 20
+_FEW_DOCUMENTS = 20
 _NOT_EVIDENCE = "†"
 
 
@@ -69,7 +70,7 @@ class Score:
     values: dict[str, Measured]
 
 
-def variants(
+def metrics_with_prompts(
     metrics: Sequence[Metric], judge: Judge, prompts: Sequence[str]
 ) -> list[tuple[Metric, str]]:
     """Metrics with the prompts to try, which only an LLM judge reads, and only retrieval accuracy has."""
@@ -96,10 +97,11 @@ def samples_of(labelled_set: AnySet, metric: Metric) -> list[Sample]:
     if isinstance(metric, RetrievalAccuracy):
         return [document.sample() for document in labelled_set.documents]
     document_by_id = {document.id: document for document in labelled_set.documents}
-    return [
-        document_by_id[point.document].sample(point.contexts)
-        for point in labelled_set.points
-    ]
+    samples = []
+    for point in labelled_set.points:
+        document = document_by_id[point.document]
+        samples.append(document.sample(point.contexts))
+    return samples
 
 
 def score_set(
@@ -148,19 +150,21 @@ def score_set(
         progress=progress,
     )
     outcomes: list[MetricResult] = []
+    usage = Usage()
     for row in rows:
         (outcome,) = row.results.values()
         outcomes.append(outcome)
+        usage += outcome.usage
     if len(outcomes) < len(samples):
         # An interrupted run ends early, and a part of the set is no score.
         raise KeyboardInterrupt
 
-    scores = _scores(labelled_set, metric, outcomes)
+    scores = _scores_of_points(labelled_set, metric, outcomes)
     labels = labels_of(labelled_set, reviews)
     documents, n_missing = _pairs_by_document(labelled_set, scores, labels)
-    usage = Usage()
-    for outcome in outcomes:
-        usage += outcome.usage
+    values: dict[str, Measured] = {}
+    for name, statistic in _statistics(labelled_set, threshold).items():
+        values[name] = _measure(name, documents, statistic, draws)
     return Score(
         judge=judge.name,
         prompt=prompt,
@@ -169,10 +173,7 @@ def score_set(
         missing=n_missing,
         documents=len(documents),
         usage=usage,
-        values={
-            name: _measured(name, documents, statistic, draws)
-            for name, statistic in _statistics(labelled_set, threshold).items()
-        },
+        values=values,
     )
 
 
@@ -198,7 +199,7 @@ def _pairs_by_document(
     return list(pairs_by_document.values()), n_missing
 
 
-def _scores(
+def _scores_of_points(
     labelled_set: AnySet, metric: Metric, outcomes: Sequence[MetricResult]
 ) -> list[float | None]:
     """The score of each point, from outcomes on ``samples_of``."""
@@ -208,30 +209,30 @@ def _scores(
         return [outcome.value for outcome in outcomes]
     matrix_by_document: dict[str, AccuracyEvidence] = {}
     for document, outcome in zip(labelled_set.documents, outcomes, strict=True):
-        if (
-            isinstance(outcome.evidence, AccuracyEvidence)
-            and outcome.status == "scored"
-        ):
-            matrix_by_document[document.id] = outcome.evidence
+        evidence = outcome.evidence
+        if outcome.status == "scored" and isinstance(evidence, AccuracyEvidence):
+            matrix_by_document[document.id] = evidence
     scores: list[float | None] = []
     for point in labelled_set.points:
         matrix = matrix_by_document.get(point.document)
-        scores.append(None if matrix is None else matrix.combine(point.contexts))
+        score = None if matrix is None else matrix.combine(point.contexts)
+        scores.append(score)
     return scores
 
 
-def _measured(
+def _measure(
     name: str, documents: Sequence[Rows], compute: Statistic, draws: int
 ) -> Measured:
     """A statistic over the points of all documents; its interval resamples documents."""
 
-    def pooled(sample: Iterable[Rows]) -> float | None:
-        return compute([row for rows in sample for row in rows])
+    def compute_over(drawn_documents: Iterable[Rows]) -> float | None:
+        return compute(list(chain.from_iterable(drawn_documents)))
 
     interval = None
     if len(documents) > 1:
-        interval = bootstrap([documents], pooled, draws=draws)
-    return Measured(name, None, sum(map(len, documents)), pooled(documents), interval)
+        interval = bootstrap([documents], compute_over, draws=draws)
+    n_points = sum(map(len, documents))
+    return Measured(name, None, n_points, compute_over(documents), interval)
 
 
 def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
@@ -243,24 +244,33 @@ def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
             "intercept": _intercept,
         }
 
+    def with_positive_labels(rows: Rows) -> list[tuple[float, bool]]:
+        return [(score, label == 1) for score, label in rows]
+
     def verdicts(rows: Rows) -> list[tuple[bool, bool]]:
         return [(score >= threshold, label == 1) for score, label in rows]
 
     return {
         "accuracy": lambda rows: accuracy(verdicts(rows)),
-        "AUROC": lambda rows: auroc([(score, label == 1) for score, label in rows]),
+        "AUROC": lambda rows: auroc(with_positive_labels(rows)),
         "F1": lambda rows: f1(verdicts(rows)),
     }
 
 
 def _slope(rows: Rows) -> float | None:
     fitted = line(rows)
-    return None if fitted is None else fitted[0]
+    if fitted is None:
+        return None
+    slope, _ = fitted
+    return slope
 
 
 def _intercept(rows: Rows) -> float | None:
     fitted = line(rows)
-    return None if fitted is None else fitted[1]
+    if fitted is None:
+        return None
+    _, intercept = fitted
+    return intercept
 
 
 def score_table(
@@ -283,13 +293,18 @@ def score_table(
     """
     statistic_names = scores[0].values if scores else ()
     rows = [("judge", "metric", "prompt", *statistic_names, "points", "calls", "cost")]
-    rows += [_row(score, _mark(labelled_set, reviews, score)) for score in scores]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for score in scores:
+        mark = _mark(labelled_set, reviews, score)
+        rows.append(_cells_of_row(score, mark))
+    widths = []
+    for column in zip(*rows, strict=True):
+        widths.append(max(len(cell) for cell in column))
     table = []
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         table.append("  ".join(cells).rstrip())
-    table.insert(1, "-" * max(map(len, table)))
+    ruler = "-" * max(len(table_line) for table_line in table)
+    table.insert(1, ruler)
     title = heading(labelled_set, reviews)
     if name:
         title = f"{name}: {title}"
@@ -302,9 +317,13 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
     It is accuracy only if people reviewed every label.
     """
     if isinstance(labelled_set, DiscreteSet):
-        kind, unit, labeller = "discrete", "points", "the retriever's ranks"
+        kind = "discrete"
+        unit = "points"
+        labeller = "the retriever's ranks"
     else:
-        kind, unit, labeller = "continuous", "cells", "the labelling model"
+        kind = "continuous"
+        unit = "cells"
+        labeller = "the labelling model"
     total = len(review_items(labelled_set))
     n_reviewed = 0 if reviews is None else len(reviews.first)
     if n_reviewed == total:
@@ -316,15 +335,8 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
     return f"{kind} set, agreement with {labeller}, not accuracy ({progress})"
 
 
-def _row(score: Score, mark: str) -> tuple[str, ...]:
+def _cells_of_row(score: Score, mark: str) -> tuple[str, ...]:
     """The cells of a score; ``mark`` stands behind the judge's name."""
-    statistics = []
-    for measured in score.values.values():
-        text = "undefined" if measured.value is None else f"{measured.value:.3f}"
-        if measured.interval is not None:
-            low, high = measured.interval
-            text += f" [{low:.3f}, {high:.3f}]"
-        statistics.append(text)
     points = str(score.points)
     if score.missing:
         points += f" ({score.missing} missing)"
@@ -336,11 +348,21 @@ def _row(score: Score, mark: str) -> tuple[str, ...]:
         f"{score.judge}{mark}",
         score.metric,
         score.prompt or "-",
-        *statistics,
+        *(_cell_of(measured) for measured in score.values.values()),
         points,
         calls,
         cost,
     )
+
+
+def _cell_of(measured: Measured) -> str:
+    """A statistic with its interval, where it has one."""
+    if measured.value is None:
+        return "undefined"
+    if measured.interval is None:
+        return f"{measured.value:.3f}"
+    low, high = measured.interval
+    return f"{measured.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) -> str:
@@ -350,8 +372,9 @@ def _mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) -> str:
     """
     if not isinstance(labelled_set, DiscreteSet):
         return ""
-    n_reviewed = -1 if reviews is None else len(reviews.first)
-    is_reviewed = n_reviewed == len(review_items(labelled_set))
+    is_reviewed = False
+    if reviews is not None:
+        is_reviewed = len(reviews.first) == len(review_items(labelled_set))
     is_ranked_by_words = labelled_set.header.parameters.get("retriever") == "bm25"
     is_judged_by_words = score.judge.startswith("lexical")
     if is_ranked_by_words and is_judged_by_words and not is_reviewed:
@@ -363,19 +386,7 @@ def caveats(
     labelled_set: AnySet, reviews: Reviews | None, scores: Sequence[Score]
 ) -> list[str]:
     """What must stand under the table."""
-    n_documents = max((score.documents for score in scores), default=0)
-    if n_documents < 2:
-        about_intervals = (
-            "One document: no intervals, because the points of a document hang"
-            " together."
-        )
-    else:
-        about_intervals = f"Intervals (95 %) resample the {n_documents} documents."
-        if n_documents < _FEW:
-            about_intervals += (
-                f" {n_documents} documents are few: the intervals are too narrow."
-            )
-    lines = [composition(labelled_set, reviews), about_intervals]
+    lines = [composition(labelled_set, reviews), _on_intervals(scores)]
     if any(_mark(labelled_set, reviews, score) for score in scores):
         lines.append(
             f"{_NOT_EVIDENCE} not evidence: the judge counts words, and so do the BM25"
@@ -389,25 +400,40 @@ def caveats(
     return lines
 
 
+def _on_intervals(scores: Sequence[Score]) -> str:
+    """What the intervals rest on, and whether that is too little."""
+    n_documents = max((score.documents for score in scores), default=0)
+    if n_documents < 2:
+        return (
+            "One document: no intervals, because the points of a document hang"
+            " together."
+        )
+    sentence = f"Intervals (95 %) resample the {n_documents} documents."
+    if n_documents < _FEW_DOCUMENTS:
+        sentence += f" {n_documents} documents are few: the intervals are too narrow."
+    return sentence
+
+
 def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
     """How many points there are, and how skewed they are."""
     labels = labels_of(labelled_set, reviews)
-    n_ones, n_zeros, n_left_out = labels.count(1), labels.count(0), labels.count(None)
+    n_ones = labels.count(1)
+    n_zeros = labels.count(0)
+    n_left_out = labels.count(None)
     if isinstance(labelled_set, DiscreteSet):
         return (
             f"{len(labels) - n_left_out} points: {n_ones} positive, {n_zeros} negative;"
             f" {n_left_out} left out as ambiguous."
         )
     documents = labelled_set.documents
-    points_by_golden = labelled_set.skew()
+    n_points = labelled_set.skew()  # by number of golden chunks
     most_golden = max((document.golden for document in documents), default=0)
-    spread = ", ".join(
-        f"{golden}: {count}" for golden, count in points_by_golden.items()
-    )
+    n_without_golden = n_points.get(0, 0)
+    n_with_all_golden = n_points.get(most_golden, 0)
+    spread = ", ".join(f"{golden}: {count}" for golden, count in n_points.items())
     return (
         f"{len(labels)} points of {len(documents)} documents, skewed:"
-        f" {points_by_golden.get(0, 0)} hold no golden chunk,"
-        f" {points_by_golden.get(most_golden, 0)} all of them"
+        f" {n_without_golden} hold no golden chunk, {n_with_all_golden} all of them"
         f" (points by golden chunks: {spread}); {n_ones} are labelled 1, {n_zeros} are"
         f" labelled 0, {n_left_out} left out."
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from itertools import islice
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
@@ -69,11 +69,12 @@ class Written(SilentData, extra="ignore", str_strip_whitespace=True):
 
     @field_validator("sentences")
     @classmethod
-    def _of_every_chunk(cls, sentences: Any, info: ValidationInfo) -> Any:
+    def _check_every_chunk(cls, sentences: Any, info: ValidationInfo) -> Any:
         if not isinstance(info.context, Question):
             return sentences
         chunk_labels = info.context.parts["chunks"].labels
-        if {sentence.chunk for sentence in sentences} != set(chunk_labels):
+        labels_used = {sentence.chunk for sentence in sentences}
+        if labels_used != set(chunk_labels):
             raise ValueError(
                 "it must have at least one sentence from each chunk"
                 f" ({', '.join(chunk_labels)})"
@@ -176,7 +177,8 @@ class Maker:
                 # An interrupt or a limit cut it off: the run says so at its end.
                 continue
             if isinstance(outcome, Scored):
-                yield cast("Any", outcome.evidence).product
+                evidence = cast("Any", outcome.evidence)
+                yield evidence.product
             else:
                 yield outcome
         if run.interrupted:
@@ -206,7 +208,8 @@ class Maker:
         products: dict[str, T] = {}
         queue = iter(candidates)
         while len(products) < count:
-            batch = list(islice(queue, count - len(products)))
+            n_missing = count - len(products)
+            batch = list(islice(queue, n_missing))
             if not batch:
                 break
             for product in self.make(plan, batch):
@@ -219,18 +222,21 @@ class Maker:
                 else:
                     products[key(product)] = product
         if not products:
-            reasons = ", ".join(
-                f"{n_candidates} {reason}"
-                for reason, n_candidates in self.left_out.items()
-            )
-            raise InputError(
-                f"{self.name} gave nothing that could be used ({reasons}); try another"
-                " model"
-            )
+            self._refuse_no_product()
         return list(products.values())
 
+    def _refuse_no_product(self) -> NoReturn:
+        """Raise ``InputError`` with the reasons why no candidate gave a product."""
+        counts = []
+        for reason, n_candidates in self.left_out.items():
+            counts.append(f"{n_candidates} {reason}")
+        raise InputError(
+            f"{self.name} gave nothing that could be used ({', '.join(counts)}); try"
+            " another model"
+        )
 
-def answered(question: Question[R]) -> Generator[Any, Any, R]:
+
+def ask_one(question: Question[R]) -> Generator[Any, Any, R]:
     """Ask one question within a plan, and return the first reply to it.
 
     If there is none, the ``JudgeError`` is raised, which ends the plan.
@@ -241,7 +247,7 @@ def answered(question: Question[R]) -> Generator[Any, Any, R]:
     return answer.reply
 
 
-def header(
+def make_header(
     kind: Literal["discrete", "continuous"],
     documents: Iterable[Document],
     settings: Frozen,
@@ -262,21 +268,24 @@ def header(
         pairs: Where a discrete set's questions are from, "written" or "given".
     """
     parameters = settings.model_dump()
+    seed = parameters.pop("seed")
     if pairs is not None:
         parameters["pairs"] = pairs
     corpus: list[str] = []
     for document in documents:
         corpus += [document.id, document.text]
-    of_model: dict[str, Any] = {}
-    if maker is not None:
-        of_model["model"] = maker.name
-        of_model["prompts"] = digest(*prompts, maker.language or "")
-        of_model["left_out"] = dict(sorted(maker.left_out.items()))
-    return Header(
+    set_header = Header(
         kind=kind,
         source=tuple(source),
         corpus=digest_of(corpus),
-        seed=parameters.pop("seed"),
+        seed=seed,
         parameters=parameters,
-        **of_model,
     )
+    if maker is None:
+        return set_header
+    by_model = {
+        "model": maker.name,
+        "prompts": digest(*prompts, maker.language or ""),
+        "left_out": dict(sorted(maker.left_out.items())),
+    }
+    return set_header.model_copy(update=by_model)

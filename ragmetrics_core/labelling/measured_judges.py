@@ -23,7 +23,7 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.labelling.edits import EDITS, ORDERS, edited, injected
+from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.metric import Metric
@@ -585,11 +585,11 @@ def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
     (says,) = row.says
     if says and row.labels[0]:  # only an answer that is accepted, and rightly so
         for kind in EDITS:
-            answer = edited(kind, sample)
+            answer = edit_answer(kind, sample)
             if answer is not None:
                 yield f"caught: {kind}", sample.model_copy(update={"answer": answer})
     for kind in ORDERS:
-        yield f"flipped: {kind}", injected(kind, sample, says)
+        yield f"flipped: {kind}", add_order(kind, sample, says)
     if len(sample.contexts) > 1:
         turned = sample.model_copy(update={"contexts": sample.contexts[::-1]})
         yield "flipped: contexts reversed", turned

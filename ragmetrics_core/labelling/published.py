@@ -18,6 +18,8 @@ from ragmetrics_core.statistics.rater_agreement import Labelled
 
 Row = Mapping[str, Any]
 
+# columns of our form that are no fields of a sample
+_NO_FIELDS = frozenset(("answers", "label", "labels", "meta", "source"))
 _GOOD_FAITHFULNESS = 3
 """From this grade on an annotator of MT-RAG, who grades from 1 to 4, calls an answer adherent."""
 
@@ -61,15 +63,17 @@ def labelled_files(path: Path) -> list[Path]:
     """A file, or all files in a folder that may hold labelled rows."""
     if not path.is_dir():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.suffix.casefold() in READERS)
+    files = [file for file in path.rglob("*") if file.suffix.casefold() in READERS]
+    return sorted(files)
 
 
 def inputs_of(path: Path) -> tuple[Input, ...]:
     """The files of labelled rows as facts of a run name them."""
-    return tuple(
-        Input(name=file.name, sha256=sha256(file.read_bytes()).hexdigest())
-        for file in labelled_files(path)
-    )
+    inputs = []
+    for file in labelled_files(path):
+        digest = sha256(file.read_bytes()).hexdigest()
+        inputs.append(Input(name=file.name, sha256=digest))
+    return tuple(inputs)
 
 
 def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
@@ -88,14 +92,13 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
     rows: list[tuple[str, Row]] = []
     for file in labelled_files(path):
         rows.extend(read_objects(file))
-    origins = {
-        row["source_id"]: row
-        for _, row in rows
-        if "source_info" in row and "source_id" in row
-    }
+    origins: dict[str, Row] = {}
+    for _, row in rows:
+        if "source_info" in row and "source_id" in row:
+            origins[row["source_id"]] = row
     samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
     for place, row in rows:
-        for labelled in _labelled_at(place, row, origins):
+        for labelled in _read_at(place, row, origins):
             group = (labelled.question, labelled.source)
             samples_by_group.setdefault(group, []).append(labelled)
     if not samples_by_group:
@@ -110,14 +113,13 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
     return drawn
 
 
-def _labelled_at(
-    place: str, row: Row, origins: Mapping[str, Row]
-) -> list[LabelledSample]:
+def _read_at(place: str, row: Row, origins: Mapping[str, Row]) -> list[LabelledSample]:
     """The labelled samples of one row; ``InputError`` names its place."""
     try:
         # Parquet fills columns that a row lacks with None.
         present = {name: value for name, value in row.items() if value is not None}
-        return list(_labelled(_in_our_form(present, origins)))
+        our_row = _to_our_form(present, origins)
+        return list(_labelled_samples(our_row))
     except RowError as error:
         reason = str(error)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -125,7 +127,7 @@ def _labelled_at(
     raise InputError(f"{place}: no labelled row as in docs/judges.md: {reason}")
 
 
-def _in_our_form(row: Row, origins: Mapping[str, Row]) -> Row:
+def _to_our_form(row: Row, origins: Mapping[str, Row]) -> Row:
     """A row of a published file in our form; {} if no sample is to be made of it.
 
     ``origins`` are the rows of RAGTruth's ``source_info.jsonl`` by their id.
@@ -159,26 +161,31 @@ def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
         raise RowError("the row of source_info.jsonl with its source_id is missing")
     origin = origins[row["source_id"]]
     source_info = origin["source_info"]
-    is_question = origin["task_type"] == "QA"
-    if is_question:
-        texts = re.split(r"(?m)^passage \d+:", source_info["passages"])
-    elif isinstance(source_info, str):
-        texts = [source_info]
-    else:
-        texts = [json.dumps(source_info, ensure_ascii=False)]
+    texts = _texts_of_ragtruth(origin)
+    has_unsupported_spans = bool(row["labels"])
     our_row: dict[str, Any] = {
         "id": row["id"],
         "source": f"RAGTruth {origin['task_type']}",
         "contexts": [{"text": text.strip()} for text in texts if text.strip()],
         "answer": row["response"],
         "generator": row["model"],
-        "labels": {"adherent": int(not row["labels"])},
+        "labels": {"adherent": 0 if has_unsupported_spans else 1},
     }
-    if is_question:
+    if origin["task_type"] == "QA":
         our_row["question"] = source_info["question"]
     if row.get("quality", "good") != "good":
         return {}
     return our_row
+
+
+def _texts_of_ragtruth(origin: Row) -> list[str]:
+    """The texts that a response was written from: passages, an article, or a record."""
+    source_info = origin["source_info"]
+    if origin["task_type"] == "QA":
+        return re.split(r"(?m)^passage \d+:", source_info["passages"])
+    if isinstance(source_info, str):
+        return [source_info]
+    return [json.dumps(source_info, ensure_ascii=False)]
 
 
 def sample_of(
@@ -195,16 +202,11 @@ def sample_of(
         RowError: If the row holds no sample.
     """
     fields: dict[str, Any] = {}
-    meta = data_in(row.get("meta")) or {}
-    history = []
-    for message in meta.get("history") or ():
-        role, _, content = message.partition(": ")
-        if content:
-            history.append({"role": role, "content": content})
+    history = _history_of(row)
     if history:
         fields["history"] = history
     for name, value in row.items():
-        if name not in ("answers", "label", "labels", "meta", "source"):
+        if name not in _NO_FIELDS:
             fields[name] = value
     if answer is not None:
         fields["answer"] = answer
@@ -213,41 +215,61 @@ def sample_of(
     return Sample.from_row(fields)
 
 
-def _labelled(row: Row) -> Iterator[LabelledSample]:
+def _history_of(row: Row) -> list[dict[str, str]]:
+    """Earlier messages from a row's ``meta``, where each is written "role: content"."""
+    meta = data_in(row.get("meta")) or {}
+    history = []
+    for message in meta.get("history") or ():
+        role, _, content = message.partition(": ")
+        if content:
+            history.append({"role": role, "content": content})
+    return history
+
+
+def _labelled_samples(row: Row) -> Iterator[LabelledSample]:
     """A labelled sample for each question that people answered about a row."""
     labels = data_in(row.get("labels")) or {}
     # Rows that ``ragmetrics label draw`` wrote have one label, that of their metric.
     if row.get("metric") == "context_adherence" and row.get("label") is not None:
         labels = {"adherent": row["label"]}
     source = str(row.get("source") or "all")
-    if abs(labels.get("overall") or 0) > 0:
-        yield _preference(row, source, labels["overall"])
+    overall = labels.get("overall") or 0
+    if abs(overall) > 0:  # 0: neither answer is better
+        yield _preference(row, source, overall)
     if labels.get("adherent") is not None:
         yield _adherence(row, source, labels["adherent"])
     if labels.get("relevant"):
         yield _relevance(row, source, labels["relevant"])
-    facts = [
-        fact
-        for fact in data_in(row.get("facts")) or ()
-        if isinstance(fact, Mapping) and fact.get("present") is not None
-    ]
+    facts = _labelled_facts(row)
     if facts:
         present = votes_of([fact["present"] for fact in facts], "present")
         yield LabelledSample("present", source, sample_of(row, facts=facts), present)
 
 
+def _labelled_facts(row: Row) -> list[Mapping[str, Any]]:
+    """The facts of a row of which people said whether the contexts hold them."""
+    facts = []
+    for fact in data_in(row.get("facts")) or ():
+        if isinstance(fact, Mapping) and fact.get("present") is not None:
+            facts.append(fact)
+    return facts
+
+
 def _preference(row: Row, source: str, overall: float) -> LabelledSample:
     """Is the second answer better? People say so where ``overall`` is above 0."""
-    sample, other = (sample_of(row, answer=answer) for answer in row["answers"])
-    return LabelledSample("other", source, sample, (overall > 0,), other)
+    answer, other_answer = row["answers"]
+    sample = sample_of(row, answer=answer)
+    other = sample_of(row, answer=other_answer)
+    is_other_better = overall > 0
+    return LabelledSample("other", source, sample, (is_other_better,), other)
 
 
 def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
     """Is the answer adherent? The majority of the votes says so."""
-    meta = data_in(row.get("meta")) or {}
     votes = votes_of(label, "adherent")
     people = votes
     if len(votes) == 1:  # single annotators are known from MT-RAG's grades alone
+        meta = data_in(row.get("meta")) or {}
         grades = meta.get("faithfulness_votes") or ()
         people = tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
     is_adherent = Labelled(0, votes).yes

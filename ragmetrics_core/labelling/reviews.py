@@ -143,20 +143,19 @@ def review_items(labelled_set: sets.AnySet) -> list[Item]:
     if isinstance(labelled_set, sets.DiscreteSet):
         point_by_id = {point.id: point for point in labelled_set.points}
         return [_item_of(point) for point in point_by_id.values()]
-    items = []
+    items: list[Item] = []
     for document in labelled_set.documents:
-        for row, fact in enumerate(document.facts):
-            for column, context in enumerate(document.contexts):
-                is_covered = document.cells[row][column].covered
-                items.append(
-                    Item(
-                        id=f"{document.id}#{row}#{column}",
-                        was="positive" if is_covered else "negative",
-                        question=document.question,
-                        claim=fact.text,
-                        texts=(context.text,),
-                    )
+        for fact_number, fact in enumerate(document.facts):
+            for context_number, context in enumerate(document.contexts):
+                cell = document.cells[fact_number][context_number]
+                item = Item(
+                    id=f"{document.id}#{fact_number}#{context_number}",
+                    was="positive" if cell.covered else "negative",
+                    question=document.question,
+                    claim=fact.text,
+                    texts=(context.text,),
                 )
+                items.append(item)
     return items
 
 
@@ -194,10 +193,15 @@ def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float 
     n_facts = {document.id: len(document.facts) for document in labelled_set.documents}
     labels = []
     for point in labelled_set.points:
-        verdicts_by_fact = [
-            {verdicts[f"{point.document}#{row}#{column}"] for column in point.contexts}
-            for row in range(n_facts[point.document])
-        ]
+        verdicts_by_fact = []
+        for fact_number in range(n_facts[point.document]):
+            row = f"{point.document}#{fact_number}"
+            verdicts_by_fact.append(
+                {
+                    verdicts[f"{row}#{context_number}"]
+                    for context_number in point.contexts
+                }
+            )
         labels.append(_share(verdicts_by_fact))
     return labels
 
@@ -277,32 +281,35 @@ def review(
     decided = reviews.second if second else reviews.first
     show(_HELP)
     with suppress(EOFError):
-        for item in [item for item in items if item.id not in decided]:
-            n_decided = sum(item.id in decided for item in items)
+        for item in items:
+            if item.id in decided:
+                continue
+            n_decided = sum(other.id in decided for other in items)
             show(_page_of(item, n_decided, len(items)))
-            verdict = _typed_verdict(ask, show)
+            verdict = _ask_verdict(ask, show)
             if verdict is None:
                 break
-            reviews.add(
-                Review(
-                    item=item.id,
-                    was=item.was,
-                    label=verdict,
-                    reviewer=reviewer,
-                    reason=ask("why (Enter for no reason)> ").strip(),
-                    date=datetime.now(UTC).isoformat(timespec="seconds"),
-                    second=second,
-                )
+            reason = ask("why (Enter for no reason)> ").strip()
+            decision = Review(
+                item=item.id,
+                was=item.was,
+                label=verdict,
+                reviewer=reviewer,
+                reason=reason,
+                date=datetime.now(UTC).isoformat(timespec="seconds"),
+                second=second,
             )
+            reviews.add(decision)
     return all(item.id in decided for item in items)
 
 
-def _typed_verdict(
+def _ask_verdict(
     ask: Callable[[str], str], show: Callable[[str], None]
 ) -> Verdict | None:
     """Ask until a key is typed that means something; None means to stop."""
     while True:
-        key = ask("p/n/a/q> ").strip().casefold()[:1]
+        typed = ask("p/n/a/q> ").strip().casefold()
+        key = typed[:1]
         if key in _KEYS:
             return _KEYS[key]
         if key == "q":
@@ -312,36 +319,41 @@ def _typed_verdict(
 
 def _page_of(item: Item, n_decided: int, total: int) -> str:
     """An item as a person sees it."""
-    texts = "\n\n".join(
-        f"--- text {number}\n{text}" for number, text in enumerate(item.texts, start=1)
-    )
-    page = (
-        f"\n=== {n_decided} of {total} decided\n\n{texts}\n\n---"
-        f" question\n{item.question}\n\n--- expected\n{item.claim}\n\nDo the texts hold"
-        " what is expected?"
-    )
+    texts = []
+    for number, text in enumerate(item.texts, start=1):
+        texts.append(f"--- text {number}\n{text}")
+    parts = [
+        f"\n=== {n_decided} of {total} decided",
+        *texts,
+        f"--- question\n{item.question}",
+        f"--- expected\n{item.claim}",
+        "Do the texts hold what is expected?",
+    ]
+    page = "\n\n".join(parts)
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
 def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
     """What the reviews came to, in sentences."""
     if isinstance(labelled_set, sets.DiscreteSet):
-        unit, labeller = "points", "rank"
+        unit = "points"
+        labeller = "rank"
     else:
-        unit, labeller = "cells", "the model"
+        unit = "cells"
+        labeller = "the model"
     n_items = len(review_items(labelled_set))
-    counts = Counter(review.label for review in reviews.first.values())
-    n_changed = sum(review.label != review.was for review in reviews.first.values())
+    first_reviews = reviews.first.values()
+    counts = Counter(review.label for review in first_reviews)
+    n_changed = sum(review.label != review.was for review in first_reviews)
     lines = [
         f"{counts.total()} of {n_items} {unit} reviewed: {counts['positive']} positive,"
         f" {counts['negative']} negative, {counts['ambiguous']} ambiguous (left out);"
         f" {n_changed} differ from the label by {labeller}."
     ]
-    pairs = [
-        (reviews.first[name].label, review.label)
-        for name, review in reviews.second.items()
-        if name in reviews.first
-    ]
+    pairs = []
+    for name, second_review in reviews.second.items():
+        if name in reviews.first:
+            pairs.append((reviews.first[name].label, second_review.label))
     if pairs:
         lines.append(_agreement(pairs, unit))
     return lines

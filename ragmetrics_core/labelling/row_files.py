@@ -40,9 +40,13 @@ _LISTS = (
     "testCases",
     "test_cases",
 )
-_KNOWN = {
-    plain_name(name): field for field, names in USUAL_NAMES.items() for name in names
-}
+_KNOWN: dict[str, str] = {}
+for _field, _names in USUAL_NAMES.items():
+    for _name in _names:
+        _KNOWN[plain_name(_name)] = _field
+_HEADER_AMONG_LINES = (
+    "the header of a results file among other lines; give each file by itself"
+)
 _LINES = (".jsonl", ".ndjson")
 _HEADER = re.compile(r'\s*\{\s*"ragmetrics_report"\s*:')
 _CLOSING_LINE = re.compile(r'\s*\{\s*"run"\s*:')
@@ -76,10 +80,11 @@ def read_samples(
     if columns_read is None:
         columns_read = ColumnsRead(columns)
     rows = islice(read_rows(path), limit)
-    yield from refuse_wrong_columns(_located(rows, columns_read, unread))
+    samples = _samples_of_rows(rows, columns_read, unread)
+    yield from refuse_wrong_columns(samples)
 
 
-def _located(
+def _samples_of_rows(
     rows: Iterable[tuple[str, Any]],
     columns_read: ColumnsRead,
     unread: dict[str, None] | None,
@@ -94,6 +99,7 @@ def _located(
                 yield type(sample)(f"{place}: {sample}")
                 continue
             if unread is not None and isinstance(row, Mapping):
+                # a sample keeps the columns that it does not know as metadata
                 for name in map(str, row):
                     if name in sample.metadata:
                         unread[name] = None
@@ -111,23 +117,23 @@ def check_readable(path: Path) -> None:
             f"{path} is a pipe or a device, and files are read twice; save it to a file"
             " first"
         )
-    if (suffix := _suffix(path)) not in READERS:
-        kind = (
-            f"unknown kind of file {suffix!r}"
-            if suffix
-            else "its name has no suffix that tells its kind"
-        )
-        raise InputError(f"{path}: {kind}; use {', '.join(READERS)}")
+    suffix = _suffix(path)
+    if suffix in READERS:
+        return
+    problem = "its name has no suffix that tells its kind"
+    if suffix:
+        problem = f"unknown kind of file {suffix!r}"
+    raise InputError(f"{path}: {problem}; use {', '.join(READERS)}")
 
 
-def why_part(path: Path) -> str:
+def reason_of_part(path: Path) -> str:
     """Why results in a file are no more than a part of their samples.
 
-    "" if they are all, or the file holds no results.
+    "" if they are all, or the file holds no results. A file may hold results of several
+    runs, one behind the other: each begins with a header and ends with a closing line.
     """
     if _suffix(path) not in _LINES:
         return ""
-    run: Mapping[str, Any] | None = None  # what the latest results say of their run
     is_closed = True
     with as_input_error(f"{path} cannot be read"), open_text(path) as file:
         for line in file:
@@ -135,18 +141,22 @@ def why_part(path: Path) -> str:
                 if not is_closed:
                     break
                 is_closed = False
-            elif not is_closed and _CLOSING_LINE.match(line):
-                value = json_value(line)
-                is_closed = _is_closing_line(value)
-                run = value["run"] if is_closed else None
-            if run is not None and _reason_of_part(run):
-                return f"{path} is a part: the run that wrote it {_reason_of_part(run)}"
+                continue
+            if is_closed or not _CLOSING_LINE.match(line):
+                continue
+            closing_line = json_value(line)
+            is_closed = _is_closing_line(closing_line)
+            if not is_closed:
+                continue
+            reason = _reason_of_run(closing_line["run"])
+            if reason:
+                return f"{path} is a part: the run that wrote it {reason}"
     if is_closed:
         return ""
     return f"{path} is a part: the run that wrote it was killed or still goes on"
 
 
-def _reason_of_part(run: Mapping[str, Any]) -> str:
+def _reason_of_run(run: Mapping[str, Any]) -> str:
     """Why a run did not judge all its samples, by its closing line; "" if it did."""
     if run.get("interrupted") or run.get("stopped"):
         return "ended early"
@@ -173,19 +183,16 @@ def read_rows(path: Path) -> Iterator[Located]:
 def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows as ``read_rows`` gives them; ``InputError`` if one is no object."""
     for place, row in read_rows(path):
+        if isinstance(row, RowError):
+            raise InputError(f"{place}: {row}")
         if not isinstance(row, dict):
-            found = (
-                row
-                if isinstance(row, RowError)
-                else f"needs an object, found {type(row).__name__}"
-            )
-            raise InputError(f"{place}: {found}")
+            raise InputError(f"{place}: needs an object, found {type(row).__name__}")
         yield place, row
 
 
 def _jsonl(path: Path) -> Iterator[Located]:
     with open_text(path) as file:
-        if next(filter(None, map(str.strip, file)), "") in ("{", "[", "[{"):
+        if _first_line_with_text(file) in ("{", "[", "[{"):
             raise InputError(
                 f"{path}: an object over several lines, and .jsonl has one on each"
                 f" line; name it .json, or convert it: jq -c . {shlex.quote(str(path))}"
@@ -193,6 +200,15 @@ def _jsonl(path: Path) -> Iterator[Located]:
             )
         file.seek(0)
         yield from _rows_of_lines(json_lines(path, file))
+
+
+def _first_line_with_text(lines: Iterable[str]) -> str:
+    """It is without the blanks around it; "" if no line has a text."""
+    for line in lines:
+        stripped = line.strip()
+        if stripped:
+            return stripped
+    return ""
 
 
 def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
@@ -208,30 +224,24 @@ def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
         if isinstance(value, Mapping) and "ragmetrics_report" in value:
             within_results = True
             if not header_may_come:
-                yield (
-                    place,
-                    RowError(
-                        "the header of a results file among other lines; give each file"
-                        " by itself"
-                    ),
-                )
+                yield place, RowError(_HEADER_AMONG_LINES)
             header_may_come = False
         elif within_results:
             header_may_come = _is_closing_line(value)
             if not header_may_come:
                 yield place, _row_of_results(value)
+        elif is_row_of_results(value):  # of a sink, which writes no header
+            header_may_come = False
+            yield place, _row_of_results(value)
         else:
             header_may_come = False
-            is_row_of_sink = is_row_of_results(value)
-            yield place, _row_of_results(value) if is_row_of_sink else value
+            yield place, value
 
 
 def _is_closing_line(value: Any) -> bool:
-    return (
-        isinstance(value, Mapping)
-        and value.keys() == {"run"}
-        and isinstance(value["run"], Mapping)
-    )
+    if not isinstance(value, Mapping) or value.keys() != {"run"}:
+        return False
+    return isinstance(value["run"], Mapping)
 
 
 def _row_of_results(value: Any) -> Any:
@@ -249,42 +259,54 @@ def _row_of_results(value: Any) -> Any:
 
 
 def _json(path: Path) -> Iterator[Located]:
-    _, data = next(
-        json_lines(path, [read_text(path)]),
-        ("", RowError("not JSON: the file is empty")),
-    )
-    if isinstance(data, RowError):
-        raise InputError(f"{path}: {data}")
+    data = _value_of_file(path)
     if isinstance(data, Mapping) and "ragmetrics_facts" in data:
         # facts are made of rows, so their module stands above
         from ragmetrics_core.labelling.facts import read_facts
 
-        data = list(read_facts(path).rows)  # refuses frozen facts that were changed
+        rows: Any = list(
+            read_facts(path).rows
+        )  # refuses frozen facts that were changed
     elif isinstance(data, Mapping):
-        if columns := [
-            name for name, column in data.items() if _is_column(name, column)
-        ]:
-            raise InputError(
-                f"{path} holds columns ({', '.join(columns)}) and not rows; write rows,"
-                " e.g. with pandas:"
-                f" pandas.DataFrame(json.load(open({str(path)!r}))).to_json('rows.json',"
-                " orient='records')"
-            )
-        data = [data] if _is_sample(data) else _framed_rows(data, path)
-    if not isinstance(data, list):
+        _refuse_columns(data, path)
+        rows = [data] if _is_sample(data) else _framed_rows(data, path)
+    else:
+        rows = data
+    if not isinstance(rows, list):
         raise InputError(
-            f"{path}: needs a list of objects, found {type(data).__name__}"
+            f"{path}: needs a list of objects, found {type(rows).__name__}"
         )
-    yield from (
-        (f"{path}, item {number}", row) for number, row in enumerate(data, start=1)
-    )
+    for number, row in enumerate(rows, start=1):
+        yield f"{path}, item {number}", row
+
+
+def _value_of_file(path: Path) -> Any:
+    """What a JSON file holds; ``InputError`` if that is nothing, or no JSON."""
+    lines = json_lines(path, [read_text(path)])
+    _, value = next(lines, ("", RowError("not JSON: the file is empty")))
+    if isinstance(value, RowError):
+        raise InputError(f"{path}: {value}")
+    return value
+
+
+def _refuse_columns(data: Mapping[str, Any], path: Path) -> None:
+    """Raise ``InputError`` for an object that holds columns in place of rows."""
+    columns = [name for name, column in data.items() if _is_column(name, column)]
+    if columns:
+        raise InputError(
+            f"{path} holds columns ({', '.join(columns)}) and not rows; write rows,"
+            " e.g. with pandas:"
+            f" pandas.DataFrame(json.load(open({str(path)!r}))).to_json('rows.json',"
+            " orient='records')"
+        )
 
 
 def _framed_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
     """The list of rows in an object, or the object as the only row; ``InputError`` if several lists may be the rows."""
-    lists: dict[str, list[Any]] = {
-        name: data[name] for name in _LISTS if isinstance(data.get(name), list)
-    }
+    lists: dict[str, list[Any]] = {}
+    for name in _LISTS:
+        if isinstance(data.get(name), list):
+            lists[name] = data[name]
     filled = [name for name, rows in lists.items() if rows]
     if len(filled) > 1:
         raise InputError(
@@ -298,13 +320,14 @@ def _framed_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
 
 def _is_column(name: str, value: Any) -> bool:
     """Whether the texts of many rows stand under one name, as a list or by row number."""
-    numbered = (
-        isinstance(value, Mapping)
-        and bool(value)
-        and all(str(key).isdecimal() for key in value)
-    )
-    one = _KNOWN.get(plain_name(name)) in ("question", "answer") and name[-1] != "s"
-    return one and (numbered or isinstance(value, list))
+    field = _KNOWN.get(plain_name(name))
+    is_plural = name.endswith("s")  # such as "questions": a list of rows, or of texts
+    if field not in ("question", "answer") or is_plural:
+        return False
+    if isinstance(value, Mapping):
+        # as pandas writes a column: {"0": …, "1": …}
+        return bool(value) and all(str(key).isdecimal() for key in value)
+    return isinstance(value, list)
 
 
 def _is_sample(data: Mapping[str, Any]) -> bool:
@@ -317,28 +340,24 @@ def _is_sample(data: Mapping[str, Any]) -> bool:
 
 
 def _parquet(path: Path) -> Iterator[Located]:
-    pa, parquet = (
-        import_extra(name, "parquet", "Reading Parquet")
-        for name in ("pyarrow", "pyarrow.parquet")
-    )
+    pa = import_extra("pyarrow", "parquet", "Reading Parquet")
+    parquet = import_extra("pyarrow.parquet", "parquet", "Reading Parquet")
+    number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            if doubled := repeated_names(file.schema_arrow.names):
+            doubled = repeated_names(file.schema_arrow.names)
+            if doubled:
                 raise InputError(
                     f"{path}: several columns are named {', '.join(doubled)}; rename"
                     " all but one"
                 )
-            rows = (
-                row
-                for batch in file.iter_batches(batch_size=256)
-                for row in arrow_rows(batch)
-            )
-            for number, row in enumerate(rows, start=1):
-                yield f"{path}, row {number}", row
+            for batch in file.iter_batches(batch_size=256):
+                for row in arrow_rows(batch):
+                    number += 1
+                    yield f"{path}, row {number}", row
     except pa.ArrowException as error:
-        raise InputError(
-            f"{path}: not Parquet ({str(error).splitlines()[0]})"
-        ) from None
+        first_line = str(error).splitlines()[0]
+        raise InputError(f"{path}: not Parquet ({first_line})") from None
 
 
 READERS = {

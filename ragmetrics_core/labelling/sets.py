@@ -6,7 +6,7 @@ beyond those that were given, so that the same seed and replies give the same by
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -148,7 +148,8 @@ class ContinuousSet(Frozen):
 
     def skew(self) -> dict[int, int]:
         """Number of points by number of golden contexts in them."""
-        return dict(sorted(Counter(point.golden for point in self.points).items()))
+        n_points = Counter(point.golden for point in self.points)
+        return dict(sorted(n_points.items()))
 
 
 AnySet = DiscreteSet | ContinuousSet
@@ -156,7 +157,8 @@ AnySet = DiscreteSet | ContinuousSet
 
 def digest_of(parts: Iterable[str]) -> str:
     """A short digest of texts, in order."""
-    return sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
+    joined = "\0".join(parts)
+    return sha256(joined.encode(errors="replace")).hexdigest()[:16]
 
 
 def to_jsonl(labelled_set: AnySet) -> str:
@@ -199,15 +201,7 @@ def read_set(path: str | Path) -> AnySet:
     }
     values_by_kind: dict[str, list[Any]] = {"document": [], "point": []}
     for place, row in lines:
-        if (
-            not isinstance(row, dict)
-            or not row
-            or not row.keys() <= model_by_kind.keys()
-        ):
-            raise InputError(
-                f"{place}: this is no line of a set; the file was changed or cut off"
-            )
-        for kind, value in row.items():
+        for kind, value in _entries_of_line(row, model_by_kind.keys(), place):
             values_by_kind[kind].append(validated(model_by_kind[kind], value, place))
     points = tuple(values_by_kind["point"])
     if is_discrete:
@@ -215,6 +209,18 @@ def read_set(path: str | Path) -> AnySet:
     documents = tuple(values_by_kind["document"])
     _check_contexts(path, documents, points)
     return ContinuousSet(header=header, documents=documents, points=points)
+
+
+def _entries_of_line(
+    row: Any, kinds: Collection[str], place: str
+) -> list[tuple[str, Any]]:
+    """What a line holds, with its kind: one of ``kinds``; else ``InputError``."""
+    is_entry = isinstance(row, dict) and bool(row) and set(row) <= set(kinds)
+    if not is_entry:
+        raise InputError(
+            f"{place}: this is no line of a set; the file was changed or cut off"
+        )
+    return list(row.items())
 
 
 def _check_contexts(

@@ -17,7 +17,7 @@ from ragmetrics_core.labelling import (
     Reviews,
     build_continuous,
     build_discrete,
-    chunked,
+    chunk_document,
     load_documents,
     load_pairs,
     read_set,
@@ -54,7 +54,7 @@ def continuous() -> None:
     """Built, read again, scored."""
     documents = [Document(id="a", text="A text.")]
     chunks: list[str] = [
-        chunk.text for chunk in chunked(documents[0], size=500, overlap=50)
+        chunk.text for chunk in chunk_document(documents[0], size=500, overlap=50)
     ]
     made = build_continuous(
         documents, ContinuousSettings(documents=1, stratify=True), Maker("gpt-4o-mini")

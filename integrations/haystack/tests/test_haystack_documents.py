@@ -2,11 +2,11 @@
 
 from haystack import Document
 
-from ragmetrics_core.labelling.discrete import retrieved
+from ragmetrics_core.labelling.discrete import retrieve
 
 
 def test_documents_are_contexts() -> None:
-    (found,) = retrieved(
+    (found,) = retrieve(
         lambda question, count: [Document(content="text", id="h", score=0.25)],
         "q",
         5,

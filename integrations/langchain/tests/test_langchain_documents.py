@@ -2,11 +2,11 @@
 
 from langchain_core.documents import Document
 
-from ragmetrics_core.labelling.discrete import retrieved
+from ragmetrics_core.labelling.discrete import retrieve
 
 
 def test_documents_are_contexts() -> None:
-    (found,) = retrieved(
+    (found,) = retrieve(
         lambda question, count: [Document(page_content="text", id="7")], "q", 5, 1
     )
     assert (found.text, found.id, found.score) == ("text", "7", None)

@@ -2,10 +2,10 @@
 
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from ragmetrics_core.labelling.discrete import retrieved
+from ragmetrics_core.labelling.discrete import retrieve
 
 
 def test_documents_are_contexts() -> None:
     node = NodeWithScore(node=TextNode(text="text", id_="n"), score=0.5)
-    (found,) = retrieved(lambda question, count: [node], "q", 5, 1)
+    (found,) = retrieve(lambda question, count: [node], "q", 5, 1)
     assert (found.text, found.id, found.score) == ("text", "n", 0.5)
