@@ -158,7 +158,7 @@ def content_terms(text: str) -> tuple[str, ...]:
         Terms with repetitions; () if there are only function words, signs or nothing.
 
     Examples:
-        >>> content("The cities of France, in 1,998")
+        >>> content_terms("The cities of France, in 1,998")
         ('city', 'franc', '1998')
     """
     tokens = _TOKEN.findall(strip_marks(text))
