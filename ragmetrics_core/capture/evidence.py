@@ -7,7 +7,7 @@ something decides. This stage and its parts (``showings``, ``arrivals``, ``origi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,8 +18,7 @@ from ragmetrics_core.capture.calls import Calls, Key, end_of
 from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
-from ragmetrics_core.capture.origins import shown_as, without_origin
-from ragmetrics_core.capture.passage_notes import passage_notes, shown_parts
+from ragmetrics_core.capture.passage_notes import Passages, passages_of
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.plain_values import contexts_in, one_line
 from ragmetrics_core.capture.question import Turn
@@ -30,7 +29,6 @@ from ragmetrics_core.data import (
     EvidenceCall,
     EvidenceFrom,
     Grade,
-    PassageNote,
 )
 
 _UNTOLD = (
@@ -44,11 +42,6 @@ _NONE_NAMED = (
     "contexts_from= led to a place without any text; if something was retrieved, name"
     " the place that holds it"
 )
-_FOREIGN = (
-    "{} of {} contexts are not among the retrieved documents: they came with the"
-    " question, as a tool's text, or a step wrote them anew"
-)
-_HIDDEN = "{} of {} retrieved documents were not shown to the model"
 _UNKNOWN = "context {}: the prompt does not tell whether it was shown"
 _CUT = "context {} was cut to {}"
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
@@ -89,7 +82,7 @@ class Evidenced:
 
     contexts: Contexts
     retrieved: tuple[Document, ...] | None  # None if that is unknown
-    passages: tuple[PassageNote, ...] | None  # what became of each of them
+    passages: Passages  # what became of each of them
     sources: tuple[str, ...]  # names of the calls that retrieved
     feeding: tuple[Node, ...]  # calls of models whose replies the answering call read
     brought: tuple[Brought, ...]  # in the order of the ledger
@@ -112,11 +105,11 @@ def evidence(
         showings: What the turn's calls were shown.
         arrivals: What arrived in the turn.
     """
-    contexts = _contexts(_Search(turn, answered, showings, arrivals))
+    search = _Search(turn, answered, showings, arrivals)
+    contexts = _contexts(search)
     by_key = contexts.by_key
-    feeding = (
-        _feeding(answered.call, showings) if contexts.evidence_from != "named" else ()
-    )
+    shown = search.shown if contexts.evidence_from != "named" else None
+    feeding = _feeding(answered.call, shown)
     added = arrivals.brought_by_steps(by_key)
     retrieved = arrivals.retrieved(
         contexts.keys if contexts.evidence_from != "named" else (), added
@@ -125,47 +118,31 @@ def evidence(
     seen = Seen(by_key, _prompts(answered.call, feeding), turn.known)
     brought, earlier = seen.of(told, turn.tree.earlier)
     unnamed_tools = _unnamed_tools(turn, contexts, brought)
+    found = {**turn.calls.retrievals, **added}
+    passages = passages_of(
+        retrieved,
+        found,
+        turn.calls,
+        answered.call,
+        by_key,
+        contexts.evidence_from,
+        shown,
+    )
+    warnings = [*contexts.warnings, *passages.warnings]
+    if _has_distances(contexts, retrieved):
+        warnings.append(_DISTANCE)
+    warnings += [_UNNAMED_TOOL.format(tool.name) for tool in unnamed_tools]
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
-        passages=_passages(turn, answered, contexts, showings, retrieved, added),
-        sources=tuple(
-            dict.fromkeys(node.name for node in (*turn.calls.retrievals, *added))
-        ),
+        passages=passages,
+        sources=tuple(dict.fromkeys(node.name for node in found)),
         feeding=feeding,
         brought=brought,
         earlier=earlier,
         order=arrivals.order,
         unnamed_tools=unnamed_tools,
-        warnings=(
-            *contexts.warnings,
-            *_differences(contexts, retrieved),
-            *(_UNNAMED_TOOL.format(tool.name) for tool in unnamed_tools),
-        ),
-    )
-
-
-def _passages(
-    turn: Turn,
-    answered: Answered,
-    contexts: Contexts,
-    showings: Showings,
-    retrieved: Sequence[Document] | None,
-    added: Mapping[Node, tuple[Document, ...]],
-) -> tuple[PassageNote, ...] | None:
-    """What became of each retrieved document; None if that is unknown."""
-    if retrieved is None:
-        return None
-    found = {**turn.calls.retrievals, **added}
-    notes = passage_notes(retrieved, found, turn.calls, answered.call)
-    if contexts.evidence_from not in ("prompt", "undivided", "named"):
-        return notes
-    by_prompt = contexts.evidence_from != "named" and answered.call is not None
-    shown = showings.of(answered.call) if by_prompt and answered.call else None
-    parts = shown_parts(retrieved, contexts.by_key, shown)
-    return tuple(
-        note.model_copy(update={"context": context, "share": share})
-        for note, (context, share) in zip(notes, parts, strict=True)
+        warnings=tuple(warnings),
     )
 
 
@@ -453,27 +430,17 @@ def _results_in(call: Node) -> set[str]:
     return {one_line(message.text) for message in call.prompt if message.role == "tool"}
 
 
-def _differences(
-    contexts: Contexts, retrieved: Sequence[Document] | None
-) -> Iterator[str]:
-    """How many of the retrieved were not shown, how many contexts were not retrieved, and what has distances."""
-    if retrieved is not None:
-        hidden = shown_as(retrieved, contexts.by_key).count(None)
-        if contexts.evidence_from == "prompt" and 0 < hidden < len(retrieved):
-            yield _HIDDEN.format(hidden, len(retrieved))
-        foreign = without_origin(retrieved, contexts.by_key)
-        if foreign:
-            yield _FOREIGN.format(len(foreign), len(contexts.by_key))
+def _has_distances(contexts: Contexts, retrieved: Sequence[Document] | None) -> bool:
+    """Whether what was retrieved, else a context, carries a distance."""
     carriers: Sequence[Document | Context] = retrieved or contexts.items
-    if any(key in one.metadata for one in carriers for key in DISTANCE_KEYS):
-        yield _DISTANCE
+    return any(key in carrier.metadata for carrier in carriers for key in DISTANCE_KEYS)
 
 
-def _feeding(call: Node | None, showings: Showings) -> tuple[Node, ...]:
+def _feeding(call: Node | None, shown: Shown | None) -> tuple[Node, ...]:
     """The calls that feed an answering call."""
-    if call is None:
+    if shown is None:
         return ()
-    return tuple(one for one in showings.of(call).calls if one is not call)
+    return tuple(feeder for feeder in shown.calls if feeder is not call)
 
 
 def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:

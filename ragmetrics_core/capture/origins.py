@@ -92,7 +92,16 @@ def without_origin(
     documents: Sequence[Document], contexts: Mapping[Key, Context]
 ) -> list[Key]:
     """The keys of contexts behind which none of the documents stands."""
-    known = set(shown_as(documents, contexts))
+    return unexplained(shown_as(documents, contexts), documents, contexts)
+
+
+def unexplained(
+    keys: Sequence[Key | None],
+    documents: Sequence[Document],
+    contexts: Mapping[Key, Context],
+) -> list[Key]:
+    """The same, where ``shown_as`` said already which context shows each document."""
+    known = set(keys)
     return [
         key
         for key, context in contexts.items()

@@ -10,29 +10,83 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, Key, end_of
-from ragmetrics_core.capture.origins import shown_as
+from ragmetrics_core.capture.origins import shown_as, unexplained
 from ragmetrics_core.capture.showings import Shown
 from ragmetrics_core.capture.tree import Document, Node
-from ragmetrics_core.data import Context, PassageNote
+from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
 
 Documents = tuple[Document, ...]
 Name = tuple[str, ...]
 
 
-def passage_notes(
+_FOREIGN = (
+    "{} of {} contexts are not among the retrieved documents: they came with the"
+    " question, as a tool's text, or a step wrote them anew"
+)
+_HIDDEN = "{} of {} retrieved documents were not shown to the model"
+_TOLD_BY = ("prompt", "undivided", "named")
+
+
+@dataclass(frozen=True)
+class Passages:
+    """What became of all retrieved passages.
+
+    Attributes:
+        notes: What became of each; None where it is unknown what was retrieved.
+        dropped_inside: How many were found inside a retriever that did not hand them
+            on, by its name.
+        warnings: How many were not shown, how many contexts were not retrieved.
+    """
+
+    notes: tuple[PassageNote, ...] | None
+    dropped_inside: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+
+
+def passages_of(
+    retrieved: Sequence[Document] | None,
+    found: Mapping[Node, Documents],
+    calls: Calls,
+    answered_by: Node | None,
+    contexts: Mapping[Key, Context],
+    evidence_from: EvidenceFrom | None,
+    shown: Shown | None,
+) -> Passages:
+    """Say what became of the retrieved documents between the searches and the answer.
+
+    Args:
+        retrieved: The documents, as the sample lists them; None where that is unknown.
+        found: What each search brought, in the order of the calls.
+        calls: The calls of the run.
+        answered_by: The call that answered; what ran after it kept nothing from it.
+        contexts: The contexts by the documents behind them.
+        evidence_from: What tells the contexts.
+        shown: What the answering call was shown; None where no prompt tells.
+    """
+    dropped = _dropped_inside(calls)
+    if retrieved is None:
+        return Passages(None, dropped)
+    keys = shown_as(retrieved, contexts)
+    warnings: list[str] = []
+    n_hidden = keys.count(None)
+    if evidence_from == "prompt" and 0 < n_hidden < len(retrieved):
+        warnings.append(_HIDDEN.format(n_hidden, len(retrieved)))
+    n_foreign = len(unexplained(keys, retrieved, contexts))
+    if n_foreign:
+        warnings.append(_FOREIGN.format(n_foreign, len(contexts)))
+    notes = _notes(retrieved, found, calls, answered_by)
+    if evidence_from in _TOLD_BY:
+        notes = _with_shown_parts(notes, retrieved, keys, contexts, shown)
+    return Passages(tuple(notes), dropped, tuple(warnings))
+
+
+def _notes(
     retrieved: Sequence[Document],
     found: Mapping[Node, Documents],
     calls: Calls,
     answered_by: Node | None,
-) -> tuple[PassageNote, ...]:
-    """Say of each retrieved document who found it, and who kept or dropped it.
-
-    Args:
-        retrieved: The documents, as the sample lists them.
-        found: What each search brought, in the order of the calls.
-        calls: The calls of the run.
-        answered_by: The call that answered; what ran after it kept nothing from it.
-    """
+) -> list[PassageNote]:
+    """Who found each of the retrieved documents, and who kept or dropped it."""
     searches = _searches(found)
     steps = _steps_between(calls, retrieved, answered_by)
     last_steps = [step for step in steps if not _is_worked_on(step, steps)]
@@ -55,38 +109,35 @@ def passage_notes(
                 dropped_by=droppers[0] if kept is False and droppers else None,
             )
         )
-    return tuple(notes)
+    return notes
 
 
-def shown_parts(
-    retrieved: Sequence[Document], contexts: Mapping[Key, Context], shown: Shown | None
-) -> list[tuple[int | None, float | None]]:
-    """Say of each retrieved document which context shows it, and how much of it.
+def _with_shown_parts(
+    notes: Sequence[PassageNote],
+    retrieved: Sequence[Document],
+    keys: Sequence[Key | None],
+    contexts: Mapping[Key, Context],
+    shown: Shown | None,
+) -> list[PassageNote]:
+    """Notes with the place of the context that shows each document, from 0, and the share that it shows.
 
-    Args:
-        retrieved: The documents.
-        contexts: The contexts by the documents behind them.
-        shown: What the answering call was shown; None where no prompt tells.
-
-    Returns:
-        The place of the context, from 0, and the share of its letters that is shown;
-        a share of 0 and no place for one that is not shown. The share is None where
-        the prompts do not tell.
+    The share is 0 and there is no place for a document that is not shown; the share is
+    None where the prompts do not tell.
     """
     places = {key: place for place, key in enumerate(contexts)}
-    parts: list[tuple[int | None, float | None]] = []
-    for document, key in zip(retrieved, shown_as(retrieved, contexts), strict=True):
-        if key is None:
-            parts.append((None, 0.0))
-        elif shown is not None and key not in shown.found:
-            parts.append((places[key], None))
-        else:
-            share = _share(document, key, contexts[key], shown)
-            parts.append((places[key], share))
-    return parts
+    noted: list[PassageNote] = []
+    for note, document, key in zip(notes, retrieved, keys, strict=True):
+        place: int | None = None
+        share: float | None = 0.0
+        if key is not None:
+            place = places[key]
+            is_told = shown is None or key in shown.found
+            share = _share(document, key, contexts[key], shown) if is_told else None
+        noted.append(note.model_copy(update={"context": place, "share": share}))
+    return noted
 
 
-def dropped_inside(calls: Calls) -> dict[str, int]:
+def _dropped_inside(calls: Calls) -> dict[str, int]:
     """Count what searches inside a retriever found and the retriever did not hand on.
 
     By the retriever's name: one that compresses, or fuses several lists.

@@ -11,7 +11,6 @@ from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.capture.evidence import Evidenced, evidence
 from ragmetrics_core.capture.ledger import ledger
-from ragmetrics_core.capture.passage_notes import dropped_inside
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.showings import Showings
@@ -92,8 +91,8 @@ def _notes(turn: Turn, answered: Answered, evidenced: Evidenced) -> CaptureNotes
         ),
         other=tuple(document.context() for document in tree.other),
         complete=tree.complete and not turn.error,
-        passages=evidenced.passages,
-        dropped_inside=dropped_inside(turn.calls) or None,
+        passages=evidenced.passages.notes,
+        dropped_inside=dict(evidenced.passages.dropped_inside) or None,
     )
 
 
