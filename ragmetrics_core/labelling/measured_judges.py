@@ -22,9 +22,10 @@ from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.judging.llm import LLMJudge
+from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.published import LabelledSample
+from ragmetrics_core.labelling.typed_weaknesses import weaknesses
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS
@@ -55,8 +56,11 @@ ASKING = dict(
 """The metric that asks each question."""
 
 LabelledSamples = Sequence[LabelledSample]
-Ask = Callable[[Metric, Sequence[Sample], bool], Sequence[MetricResult]]
-"""Gives a result per sample; if the flag is set, without stored replies."""
+Ask = Callable[[Metric, Sequence[Sample], int], Sequence[MetricResult]]
+"""Gives a result per sample; a number above 0 is that of an independent repetition.
+
+The stored replies of one repetition are not those of another.
+"""
 
 _PLAIN_RULE = "weakest claim"
 _CORRECTED_RULE = "weakest claim, corrected"
@@ -83,11 +87,11 @@ def asking(
     budget = Budget(limits)
 
     def ask(
-        metric: Metric, samples: Sequence[Sample], again: bool
+        metric: Metric, samples: Sequence[Sample], repetition_number: int
     ) -> Sequence[MetricResult]:
         asked, run_store = judge, store
-        if again:
-            repetition = _repetition(resolve_judge(judge))
+        if repetition_number:
+            repetition = _repetition(resolve_judge(judge), repetition_number)
             asked = repetition or judge
             run_store = MemoryStore() if repetition is None else store
         run = Run([metric], asked, concurrency, run_store, budget)
@@ -104,18 +108,18 @@ def asking(
     return ask
 
 
-def _repetition(judge: Judge) -> Judge | None:
+def _repetition(judge: Judge, number: int) -> Judge | None:
     """The same judge whose stored replies are those of an independent repetition.
 
     So a card that is made anew does not pay twice for what it asks twice. None for a
     judge of which no repetition can be told from the first replies.
     """
-    if isinstance(judge, (LLMJudge, DecisionJudge)):
-        return replace(judge, replicate=judge.replicate + 1)
+    if isinstance(judge, ModelJudge):
+        return replace(judge, replicate=judge.replicate + number)
     if isinstance(judge, CascadeJudge):
-        parts = [_repetition(part) for part in (judge.cheap, judge.strong)]
+        parts = [_repetition(part, number) for part in (judge.cheap, judge.strong)]
         if None not in parts:
-            return judge.of_parts(lambda part: _repetition(part) or part)
+            return judge.of_parts(lambda part: _repetition(part, number) or part)
     return judge if judge.free else None
 
 
@@ -182,7 +186,10 @@ def measured(
             own = _measured_adherence(run.judges[0], ask, metric, rows, draws=draws)
         else:
             own = _measured_question(ask, metric, rows, draws=draws)
-        by_question[question] = own.with_figures(_spent(rows, seconds))
+        figures = list(_spent(rows, seconds))
+        if isinstance(run.judges[0], DecisionJudge):
+            figures += weaknesses(question, metric, rows, ask)
+        by_question[question] = own.with_figures(figures)
     all_rows = [row for own in by_question.values() for row in own.rows]
     _refuse_nothing_scored(run.facts.judges[0], all_rows)
     signatures = {name: metric.signature for name, metric in asking_metrics.items()}
