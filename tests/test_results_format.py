@@ -234,7 +234,7 @@ def test_files_of_every_number_are_read(
     )
     assert (signature.version, signature.prompt) == (version, prompt)
     assert signature.settings["polls"] == "5"
-    assert report.run.metrics["context_adherence"] == signature.by("", {})
+    assert report.run.metrics["context_adherence"] == signature.without_judge()
     assert report.summary().rows == len(report.results)
     assert "context_utilization" in report.table() + report.methods()
     monkeypatch.chdir(tmp_path)

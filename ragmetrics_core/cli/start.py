@@ -57,7 +57,7 @@ def _trust(options: argparse.Namespace) -> int:
     if not options.file.exists():
         raise InputError(f"there is no file {options.file}")
     file = read_project_file(options.file)
-    choices = file.settings.choices(options.file.parent)
+    choices = file.settings.choices_that_need_trust(options.file.parent)
     trust(file.path, file.content)
     lines = [f"{file.path} is trusted as it is now; any change asks again. It chooses:"]
     lines += [f"  {choice}" for choice in choices or ["nothing that needs trust"]]

@@ -14,7 +14,7 @@ from ragmetrics_core.data.nearest import plain_name
 
 # The first name that a sample has counts. A session comes last: at LangSmith it is the
 # project, elsewhere it may hold several conversations.
-_ENDS = {
+_USUAL_NAME_BY_END = {
     "conversationid": "conversation_id",
     "conversation.id": "conversation_id",
     "conversationuuid": "conversation_id",
@@ -28,7 +28,7 @@ _ENDS = {
     "trace.session": "session_id",
 }
 _WHOLE_NAME = "conversation"  # too common a word to be known by it behind a path
-CONVERSATION_NAMES = (*dict.fromkeys(_ENDS.values()), _WHOLE_NAME)
+CONVERSATION_NAMES = (*dict.fromkeys(_USUAL_NAME_BY_END.values()), _WHOLE_NAME)
 """The names of conversations, those that count first in front."""
 
 _DEEPEST = 4  # objects in objects
@@ -58,7 +58,9 @@ def conversation_name(path: str) -> str | None:
     parts = [plain_name(part) for part in path.removeprefix("metadata.").split(".")]
     if parts == [_WHOLE_NAME]:
         return _WHOLE_NAME
-    return _ENDS.get(parts[-1]) or _ENDS.get(".".join(parts[-2:]))
+    last_part = parts[-1]
+    last_two_parts = ".".join(parts[-2:])
+    return _USUAL_NAME_BY_END.get(last_part) or _USUAL_NAME_BY_END.get(last_two_parts)
 
 
 def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
@@ -67,27 +69,39 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
     Of several the one whose name comes first in ``CONVERSATION_NAMES``, then the one
     that stands least deep. None if no name has a value.
     """
-    conversations = sorted(
-        _conversations_in(data, path="", depth=_DEEPEST),
-        key=lambda found: (CONVERSATION_NAMES.index(found[0].name), -found[1]),
-    )
-    return conversations[0][0] if conversations else None
+
+    def rank(candidate: tuple[NamedConversation, int]) -> tuple[int, int]:
+        conversation, depth_left = candidate
+        return CONVERSATION_NAMES.index(conversation.name), -depth_left
+
+    candidates = list(_conversations_in(data, path="", depth=_DEEPEST))
+    if not candidates:
+        return None
+    conversation, _ = min(candidates, key=rank)
+    return conversation
 
 
 def _conversations_in(
     data: Mapping[str, object], *, path: str, depth: int
 ) -> Iterator[tuple[NamedConversation, int]]:
-    """The conversations in an object, each with the depth that was left where it stands."""
+    """The conversations in an object, each with the depth that was left where it stands.
+
+    Args:
+        data: The object.
+        path: The path to it, with a dot behind; "" for the outermost.
+        depth: How many objects deep a conversation may stand.
+    """
     for key, value in data.items():
         inner_path = f"{path}{key}"
         name = conversation_name(inner_path)
         if name is None and isinstance(value, str) and _MAY_HOLD_NAME.search(value):
-            value = data_in(value)  # the same value, read
+            value = data_in(value)  # JSON in a text
         inner = []
         if isinstance(value, Mapping) and depth > 1:
             inner = list(
                 _conversations_in(value, path=f"{inner_path}.", depth=depth - 1)
             )
             yield from inner
+        # Of {"thread": {"id": 7}} the inner name counts, not the object around it.
         if name is not None and not inner and is_present(value):
             yield NamedConversation(name, inner_path, value), depth

@@ -34,10 +34,10 @@ def import_named_object(place: str) -> Any:
     module, _, name = place.strip().partition(":")
     if not module or not name or module.startswith("."):
         raise SettingError(f"{place!r} must be written module:name")
-    before = list(sys.path)
+    paths_before = list(sys.path)
     sys.path.append(os.getcwd())
     try:
-        found = import_module(module)
+        imported_module = import_module(module)
     except (
         ImportError,
         SyntaxError,
@@ -51,7 +51,7 @@ def import_named_object(place: str) -> Any:
             f"{place} cannot be imported from here or from where Python looks: {error}"
         ) from error
     finally:
-        sys.path[:] = before
-    if not hasattr(found, name):
+        sys.path[:] = paths_before
+    if not hasattr(imported_module, name):
         raise SettingError(f"{place}: the module {module!r} has no {name!r}")
-    return getattr(found, name)
+    return getattr(imported_module, name)

@@ -13,7 +13,6 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,10 +26,14 @@ if sys.platform != "win32":
 logger = logging.getLogger("ragmetrics_core")
 
 PARTIAL = ".partial"
-_BYTE_ORDER_MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
-    *((mark, "utf-32") for mark in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),
-    *((mark, "utf-16") for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
+# UTF-32 first: its mark begins like that of UTF-16.
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
 )
+# How files begin that are no text, and what they are.
 _PACKED_FORMATS = (
     (b"\x1f\x8b", "compressed with gzip; unpack it first (gzip -d)"),
     (
@@ -50,18 +53,7 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     to convert it.
     """
     try:
-        with path.open("rb") as file:
-            head = file.read(4)
-        if packed := next(
-            (what for mark, what in _PACKED_FORMATS if head.startswith(mark)), None
-        ):
-            raise InputError(f"{path} is no text but {packed}")
-        encoding = next(
-            (name for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)),
-            "utf-8-sig",
-        )
-        if encoding == "utf-8-sig" and b"\0" in head:
-            raise _not_utf8(path, "UTF-16BE" if head.startswith(b"\0") else "UTF-16LE")
+        encoding = _encoding_of(path)
         with path.open(encoding=encoding, newline=newline) as text:
             yield text
     except UnicodeDecodeError as error:
@@ -70,15 +62,39 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
                 f"{path}: begins like {error.encoding} and does not go on so; save it"
                 " as UTF-8"
             ) from None
-        with path.open("rb") as file:
-            line = next(
-                n
-                for n, line in enumerate(file, 1)
-                if line.decode(errors="ignore").encode() != line
-            )
-        raise _not_utf8(path, "WINDOWS-1252", f", line {line}") from None
+        number = _number_of_broken_line(path)
+        raise _not_utf8(path, "WINDOWS-1252", f", line {number}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _encoding_of(path: Path) -> str:
+    """The encoding that the first bytes of a text file name; UTF-8 if they name none.
+
+    ``InputError`` if they show that it is packed, or UTF-16 without a mark.
+    """
+    with path.open("rb") as file:
+        head = file.read(4)
+    for beginning, kind in _PACKED_FORMATS:
+        if head.startswith(beginning):
+            raise InputError(f"{path} is no text but {kind}")
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if head.startswith(mark):
+            return encoding
+    if b"\0" in head:  # every other byte of plain letters in UTF-16
+        raise _not_utf8(path, "UTF-16BE" if head.startswith(b"\0") else "UTF-16LE")
+    return "utf-8-sig"
+
+
+def _number_of_broken_line(path: Path) -> int:
+    """The number of the first line that is not UTF-8; there is one."""
+    number = 0
+    with path.open("rb") as file:
+        for line in file:
+            number += 1
+            if line.decode(errors="ignore").encode() != line:
+                break
+    return number
 
 
 def read_text(path: Path) -> str:
@@ -92,7 +108,8 @@ def json_lines(
 ) -> Iterator[tuple[str, Any]]:
     """Place and value of each line of JSONL that is not blank.
 
-    A ``RowError`` in place of what is no JSON.
+    The place is the file and number of the line, for messages. A line that is no JSON
+    has a ``RowError`` as its value.
     """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -105,8 +122,9 @@ def _parse_line(line: str | bytes) -> Any:
     try:
         return json_value(line)
     except NotJson as error:
-        ends = line[-1:] in ("\n", b"\n")
-        return error if ends else CutOffLine(str(error))
+        # A crash may have cut off a last line, which then does not end.
+        has_end = line[-1:] in ("\n", b"\n")
+        return error if has_end else CutOffLine(str(error))
     except RowError as error:
         return error
 
@@ -141,11 +159,12 @@ def json_value(text: str | bytes) -> Any:
 
 
 def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of a JSON object; ``RowError`` if a key stands there twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        doubled = ", ".join(repeated_names(key for key, _ in pairs))
+        repeats = ", ".join(repeated_names(key for key, _ in pairs))
         raise RowError(
-            f"an object has more than one value for {doubled}; keep one of them"
+            f"an object has more than one value for {repeats}; keep one of them"
         )
     return members
 
@@ -159,9 +178,8 @@ def as_input_error(sentence: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RowError) as error:
-        raise InputError(
-            f"{sentence}: {getattr(error, 'strerror', None) or error}"
-        ) from error
+        problem = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{sentence}: {problem}") from error
 
 
 def read_own_lines(path: str | Path, what: str) -> Iterator[tuple[str, Any]]:
@@ -186,29 +204,29 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     """Refuse to write a file whose path leads elsewhere by a link.
 
     Either the path is a link out of its folder, or it leads out of the working folder
-    by a link.
-
-    A folder that somebody else made may hold such links, e.g. to a file in the user's
-    home. What is no regular file, such as ``/dev/stdout``, is no file to be destroyed.
+    by a link. A folder that somebody else made may hold such links, e.g. to a file in
+    the user's home. What is no regular file, such as ``/dev/stdout``, passes: nothing
+    there can be destroyed.
 
     Raises:
         InputError: Beginning with ``shown``.
     """
-    place = Path(os.path.realpath(path))
-    if place.exists() and not place.is_file():
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
         return
     folder = Path(path).parent
-    if Path(path).is_symlink() and not place.is_relative_to(folder.resolve()):
+    if Path(path).is_symlink() and not target.is_relative_to(folder.resolve()):
         raise InputError(
-            f"{shown} is a link out of its folder, to {place}; remove the link, or name"
-            " that file"
+            f"{shown} is a link out of its folder, to {target}; remove the link, or"
+            " name that file"
         )
-    here = Path.cwd()
-    if Path(os.path.abspath(folder)).is_relative_to(
-        here
-    ) and not folder.resolve().is_relative_to(here.resolve()):
+    working_folder = Path.cwd()
+    # As it is written it stays inside; followed, it leaves.
+    is_written_inside = Path(os.path.abspath(folder)).is_relative_to(working_folder)
+    leads_inside = folder.resolve().is_relative_to(working_folder.resolve())
+    if is_written_inside and not leads_inside:
         raise InputError(
-            f"{shown} leads out of this folder by a link, to {place}; remove the link,"
+            f"{shown} leads out of this folder by a link, to {target}; remove the link,"
             " or name that file"
         )
 
@@ -238,36 +256,36 @@ class AtomicFile:
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
-        self.path, self._what = Path(path), what
+        self.path = Path(path)
+        self._what = what
         check_leads_nowhere_else(self.path, str(self.path))
-        self._place = (
-            Path(os.path.realpath(path)) if self.path.is_symlink() else self.path
-        )
-        self._direct = self._place.exists() and not self._place.is_file()
-        self.partial = (
-            self._place
-            if self._direct
-            else self._place.with_name(self._place.name + PARTIAL)
-        )
-        self.written = self.whole = False
-        with self._said():
+        # Where the file stands: of a link within its folder that is the link's end.
+        self._place = self.path
+        if self.path.is_symlink():
+            self._place = Path(os.path.realpath(path))
+        # A pipe, for example, is written to at once.
+        self._is_direct = self._place.exists() and not self._place.is_file()
+        self.partial = self._place
+        if not self._is_direct:
+            self.partial = self._place.with_name(self._place.name + PARTIAL)
+        self.written = False
+        self.whole = False
+        with self._as_input_error():
             if self._place.is_file():
                 # a file that must not be written must not be replaced
                 self._place.open("r+b").close()
-            self._file = self._opened()
+            self._file = self._open()
 
     def write(self, text: str) -> None:
         """Write some text; it has left this process when this returns.
 
         What no encoding can carry is replaced.
         """
-        with self._said():
-            if (
-                not self.written
-                and not self._direct
-                and os.fstat(self._file.fileno()).st_size
-            ):
-                self._keep_earlier()
+        with self._as_input_error():
+            if not self.written and not self._is_direct:
+                size = os.fstat(self._file.fileno()).st_size
+                if size > 0:
+                    self._keep_text_of_earlier_run()
             self.written = True
             self._file.write(str(replace_surrogates(text)))
             self._file.flush()
@@ -281,31 +299,31 @@ class AtomicFile:
             return
         self.write("")
         try:
-            if not self._direct:
-                with self._said():
+            if not self._is_direct:
+                with self._as_input_error():
                     os.fsync(self._file.fileno())
                 self._take_place()
         finally:
-            with self._said():
+            with self._as_input_error():
                 self._file.close()
         self.whole = True
 
     def leave(self) -> None:
-        """End without taking the place; what was written stays in ``partial``."""
-        with suppress(OSError, ValueError):  # it may be closed
-            if (
-                not self.whole
-                and not self._direct
-                and _is_file_at(self.partial, self._file)
-                and not self.partial.stat().st_size
-            ):
-                self.partial.unlink()
+        """End without taking the place; what was written stays in ``partial``.
+
+        An empty ``partial`` is removed. After ``finish`` this does nothing.
+        """
+        if not self.whole and not self._is_direct:
+            with suppress(OSError, ValueError):  # it may be closed
+                is_ours = _is_file_at(self.partial, self._file)
+                if is_ours and self.partial.stat().st_size == 0:
+                    self.partial.unlink()
         with suppress(OSError):
             self._file.close()
 
-    def _opened(self) -> TextIO:
-        """The file to write to, which no other run writes to."""
-        if self._direct:
+    def _open(self) -> TextIO:
+        """Open the file to write to, and see that no other run writes to it."""
+        if self._is_direct:
             return self._place.open("w", encoding="utf-8", newline="\n")
         if self.partial.is_symlink():
             raise InputError(
@@ -322,54 +340,62 @@ class AtomicFile:
                 )
             if _is_file_at(self.partial, file):
                 break
-            file.close()  # it took its place, or was put aside, before it was locked
+            # Before it was locked, another run gave it its place or put it aside: the
+            # path names another file now, or none.
+            file.close()
         if self._place.is_file() and sys.platform != "win32":
             os.fchmod(file.fileno(), stat.S_IMODE(self._place.stat().st_mode))
         return file
 
     def _take_place(self) -> None:
+        """Put the whole text in the place of the file."""
         if not _is_file_at(self.partial, self._file):
             raise InputError(
-                f"{self._what} is whole in {self._where()}, but another run has taken"
-                f" {self.partial}; {self.path} holds nothing of this run"
+                f"{self._what} is whole in {self._name_of_own_text()}, but another run"
+                f" has taken {self.partial}; {self.path} holds nothing of this run"
             )
         if sys.platform == "win32":
             self._file.close()  # there an open file cannot be moved
-        with self._said(f"is whole in {self.partial}, but"):
+        with self._as_input_error(f"is whole in {self.partial}, but"):
             self.partial.replace(self._place)
 
-    def _where(self) -> str:
-        """The name under which another run has put this run's file aside."""
+    def _name_of_own_text(self) -> str:
+        """The name under which another run has put this run's text aside."""
         status_of_file = os.fstat(self._file.fileno())
         for path in self.partial.parent.glob("*"):
-            if path.name.startswith(self.partial.name) and os.path.samestat(
-                path.lstat(), status_of_file
-            ):
+            is_named_so = path.name.startswith(self.partial.name)
+            if is_named_so and os.path.samestat(path.lstat(), status_of_file):
                 return str(path)
         return "a file that was removed"
 
-    def _keep_earlier(self) -> None:
-        kept_path = next(
-            name
-            for n in count(1)
-            if not os.path.lexists(name := Path(f"{self.partial}.{n}"))
-        )
+    def _keep_text_of_earlier_run(self) -> None:
+        """Put what an earlier run left in ``partial`` aside, and begin an empty file."""
+        number = 1
+        while os.path.lexists(f"{self.partial}.{number}"):
+            number += 1
+        kept_path = Path(f"{self.partial}.{number}")
         if sys.platform == "win32":
-            self._file.close()
+            self._file.close()  # there an open file cannot be moved
         self.partial.rename(kept_path)
         self._file.close()
-        self._file = self._opened()
+        self._file = self._open()
+        n_rows = 0
         with kept_path.open("rb") as file:
-            rows = sum(line.startswith(b'{"index"') for line in file)
+            for line in file:
+                if line.startswith(b'{"index"'):  # how a line of results begins
+                    n_rows += 1
         logger.warning(
             "%s keeps what an earlier run left in %s (judged rows: %d)",
             kept_path,
             self.partial.name,
-            rows,
+            n_rows,
         )
 
-    def _said(self, what: str = "cannot be written to") -> AbstractContextManager[None]:
-        return as_input_error(f"{self._what} {what} {self.path}")
+    def _as_input_error(
+        self, problem: str = "cannot be written to"
+    ) -> AbstractContextManager[None]:
+        """Turn a problem with the file into an ``InputError`` that names both."""
+        return as_input_error(f"{self._what} {problem} {self.path}")
 
 
 def _is_file_at(path: Path, file: TextIO) -> bool:

@@ -47,10 +47,9 @@ def redact(name: str | None, value: object) -> object:
     """
     if isinstance(value, str):
         return value if name in _SYMBOLS else _Size(f"<{len(value)} characters>")
-    if isinstance(value, (tuple, list, dict)) and not all(
-        isinstance(element, (int, float)) for element in value
-    ):
-        return _Size(f"<{len(value)} items>")
+    if isinstance(value, (tuple, list, dict)):
+        are_numbers = all(isinstance(element, (int, float)) for element in value)
+        return value if are_numbers else _Size(f"<{len(value)} items>")
     return value
 
 
@@ -105,27 +104,29 @@ class Settings(Frozen):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place, message, value = (
-                ".".join(map(str, first["loc"])),
-                first["msg"],
-                first["input"],
-            )
-            raised = first.get("ctx", {}).get("error")
-            if first["type"] == "extra_forbidden":
-                fields = type(self).model_fields
-                near = get_close_matches(place, fields, n=1)
-                meant = f" (did you mean {near[0]!r}?)" if near else ""
-                message = f"no such setting{meant}; there are: {', '.join(fields)}"
-            elif isinstance(value, (int, float)):
-                message += f", got {value}"
-            told = (
-                f"{type(self).__name__}:"
-                f" {place}{': ' if place else ''}{message.removeprefix('Value error, ')}"
-            )
-            raise (type(raised) if isinstance(raised, SettingError) else SettingError)(
-                told
-            ) from None
+            raise self._error_of(error) from None
+
+    @classmethod
+    def _error_of(cls, error: ValidationError) -> SettingError:
+        """The error of the first wrong setting, of the kind that its check raised."""
+        problem = error.errors(include_url=False)[0]
+        name = ".".join(str(key) for key in problem["loc"])  # "" for all together
+        message = problem["msg"].removeprefix("Value error, ")
+        value = problem["input"]
+        if problem["type"] == "extra_forbidden":
+            near = get_close_matches(name, cls.model_fields, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            names = ", ".join(cls.model_fields)
+            message = f"no such setting{hint}; there are: {names}"
+        elif isinstance(value, (int, float)):
+            message += f", got {value}"
+        if name:
+            message = f"{name}: {message}"
+        raised_by_check = problem.get("ctx", {}).get("error")
+        kind = SettingError
+        if isinstance(raised_by_check, SettingError):
+            kind = type(raised_by_check)
+        return kind(f"{cls.__name__}: {message}")
 
 
 def check_number(
@@ -140,18 +141,18 @@ def check_number(
         whole: Whether it must be a whole number.
         above: Whether it must be more than ``least``.
     """
-    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(
-        value, bool
-    )
-    if is_number and isfinite(cast("float", value)):
+    is_number = isinstance(value, int if whole else (int, float))
+    is_truth_value = isinstance(value, bool)  # which Python counts as an int
+    if is_number and not is_truth_value and isfinite(cast("float", value)):
         number = cast("float", value)
         if number > least or (number == least and not above):
             return
     kind = "a whole number" if whole else "a finite number"
     bound = f"above {least:g}" if above else f"of at least {least:g}"
-    value_in_words = (
-        repr(value) if isinstance(value, (int, float)) else f"a {type(value).__name__}"
-    )
+    if isinstance(value, (int, float)):
+        value_in_words = repr(value)
+    else:  # never what a text says
+        value_in_words = f"a {type(value).__name__}"
     raise SettingError(f"{where} must be {kind} {bound}, got {value_in_words}")
 
 
@@ -168,7 +169,7 @@ class SilentData(Frozen):
 
 
 class PrivateRepr:
-    """Keeps texts out of reprs."""
+    """Keeps texts out of the repr of a dataclass, which shows their sizes."""
 
     def __repr__(self) -> str:
         settings = (
@@ -183,10 +184,11 @@ def replace_surrogates(value: object) -> object:
 
     No encoding of the wire can carry a lone surrogate.
     """
-    if isinstance(value, str) and not value.isascii():
-        joined = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return value if joined == value else joined
-    return value
+    if not isinstance(value, str) or value.isascii():
+        return value
+    replaced = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    # most texts have none: the same object is given back, so that none is held twice
+    return value if replaced == value else replaced
 
 
 def sendable_text(text: str) -> str:
@@ -200,9 +202,11 @@ def is_blank(text: str) -> bool:
     Such a text is empty, white space, or signs without a shape, such as a byte order
     mark.
     """
-    return all(
-        character.isspace() or category(character) in ("Cf", "Cc") for character in text
-    )
+    for character in text:
+        has_no_shape = category(character) in ("Cf", "Cc")
+        if not character.isspace() and not has_no_shape:
+            return False
+    return True
 
 
 def none_if_blank(value: object) -> object:
@@ -212,6 +216,7 @@ def none_if_blank(value: object) -> object:
 
 
 def _refuse_stand_in(value: object) -> object:
+    """Refuse a text or truth value, which pydantic would take for a number."""
     if isinstance(value, (bool, str, bytes)):
         raise ValueError("a number is needed")  # noqa: TRY004  # pydantic takes no other
     return value

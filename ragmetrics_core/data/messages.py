@@ -35,7 +35,7 @@ _MESSAGE_HOLDERS = (
     "contents",
     "content",
 )
-_DEPTH = 6
+_DEEPEST = 6  # objects and lists in each other
 
 
 class SaidMessage(NamedTuple):
@@ -46,45 +46,56 @@ class SaidMessage(NamedTuple):
 
 
 def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The class and fields of an object as LangChain and OpenInference write it."""
-    if (
-        value.get("lc") == 1
-        and isinstance(value.get("kwargs"), Mapping)
-        and isinstance(value.get("id"), list)
-    ):
-        return str(value["id"][-1]), value["kwargs"]
+    """The class and the fields of a message that tools write with a wrapper around it.
+
+    The class is "" where the wrapper names none. An object without a wrapper has its
+    own fields.
+    """
+    # LangChain's serialised objects: {"lc": 1, "id": [module, …, class], "kwargs": {…}}
+    fields = value.get("kwargs")
+    path = value.get("id")
+    is_serialised = value.get("lc") == 1
+    if is_serialised and isinstance(fields, Mapping) and isinstance(path, list):
+        return str(path[-1]), fields
+    # LangChain's messages_to_dict: {"type": "human", "data": {…}}
     if isinstance(value.get("data"), Mapping) and value.get("type") in ROLES:
         return str(value["type"]), value["data"]
-    inner = next((value[key] for key in _WRAPPER_KEYS if key in value), None)
-    return "", inner if isinstance(inner, Mapping) and len(value) == 1 else value
+    # OpenInference: {"message": {…}} and nothing beside it
+    if len(value) == 1:
+        (key,) = value
+        if key in _WRAPPER_KEYS and isinstance(value[key], Mapping):
+            return "", value[key]
+    return "", value
 
 
 def text_of_content(content: object) -> str:
-    """The texts of a message's content, joined."""
+    """The texts of a message's content, joined.
+
+    Images, calls of tools and a model's thoughts have none. "" for anything else
+    without a text.
+    """
+    if isinstance(content, str):
+        return content
     if isinstance(content, (list, tuple)):
         return "".join(text_of_content(part) for part in content)
     if not isinstance(content, Mapping):
-        return content if isinstance(content, str) else ""
-    content = unwrap_message(content)[1]
-    if content.get("type") in _SILENT_PARTS:
         return ""
-    source = content.get("source")  # of a document as providers take it
+    _, part = unwrap_message(content)
+    if part.get("type") in _SILENT_PARTS:
+        return ""
+    source = part.get("source")  # of a document as providers take it
     if isinstance(source, Mapping):
         return f"{source.get('data')}\n" if source.get("type") == "text" else ""
-    return next(
-        (
-            text_of_content(content[key])
-            for key in ("text", "content", "response", "result")
-            if content.get(key)
-        ),
-        "",
-    )
+    for key in ("text", "content", "response", "result"):
+        if part.get(key):
+            return text_of_content(part[key])
+    return ""
 
 
-def said_messages(value: object, depth: int = _DEPTH) -> Iterator[SaidMessage]:
+def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:
     """The messages of a request or a reply that say something, in order.
 
-    None where it holds no message.
+    Nothing where it holds no message. ``depth`` is how deep it is looked into.
 
     Examples:
         >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))
@@ -104,18 +115,21 @@ def said_messages(value: object, depth: int = _DEPTH) -> Iterator[SaidMessage]:
         if isinstance(value.get(holder), (Mapping, list, tuple)):
             yield from said_messages(value[holder], depth - 1)
             return
-    # a choice of a model that completes texts
-    if {"text", "finish_reason"} <= set(value):
+    # A choice of a model that completes texts, which knows no roles.
+    if "text" in value and "finish_reason" in value:
         yield SaidMessage("assistant", text_of_content(value["text"]))
 
 
 def _message_in(value: Mapping[str, Any]) -> SaidMessage | None:
-    kind, fields = unwrap_message(value)
-    written = fields.get("role") or kind or fields.get("type")
-    role = ROLES.get(written) if isinstance(written, str) else None
-    content = next((fields[key] for key in _CONTENT_KEYS if key in fields), None)
-    return (
-        None
-        if role is None or content is None
-        else SaidMessage(role, text_of_content(content))
-    )
+    """The message that an object is; None without a known role or without content."""
+    class_name, fields = unwrap_message(value)
+    speaker = fields.get("role") or class_name or fields.get("type")
+    role = ROLES.get(speaker) if isinstance(speaker, str) else None
+    content = None
+    for key in _CONTENT_KEYS:
+        if key in fields:
+            content = fields[key]
+            break
+    if role is None or content is None:
+        return None
+    return SaidMessage(role, text_of_content(content))

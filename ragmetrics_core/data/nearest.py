@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice
 
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.frozen import is_blank
@@ -24,9 +23,12 @@ SHIPPED_METRICS = (
 
 # What no name of a column holds, and many a sentence does.
 _SENTENCE = re.compile(r"[?!;,]|\.(?:\s|$)")
-_LONGEST_NAME, _MOST_WORDS = 40, 4
+# Characters and words of a name; a longer one may be a text of a sample.
+_LONGEST_NAME = 40
+_MOST_WORDS = 4
 
-_LEAST_LIKENESS = 0.7  # from here on two names differ by a slip of the hand
+# From this share of equal characters on, two names differ by a slip of the hand.
+_LEAST_LIKENESS = 0.7
 
 
 @lru_cache(maxsize=4096)
@@ -79,24 +81,26 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
         '2 whose names may be texts (a table without a header?)'
     """
     all_names = list(names)
-    names_of_columns = [name for name in all_names if not _may_be_text(name)]
-    if len(names_of_columns) < len(
-        all_names
-    ):  # beside a text several words are one, too
-        names_of_columns = [name for name in names_of_columns if len(name.split()) < 2]
-    n_texts = len(all_names) - len(names_of_columns)
-    if n_texts and n_texts >= len(names_of_columns):
+    shown_names = [name for name in all_names if not _may_be_text(name)]
+    has_text = len(shown_names) < len(all_names)
+    if has_text:  # then a name of several words is likely a text, too
+        shown_names = [name for name in shown_names if len(name.split()) < 2]
+    n_texts = len(all_names) - len(shown_names)
+    if n_texts and n_texts >= len(shown_names):
         count = len(all_names)
         return f"{count} whose names may be texts (a table without a header?)"
-    listed = ", ".join(islice(names_of_columns, most)) + (
-        ", …" if len(names_of_columns) > most else ""
-    )
-    if not n_texts:
-        return listed
-    return f"{listed} and {n_texts} that may be {'a text' if n_texts == 1 else 'texts'}"
+    words = ", ".join(shown_names[:most])
+    if len(shown_names) > most:
+        words += ", …"
+    if n_texts == 1:
+        words += " and 1 that may be a text"
+    elif n_texts > 1:
+        words += f" and {n_texts} that may be texts"
+    return words
 
 
 def _may_be_text(name: str) -> bool:
+    """Whether a name is long, or has signs of a sentence: a sample's text may be one."""
     is_long = len(name) > _LONGEST_NAME or len(name.split()) > _MOST_WORDS
     return is_long or _SENTENCE.search(name) is not None
 
@@ -123,11 +127,10 @@ def did_you_mean(
     ``stands_for`` says for short names and aliases among the known what they mean.
     """
     near = nearest_name(name, known)
-    return (
-        ""
-        if near is None
-        else f" (did you mean {(stands_for or {}).get(near, near)!r}?)"
-    )
+    if near is None:
+        return ""
+    meant = near if stands_for is None else stands_for.get(near, near)
+    return f" (did you mean {meant!r}?)"
 
 
 def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
@@ -153,30 +156,29 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     """
     if name in metrics:
         return name
-    written = plain_name(name)
-    shipped = _shipped_with_last_word(written)
+    plain = plain_name(name)
+    shipped = _shipped_with_last_word(plain)
     if shipped is not None and shipped in metrics:
         return shipped
-    candidates = [metric for metric in metrics if plain_name(metric) == written]
+    candidates = [metric for metric in metrics if plain_name(metric) == plain]
+    # The last word of a shipped metric means no other, also where that is not here.
     if not candidates and shipped is None:
         candidates = [
-            metric for metric in metrics if plain_name(_last_word(metric)) == written
+            metric for metric in metrics if plain_name(_last_word(metric)) == plain
         ]
     if len(candidates) == 1:
         return candidates[0]
-    listed = ", ".join(metrics) or "none"
     if candidates:
         raise SettingError(
             f"{name!r} means several metrics {place}: {', '.join(candidates)}; write"
             " the full name"
         )
-    full_names = {_last_word(metric): metric for metric in metrics} | {
-        metric: metric for metric in metrics
-    }
+    full_names = {_last_word(metric): metric for metric in metrics}
+    full_names |= {metric: metric for metric in metrics}
+    hint = did_you_mean(name, full_names, stands_for=full_names)
+    metrics_in_words = ", ".join(metrics) or "none"
     raise SettingError(
-        f"no metric {name!r}"
-        f" {place}{did_you_mean(name, full_names, stands_for=full_names)}; there are:"
-        f" {listed}"
+        f"no metric {name!r} {place}{hint}; there are: {metrics_in_words}"
     )
 
 
@@ -184,13 +186,9 @@ def _last_word(metric: str) -> str:
     return metric.rpartition("_")[2]
 
 
-def _shipped_with_last_word(written: str) -> str | None:
+def _shipped_with_last_word(plain_word: str) -> str | None:
     """The shipped metric that this word alone means; None for another word."""
-    return next(
-        (
-            metric
-            for metric in SHIPPED_METRICS
-            if plain_name(_last_word(metric)) == written
-        ),
-        None,
-    )
+    for metric in SHIPPED_METRICS:
+        if plain_name(_last_word(metric)) == plain_word:
+            return metric
+    return None

@@ -52,6 +52,10 @@ def _reader_of_labels(values: Mapping[str, object], needed: str) -> BeforeValida
     """Return a validator that reads a label, however a model writes it.
 
     A label may be a number or a text, in wide digits or with decimals.
+
+    Args:
+        values: The value of each label as it is written, in lower case.
+        needed: What is needed, for the message about anything else.
     """
 
     def read_value(value: object) -> object:
@@ -101,15 +105,22 @@ Item = TypeVar("Item", bound=Labelled)
 def _sort_by_labels(
     in_given_order: tuple[Item, ...], info: ValidationInfo
 ) -> tuple[Item, ...]:
-    if info.context is None:  # read back from a file
+    """Sort items by the labels of the part that the field is named for.
+
+    The question is the validation context. Without one the items were read back from a
+    file, in their order.
+    """
+    if info.context is None:
         return in_given_order
-    expected = info.context.parts[info.field_name or ""].labels
-    labels = [labelled.label for labelled in in_given_order]
-    if sorted(labels) != sorted(expected):
+    expected_labels = info.context.parts[info.field_name or ""].labels
+    item_by_label = {item.label: item for item in in_given_order}
+    labels = [item.label for item in in_given_order]
+    if sorted(labels) != sorted(expected_labels):
         raise ValueError(
-            f"it must have each of these labels exactly once: {', '.join(expected)}"
+            "it must have each of these labels exactly once:"
+            f" {', '.join(expected_labels)}"
         )
-    return tuple(in_given_order[labels.index(label)] for label in expected)
+    return tuple(item_by_label[label] for label in expected_labels)
 
 
 EachOnce = Annotated[tuple[Item, ...], AfterValidator(_sort_by_labels)]
@@ -138,19 +149,14 @@ def list_field(model: type[BaseModel]) -> str | None:
 
     Fields that no judge writes, as they are not in its JSON schema, do not count.
     """
-    kinds = {
-        name: next(iter(get_args(info.annotation)), None)
-        for name, info in model.model_fields.items()
-        if not any(map(_is_hidden, info.metadata))
-    }
-    return next(
-        (
-            name
-            for name, kind in kinds.items()
-            if isinstance(kind, type) and issubclass(kind, BaseModel)
-        ),
-        None,
-    )
+    for name, info in model.model_fields.items():
+        if any(_is_hidden(marker) for marker in info.metadata):
+            continue
+        type_arguments = get_args(info.annotation)  # of tuple[Item, ...]: Item, ...
+        element_type = type_arguments[0] if type_arguments else None
+        if isinstance(element_type, type) and issubclass(element_type, BaseModel):
+            return name
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +193,16 @@ class Usage:
 
     def __add__(self, other: "Usage") -> "Usage":
         """Sum of both; an unknown cost stays unknown."""
-        is_known = self.cost is not None and other.cost is not None
+        counts = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in _NAMES_OF_COUNTS
+        }
+        cost = None
+        if self.cost is not None and other.cost is not None:
+            cost = self.cost + other.cost
         return Usage(
-            **{
-                name: getattr(self, name) + getattr(other, name)
-                for name in _NAMES_OF_COUNTS
-            },
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if is_known else None,
+            **counts,
+            cost=cost,
             fallbacks=_merge_names(self.fallbacks, other.fallbacks),
             models=_merge_names(self.models, other.models),
         )
@@ -201,10 +210,8 @@ class Usage:
     @property
     def is_a_count(self) -> bool:
         """Whether all its numbers are finite and at least 0."""
-        numbers = (
-            *(getattr(self, name) for name in _NAMES_OF_COUNTS),
-            self.cost or 0.0,
-        )
+        numbers = [getattr(self, name) for name in _NAMES_OF_COUNTS]
+        numbers.append(self.cost or 0.0)
         return all(
             isinstance(number, (int, float)) and 0 <= number < inf for number in numbers
         )
@@ -216,11 +223,12 @@ _NAMES_OF_COUNTS = tuple(field.name for field in fields(Usage) if field.type is 
 def _merge_names(
     names: tuple[str, ...], further_names: tuple[str, ...]
 ) -> tuple[str, ...]:
-    return (
-        names
-        if names == further_names or not further_names
-        else tuple(sorted({*names, *further_names}))
-    )
+    """Each name of both once, sorted."""
+    if (
+        names == further_names or not further_names
+    ):  # the usual cases, and the fast ones
+        return names
+    return tuple(sorted({*names, *further_names}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +259,8 @@ class Weight:
                 f"the judge gave a probability of the mode {self.mode!r}; a Weight's"
                 f" mode is one of {modes}"
             )
-        for name, number in (
-            ("p", self.p),
-            ("mass", 0 if self.mass is None else self.mass),
-        ):
+        mass = 0.0 if self.mass is None else self.mass
+        for name, number in {"p": self.p, "mass": mass}.items():
             if not 0 <= number <= 1:
                 raise JudgeError(
                     f"the judge gave a probability of {name}={number!r}; a Weight's"

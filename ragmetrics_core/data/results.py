@@ -23,7 +23,7 @@ class Signature(Frozen):
     Printed as one line, as files of before hold it.
 
     Examples:
-        >>> signature = Signature(metric="context_recall", version="1", prompt="21b7c5").by("lexical", {})
+        >>> signature = Signature(metric="context_recall", version="1", prompt="21b7c5").with_judge("lexical", {})
         >>> print(signature)
         context_recall|v1|prompt:21b7c5|judge:lexical
         >>> Signature.model_validate(str(signature)) == signature
@@ -46,46 +46,68 @@ class Signature(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _of_line(cls, line: Any) -> Any:
-        """The fields of a line; the name of a judge may hold anything but a bar."""
+        """The fields of a signature that is written as one line; see the class's example.
+
+        Parts before the judge's name are settings of the metric, those behind it of the
+        judge. A name may hold anything but a bar. What is no text stays as it is.
+        """
         if not isinstance(line, str):
             return line
         metric, *parts = line.split("|")
-        fields: dict[str, Any] = {"metric": metric, "settings": {}, "details": {}}
-        for name, colon, value in (part.partition(":") for part in parts):
+        settings: dict[str, str] = {}
+        details: dict[str, str] = {}
+        fields: dict[str, Any] = {
+            "metric": metric,
+            "settings": settings,
+            "details": details,
+        }
+        for part in parts:
+            name, colon, value = part.partition(":")
             if not colon and name.startswith("v") and "version" not in fields:
-                fields["version"] = name[1:]
+                fields["version"] = name.removeprefix("v")
             elif name in ("prompt", "judge") and name not in fields:
                 fields[name] = value
+            elif "judge" in fields:
+                details[name] = value
             else:
-                fields["details" if "judge" in fields else "settings"][name] = value
+                settings[name] = value
         return fields
 
-    def by(self, judge: str, details: Mapping[str, str]) -> Self:
-        """The signature of what this judge answers."""
+    def with_judge(self, judge: str, details: Mapping[str, str]) -> Self:
+        """The signature of what this judge answers.
+
+        Args:
+            judge: The judge's name.
+            details: Its settings that change replies.
+        """
         return self.model_copy(update={"judge": judge, "details": dict(details)})
 
+    def without_judge(self) -> Self:
+        """The signature of the metric alone, whoever judges."""
+        return self.with_judge("", {})
+
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Everything that must be the same, but for the metric's name, by name."""
-        version = self.version and f"v{self.version}"
-        named = {
-            "version": version,
+        """Everything that must be the same, but for the metric's name, by name.
+
+        A version, prompt or judge that is not known is left out; a setting is not, even
+        if its value is "".
+        """
+        values_by_name = {
+            "version": f"v{self.version}" if self.version else "",
             **self.settings,
             "prompt": self.prompt,
             "judge": self.judge,
             **self.details,
         }
-        return (
-            (name, value)
-            for name, value in named.items()
-            if value or name in {**self.settings, **self.details}
-        )
+        for name, value in values_by_name.items():
+            if value or name in self.settings or name in self.details:
+                yield name, value
 
     def __str__(self) -> str:
-        words = (
-            value if name == "version" else f"{name}:{value}"
-            for name, value in self.parts()
-        )
-        return "|".join([self.metric, *words])
+        words = [self.metric]
+        for name, value in self.parts():
+            words.append(value if name == "version" else f"{name}:{value}")
+        return "|".join(words)
 
     def __repr__(self) -> str:
         return f"Signature({str(self)!r})"
@@ -129,18 +151,24 @@ class _Result(Frozen):
     sample_id: Text | None = Field(None, description="The sample's id, if it has one.")
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
-    def told(self) -> list[str]:
+    def in_lines(self) -> list[str]:
         """Return the outcome as one would tell it, in lines.
 
         The lines say what came out and why, each verdict, and the judge.
         """
-        came_out = f"{self.value:.3f}" if isinstance(self, Scored) else "undefined"
-        came_out = (
-            f"failed ({self.error.type})" if isinstance(self, Failed) else came_out
-        )
-        lines = [f"{self.metric} {came_out}: {self.reason}".removesuffix(": ")]
-        lines += self.evidence.verdicts() if self.evidence else []
-        return lines + ([f"judge: {judge_in_words(self.judge)}"] if self.judge else [])
+        if isinstance(self, Scored):
+            outcome = f"{self.value:.3f}"
+        elif isinstance(self, Failed):
+            outcome = f"failed ({self.error.type})"
+        else:
+            outcome = "undefined"
+        headline = f"{self.metric} {outcome}: {self.reason}"
+        lines = [headline.removesuffix(": ")]  # there may be no reason
+        if self.evidence is not None:
+            lines += self.evidence.verdicts()
+        if self.judge:
+            lines.append(f"judge: {judge_in_words(self.judge)}")
+        return lines
 
     @property
     def uncertain(self) -> bool:
@@ -151,11 +179,12 @@ class _Result(Frozen):
         return self.judge in EMBEDDED and self.reason.startswith("uncertain: ")
 
     def __repr__(self) -> str:
-        return "\n  ".join(self.told())
+        return "\n  ".join(self.in_lines())
 
     def _repr_html_(self) -> str:
-        headline, *rest = self.told()
-        return f"<div>{element('p', [headline])}<ul>{element('li', rest)}</ul></div>"
+        headline, *details = self.in_lines()
+        paragraph = element("p", [headline])
+        return f"<div>{paragraph}<ul>{element('li', details)}</ul></div>"
 
 
 class Scored(_Result):
@@ -206,27 +235,24 @@ class SampleResult(Frozen):
     )
 
     def __repr__(self) -> str:
-        outcomes = {
-            name: result.status if result.value is None else f"{result.value:.3f}"
-            for name, result in self.results.items()
-        }
-        summary = (
-            self.problem
-            or ", ".join(f"{name} {outcome}" for name, outcome in outcomes.items())
-            or "not judged"
-        )
-        named = f" ({self.sample.id})" if self.sample and self.sample.id else ""
-        return f"SampleResult({self.index}{named}: {summary})"
+        outcomes: list[str] = []
+        for name, result in self.results.items():
+            is_scored = result.value is not None
+            outcome = f"{result.value:.3f}" if is_scored else result.status
+            outcomes.append(f"{name} {outcome}")
+        summary = self.problem or ", ".join(outcomes) or "not judged"
+        sample_id = f" ({self.sample.id})" if self.sample and self.sample.id else ""
+        return f"SampleResult({self.index}{sample_id}: {summary})"
 
     def _repr_html_(self) -> str:
-        parts = [
-            part._repr_html_()
-            for part in (self.sample, *self.results.values())
-            if part is not None
-        ]
-        return "".join(
-            [*parts, *([element("p", [self.problem])] if self.problem else [])]
-        )
+        parts: list[str] = []
+        if self.sample is not None:
+            parts.append(self.sample._repr_html_())
+        for result in self.results.values():
+            parts.append(result._repr_html_())
+        if self.problem:
+            parts.append(element("p", [self.problem]))
+        return "".join(parts)
 
     @property
     def usage(self) -> Usage:
@@ -234,7 +260,7 @@ class SampleResult(Frozen):
 
         The cost is None if any part of it is unknown.
         """
-        return sum(
-            (result.usage for result in self.results.values()),
-            self.unfinished or Usage(),
-        )
+        total = self.unfinished or Usage()
+        for result in self.results.values():
+            total += result.usage
+        return total

@@ -44,9 +44,9 @@ def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
 
 
 def _cut_long_sentence(sentence: str) -> Iterator[str]:
-    """Cut a text without sentence ends at white space, or where it must be.
+    """Cut a sentence that is too long at white space, or in a word where there is none.
 
-    Pieces may be empty.
+    A short one is one piece. Pieces may be empty.
     """
     sentence = sentence.strip()
     start = 0

@@ -77,17 +77,23 @@ class ProjectSettings(Settings):
     @property
     def code(self) -> tuple[str, ...]:
         """What is imported by its name: ``module:name`` of metrics and of the judge."""
-        judges = (self.judge,) if self.judge and not _is_model(self.judge) else ()
-        return (*(name for name in self.metrics or () if ":" in name), *judges)
+        names = [name for name in self.metrics or () if ":" in name]
+        if self.judge and not _is_model(self.judge):
+            names.append(self.judge)
+        return tuple(names)
 
-    def choices(self, folder: Path) -> list[str]:
-        """What only a trusted file may choose, in words; none for most files."""
-        chosen = [f"the code or resource {name}" for name in self.code]
+    def choices_that_need_trust(self, folder: Path) -> list[str]:
+        """What only a trusted file may choose, in words; none for most files.
+
+        Args:
+            folder: The folder of the file.
+        """
+        choices = [f"the code or resource {name}" for name in self.code]
         if self.api_base is not None and not is_loopback(self.api_base):
-            chosen.append(f"the address {self.api_base}")
+            choices.append(f"the address {self.api_base}")
         if self.store is not None and not _is_inside(folder, self.store):
-            chosen.append(f"a store outside of its folder, {self.store}")
-        return list(map(make_printable, chosen))
+            choices.append(f"a store outside of its folder, {self.store}")
+        return [make_printable(choice) for choice in choices]
 
 
 class ProjectFile(NamedTuple):
@@ -118,20 +124,16 @@ def project_settings(
     if not path.exists():
         return ProjectSettings()
     file = read_project_file(path)
-    left_out = {
-        *decided,
-        *(
-            name
-            for name in ("judge", "store")
-            if os.environ.get(f"RAGMETRICS_{name.upper()}")
-        ),
-    }
+    left_out = set(decided)
+    for name in ("judge", "store"):
+        if os.environ.get(f"RAGMETRICS_{name.upper()}"):
+            left_out.add(name)
     if "judge" in left_out or os.environ.get("RAGMETRICS_API_BASE"):
         left_out.add("api_base")  # it is the address of the file's judge
     settings = file.settings.model_copy(update=dict.fromkeys(left_out))
-    choices = (
-        [] if as_it_is or is_trusted(path, file.content) else settings.choices(folder)
-    )
+    if as_it_is or is_trusted(path, file.content):
+        return settings
+    choices = settings.choices_that_need_trust(folder)
     if choices:
         raise SettingError(
             f"{path} chooses {', '.join(choices)}, which only you may: look at the"
@@ -174,13 +176,14 @@ def read_project_file(path: Path) -> ProjectFile:
 
 
 def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:
-    unknown = [name for name in table if name not in ProjectSettings.model_fields]
-    if unknown:
-        raise SettingError(
-            f"{unknown[0]}: no such setting"
-            f"{did_you_mean(unknown[0], ProjectSettings.model_fields)}; there are:"
-            f" {', '.join(ProjectSettings.model_fields)}"
-        )
+    """Check what a settings file says; ``SettingError`` for the first wrong key."""
+    known_names = ProjectSettings.model_fields
+    for name in table:
+        if name not in known_names:
+            hint = did_you_mean(name, known_names)
+            raise SettingError(
+                f"{name}: no such setting{hint}; there are: {', '.join(known_names)}"
+            )
     for name, example in _EXAMPLES_OF_LISTS.items():
         if not isinstance(table.get(name, []), list):
             raise SettingError(
@@ -192,23 +195,22 @@ def _settings_of_table(table: dict[str, Any]) -> ProjectSettings:
 
 def _is_model(name: str) -> bool:
     """True for the name of an embedded judge, or of a provider and its model."""
-    name = name.strip()
-    return name in EMBEDDED or bool(
-        _MODEL.fullmatch(name) and not _NO_MODEL.search(name)
-    )
+    plain = name.strip()
+    if plain in EMBEDDED:
+        return True
+    is_written_so = _MODEL.fullmatch(plain) is not None
+    return is_written_so and _NO_MODEL.search(plain) is None
 
 
 def _is_inside(folder: Path, store: str) -> bool:
     """True if a store and the files beside it stand in the folder, links followed."""
-    place = os.path.realpath(folder)
+    real_folder = os.path.realpath(folder)
     try:
-        paths = [
-            os.path.realpath(folder / Path(f"{store}{end}").expanduser())
-            for end in _SIDE_FILES
-        ]
-        return all(
-            os.path.commonpath([place, path]) == place and path != place
-            for path in paths
-        )
+        for end in _SIDE_FILES:
+            path = os.path.realpath(folder / Path(f"{store}{end}").expanduser())
+            is_below = os.path.commonpath([real_folder, path]) == real_folder
+            if not is_below or path == real_folder:
+                return False
     except (ValueError, RuntimeError):  # a NUL, no such user, or another drive
         return False
+    return True

@@ -357,7 +357,7 @@ def signature_by(metric: Metric, judge: Judge) -> Signature:
             f"the details of the judge {judge.name} must be texts by name, e.g. {{'T':"
             " '1.0'}"
         )
-    return signature.by(judge.name, details)
+    return signature.with_judge(judge.name, details)
 
 
 async def _conclude(

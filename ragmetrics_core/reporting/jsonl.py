@@ -199,7 +199,7 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
             if result.judge:
                 judges[result.judge] = None
             if result.signature is not None:
-                own_signature = result.signature.by("", {})
+                own_signature = result.signature.without_judge()
                 signatures.setdefault(name, {})[str(own_signature)] = own_signature
     notes = [
         f"{name} was measured in {len(ways)} ways in these rows: its numbers are over"

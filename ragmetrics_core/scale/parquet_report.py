@@ -488,7 +488,7 @@ class ParquetReport(Report):
         judges = {signature.judge for signature in signatures.values()} - {""}
         # A run's facts name judges beside the metrics, not in them.
         unjudged = {
-            name: signature.by("", {}) for name, signature in signatures.items()
+            name: signature.without_judge() for name, signature in signatures.items()
         }
         details = {
             signature.judge: signature.details for signature in signatures.values()
