@@ -261,8 +261,8 @@ def test_the_verdict_is_that_of_the_users_gates() -> None:
     without = tally.screen(report.summary(), report.run)
     assert without.outcome == ""
     assert without.verdicts == (
-        "No gate is set: whether this is good enough is for a threshold of your own"
-        " to say, which --fail-under sets.",
+        "No gate is set: only a threshold of your own (--fail-under) can say whether"
+        " this is good enough.",
     )
 
 
@@ -376,7 +376,7 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     assert beside_undefined.mend_first is not None
     assert beside_undefined.mend_first.code == "missing"
     assert range_of(beside_undefined) == range_of(alone)
-    assert "of rows like the scored ones went wrong" in beside_undefined.how_sure
+    assert "of rows like the scored ones go wrong" in beside_undefined.how_sure
     beside_failed = screen([*well, *failed])
     assert beside_failed.loss.startswith(
         "30 of 60 rows were not scored: 30 the judge failed on."

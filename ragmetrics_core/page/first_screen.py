@@ -334,7 +334,7 @@ class ScreenTally:
         else:
             is_of_all = n_silent == self._count_of(JUDGE_FAILED)
             these = "rows like these" if is_of_all else "rows like the scored ones"
-            words = f"with 95 % confidence, {any_loss} of {these} went wrong"
+            words = f"with 95 % confidence, {any_loss} of {these} go wrong"
             if len(losses) > 1:
                 ranges = [
                     f"{group.title}: {self._range_of([group.code])}"
@@ -574,8 +574,8 @@ def _verdicts(decisions: Sequence[Decision]) -> tuple[str, ...]:
     """
     if not decisions:
         return (
-            "No gate is set: whether this is good enough is for a threshold of your own"
-            " to say, which --fail-under sets.",
+            "No gate is set: only a threshold of your own (--fail-under) can say whether"
+            " this is good enough.",
         )
     return tuple(map(str, _worst_gates_first(decisions)))
 
