@@ -85,18 +85,20 @@ def assert_score(
         decisions = _decide_rows(measured, at_least, metric, until, settings)
     else:
         raise SettingError("give a result, a report, or rows with until_decided=True")
-    fatal_outcomes = ("failed", "undecided") if undecided == "fail" else ("failed",)
-    failures = [
-        decision.sentence
-        for decision in decisions
-        if decision.outcome in fatal_outcomes
-    ]
-    if failures:
-        raise AssertionError("\n".join(failures))
+    failed = _sentences_of(decisions, "failed")
+    undecided_gates = _sentences_of(decisions, "undecided")
+    if undecided == "fail":
+        failed += undecided_gates
+    if failed:
+        raise AssertionError("\n".join(failed))
     if undecided == "warn":
-        for decision in decisions:
-            if decision.outcome == "undecided":
-                warnings.warn(decision.sentence, UndecidedWarning, stacklevel=2)
+        for sentence in undecided_gates:
+            warnings.warn(sentence, UndecidedWarning, stacklevel=2)
+
+
+def _sentences_of(decisions: Sequence[Decision], outcome: str) -> list[str]:
+    """What the gates say that have this outcome."""
+    return [gate.sentence for gate in decisions if gate.outcome == outcome]
 
 
 def _assert_result(result: Scored | Undefined | Failed, at_least: float) -> None:

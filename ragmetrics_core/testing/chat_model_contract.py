@@ -41,14 +41,14 @@ REQUEST = ChatRequest(
 PLAIN = ChatRequest((Message("user", TEXT),), temperature=None)
 
 
-def rejected(message: str, code: str, status: int = 400) -> Fault:
+def rejection_fault(message: str, code: str, status: int = 400) -> Fault:
     """A request that the endpoint rejects in OpenAI's form, echoing the sample."""
-    said = {
+    error = {
         "message": f"{message}: {TEXT} {KEY}",
         "code": code,
         "type": "invalid_request_error",
     }
-    return Fault(status, body=json.dumps({"error": said}))
+    return Fault(status, body=json.dumps({"error": error}))
 
 
 BY_STATUS: dict[int, type[errors.JudgeError]] = {
@@ -60,22 +60,27 @@ BY_STATUS: dict[int, type[errors.JudgeError]] = {
     429: errors.RateLimited,
     **dict.fromkeys((200, 500, 502, 503), errors.JudgeServerError),
 }
+_BARE_FAULTS = tuple(
+    (Fault(status), kind) for status, kind in BY_STATUS.items() if status != 200
+)
 FAULTS: tuple[tuple[Fault, type[errors.JudgeError]], ...] = (
-    *((Fault(status), kind) for status, kind in BY_STATUS.items() if status != 200),
+    *_BARE_FAULTS,
     (Fault(401, code="invalid_api_key"), errors.AuthenticationFailed),
     (Fault(404, code="model_not_found"), errors.ModelNotFound),
     (Fault(400, code="unsupported_parameter"), errors.UnsupportedParameter),
     (
-        rejected("the maximum context length is 9 tokens", "context_length_exceeded"),
+        rejection_fault(
+            "the maximum context length is 9 tokens", "context_length_exceeded"
+        ),
         errors.ContextWindowExceeded,
     ),
     (
-        rejected("content_policy_violation", "content_policy_violation"),
+        rejection_fault("content_policy_violation", "content_policy_violation"),
         errors.ContentRefused,
     ),
-    (rejected("content_filter", "content_filter", 403), errors.ContentRefused),
+    (rejection_fault("content_filter", "content_filter", 403), errors.ContentRefused),
     (
-        rejected("the user wrote: missing credentials", "invalid_request", 422),
+        rejection_fault("the user wrote: missing credentials", "invalid_request", 422),
         errors.RequestRejected,
     ),
     (Fault(429, code="insufficient_quota"), errors.QuotaExhausted),
@@ -200,17 +205,25 @@ class ChatModelContract:
         assert recorded.path == self.path
         assert any(KEY in value for value in recorded.headers.values())
         body = recorded.body
-        messages = [(m["role"], m["content"]) for m in body["messages"]]
+        messages = [
+            (message["role"], message["content"]) for message in body["messages"]
+        ]
         assert messages == [("system", "Rules."), ("user", TEXT)]
-        temperature = None if "temperature" in self.lacks else 1.0
-        assert body.get("temperature") == temperature
-        assert body.get("top_logprobs") == (None if "logprobs" in self.lacks else 5)
-        max_tokens = (body.get("max_tokens"), body.get("max_completion_tokens"))
-        assert max_tokens in ((50, None), (None, 50))
-        assert body.get("n", 1) == (1 if "n" in self.lacks else 2)
+        self._check_parameters(body)
         if self.lacks.isdisjoint({"json_schema", "json_schema beside others"}):
             schema = body["response_format"]["json_schema"]["schema"]
             assert schema["properties"]["useful"]["type"] == "integer"
+
+    def _check_parameters(self, body: dict[str, Any]) -> None:
+        """Assert that a request has the parameters of ``REQUEST`` that the model can send."""
+        temperature = None if "temperature" in self.lacks else 1.0
+        top_logprobs = None if "logprobs" in self.lacks else 5
+        n_replies = 1 if "n" in self.lacks else 2
+        assert body.get("temperature") == temperature
+        assert body.get("top_logprobs") == top_logprobs
+        assert body.get("n", 1) == n_replies
+        max_tokens = (body.get("max_tokens"), body.get("max_completion_tokens"))
+        assert max_tokens in ((50, None), (None, 50))
 
     def _check_capabilities(self, server: LoopbackServer) -> None:
         """Assert that the model says itself what it lacks."""
@@ -281,10 +294,10 @@ class ChatModelContract:
         server = loopback_server(faults=lambda _: fault)
         error = self.raised(server, 0.3 if fault.hang else 30.0)
         is_answered = not (fault.hang or fault.reset)
-        if is_answered and fault.status == 200 and "bodies" in self.lacks:
-            assert type(error) is kind or not isinstance(
-                error, (errors.TransientJudgeError, errors.RequestRejected)
-            )
+        is_bad_body = is_answered and fault.status == 200
+        if is_bad_body and "bodies" in self.lacks:
+            misleading = (errors.TransientJudgeError, errors.RequestRejected)
+            assert type(error) is kind or not isinstance(error, misleading)
         else:
             if is_answered and "codes" in self.lacks:
                 kind = BY_STATUS[fault.status]
@@ -296,16 +309,14 @@ class ChatModelContract:
 
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after_is_read(self, status: int, loopback_server: Servers) -> None:
-        """How long the endpoint asks to wait."""
-        error = self.raised(
-            loopback_server(faults=lambda _: Fault(status, {"Retry-After": "17"}))
-        )
+        """How long the endpoint asks to wait: in seconds, or until a date."""
+        in_seconds = Fault(status, {"Retry-After": "17"})
+        error = self.raised(loopback_server(faults=lambda _: in_seconds))
         assert isinstance(error, errors.TransientJudgeError)
         assert error.retry_after == 17.0
-        date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-        error = self.raised(
-            loopback_server(faults=lambda _: Fault(status, {"Retry-After": date}))
-        )
+        date = datetime.now(UTC) + timedelta(seconds=90)
+        until_date = Fault(status, {"Retry-After": format_datetime(date, usegmt=True)})
+        error = self.raised(loopback_server(faults=lambda _: until_date))
         assert isinstance(error, errors.TransientJudgeError)
         assert error.retry_after is not None
         assert 60 < error.retry_after <= 90
@@ -316,19 +327,16 @@ class ChatModelContract:
             "This model's maximum context length is 4096 tokens. However, your messages"
             " resulted in 5001 tokens"
         )
-        error = self.raised(
-            loopback_server(
-                faults=lambda _: rejected(message, "context_length_exceeded")
-            )
-        )
+        fault = rejection_fault(message, "context_length_exceeded")
+        error = self.raised(loopback_server(faults=lambda _: fault))
         assert isinstance(error, errors.RequestRejected)
         if "codes" not in self.lacks:
             assert isinstance(error, errors.ContextWindowExceeded)
             assert (error.tokens, error.window) == (5001, 4096)
-            assert (
-                "has 5001 tokens and is longer than the context window of 4096 tokens"
-                in str(error)
+            in_words = (
+                "5001 tokens and is longer than the context window of 4096 tokens"
             )
+            assert f"has {in_words}" in str(error)
 
     def test_nobody_listens(self, loopback_server: Servers) -> None:
         """An address without a server."""

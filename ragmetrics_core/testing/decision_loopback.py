@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
-from ragmetrics_core.testing.loopback import Body, LoopbackServer
+from ragmetrics_core.testing.loopback import Body, Fault, LoopbackServer
 
 Chance = float | Sequence[float] | None
 Answering = Callable[[Any, Body], Chance]
@@ -17,12 +17,13 @@ def by_digest(state: Any, question: Body) -> Chance:
     Texts of equal meaning in another order give others.
     """
     text = json.dumps([state, question["instructions"]], sort_keys=True)
-    drawn = sha256(text.encode()).digest()
+    digest = sha256(text.encode()).digest()
     n_options = _n_options(question)
     if n_options == 0:
-        return drawn[0] / 255
-    weights = [1 + byte for byte in drawn[:n_options]]
-    return [weight / sum(weights) for weight in weights]
+        return digest[0] / 255
+    weights = [1 + byte for byte in digest[:n_options]]
+    total = sum(weights)
+    return [weight / total for weight in weights]
 
 
 class DecisionServer(LoopbackServer):
@@ -33,7 +34,9 @@ class DecisionServer(LoopbackServer):
             it is true, or to one for each option; None refuses to answer, which System
             One says by leaving the answer out.
         extra: Further fields of every reply's body, e.g. ``{"truncated": True}``.
-        settings: Those of ``LoopbackServer``: faults and latency.
+        faults: For the number of a request, from 0, what goes wrong with it; None for
+            nothing.
+        latency: Seconds before each reply.
 
     Examples:
         >>> with DecisionServer() as server:
@@ -46,9 +49,10 @@ class DecisionServer(LoopbackServer):
         answer: Answering = by_digest,
         *,
         extra: Body | None = None,
-        **settings: Any,
+        faults: Callable[[int], Fault | None] | None = None,
+        latency: float = 0.0,
     ) -> None:
-        super().__init__(**settings)
+        super().__init__(faults=faults, latency=latency)
         self.answer = answer
         self.extra = extra or {}
 
@@ -61,17 +65,9 @@ class DecisionServer(LoopbackServer):
         """Return the body of the reply, in the form of the request."""
         answers: Any
         if "input" in body:
-            state = json.loads(body["input"])
-            answers = [
-                _openai_answer(question, self.answer(state, question))
-                for question in body["questions"]
-            ]
+            answers = self._openai_answers(body)
         else:
-            answered = {
-                name: _systemone_answer(question, self.answer(body["state"], question))
-                for name, question in body["questions"].items()
-            }
-            answers = {name: answer for name, answer in answered.items() if answer}
+            answers = self._systemone_answers(body)
         n_tokens = tokens_of(body)
         usage = {
             "input_tokens": n_tokens,
@@ -85,10 +81,28 @@ class DecisionServer(LoopbackServer):
             **self.extra,
         }
 
+    def _openai_answers(self, body: Body) -> list[Body]:
+        state = json.loads(body["input"])
+        answers = []
+        for question in body["questions"]:
+            chance = self.answer(state, question)
+            answers.append(_openai_answer(question, chance))
+        return answers
+
+    def _systemone_answers(self, body: Body) -> dict[str, Body]:
+        answers = {}
+        for name, question in body["questions"].items():
+            chance = self.answer(body["state"], question)
+            answer = _systemone_answer(question, chance)
+            if answer is not None:
+                answers[name] = answer
+        return answers
+
 
 def tokens_of(body: Body) -> int:
     """Tokens of a request: four characters each."""
-    return len(json.dumps(body, ensure_ascii=False, separators=(",", ":"))) // 4
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return len(text) // 4
 
 
 def _n_options(question: Body) -> int:
@@ -99,61 +113,58 @@ def _n_options(question: Body) -> int:
 
 
 def _openai_answer(question: Body, chance: Chance) -> Body:
+    kind = question["type"]
     name = question.get("name")
     if chance is None:
         return {"type": "refusal", "name": name}
-    answer: Body = {"type": question["type"], "name": name}
-    if question["type"] == "predicate":
-        return {**answer, "probability": chance}
+    if kind == "predicate":
+        return {"type": kind, "name": name, "probability": chance}
+    chances = _check_chances(chance)
+    answer: Body = {"type": kind, "name": name, "confidence": max(chances)}
+    if kind == "choice":
+        values = [option["value"] for option in question["choices"]]
+        likeliest = chances.index(max(chances))
+        answer["choice"] = values[likeliest]
+        answer["probabilities"] = [
+            {"value": value, "probability": probability}
+            for value, probability in zip(values, chances, strict=True)
+        ]
+        return answer
+    answer["score"] = _expected_score(chances)
+    answer["probabilities"] = [
+        {"value": place, "label": level["label"], "probability": chances[place]}
+        for place, level in enumerate(question["levels"])
+    ]
+    return answer
+
+
+def _check_chances(chance: float | Sequence[float]) -> list[float]:
+    """The probabilities of all options; ``TypeError`` for a single one."""
     if isinstance(chance, (int, float)):
         raise TypeError("a choice and a score have one probability for each option")
-    if question["type"] == "choice":
-        values = [option["value"] for option in question["choices"]]
-        listed = [
-            {"value": value, "probability": probability}
-            for value, probability in zip(values, chance, strict=True)
-        ]
-        chosen = values[list(chance).index(max(chance))]
-        return {
-            **answer,
-            "choice": chosen,
-            "probabilities": listed,
-            "confidence": max(chance),
-        }
-    labels = [level["label"] for level in question["levels"]]
-    listed = [
-        {"value": place, "label": label, "probability": probability}
-        for place, (label, probability) in enumerate(zip(labels, chance, strict=True))
-    ]
-    return {
-        **answer,
-        "score": _expected(chance),
-        "probabilities": listed,
-        "confidence": max(chance),
-    }
+    return list(chance)
 
 
 def _systemone_answer(question: Body, chance: Chance) -> Body | None:
+    kind = question["type"]
     if chance is None:
         return None
-    if question["type"] == "noul":
-        return {"type": "noul", "noul": chance}
-    if isinstance(chance, (int, float)):
-        raise TypeError("a choice and a score have one probability for each option")
-    answer: Body = {"type": question["type"], "confidence": max(chance)}
-    if question["type"] == "choice":
-        labels = list(question["criteria"])
-        by_label = dict(zip(labels, chance, strict=True))
-        chosen = max(by_label, key=by_label.__getitem__)
-        return {**answer, "choice": chosen, "probabilities": by_label}
-    places = [str(place) for place in range(len(question["criteria"]))]
-    return {
-        **answer,
-        "score": _expected(chance),
-        "legend": dict(zip(places, question["criteria"], strict=True)),
-        "probabilities": dict(zip(places, chance, strict=True)),
-    }
+    if kind == "noul":
+        return {"type": kind, "noul": chance}
+    chances = _check_chances(chance)
+    answer: Body = {"type": kind, "confidence": max(chances)}
+    criteria = list(question["criteria"])
+    if kind == "choice":
+        likeliest = chances.index(max(chances))
+        answer["choice"] = criteria[likeliest]
+        answer["probabilities"] = dict(zip(criteria, chances, strict=True))
+        return answer
+    places = [str(place) for place in range(len(criteria))]
+    answer["score"] = _expected_score(chances)
+    answer["legend"] = dict(zip(places, criteria, strict=True))
+    answer["probabilities"] = dict(zip(places, chances, strict=True))
+    return answer
 
 
-def _expected(chances: Sequence[float]) -> float:
+def _expected_score(chances: Sequence[float]) -> float:
     return sum(place * chance for place, chance in enumerate(chances))

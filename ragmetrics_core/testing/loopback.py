@@ -154,15 +154,16 @@ class LoopbackServer:
         self._port = None
 
     async def _serve(self, port: Future[int]) -> None:
-        asyncio.get_running_loop().set_default_executor(
-            ThreadPoolExecutor(256, "loopback-server")
-        )
+        pool = ThreadPoolExecutor(256, "loopback-server")
+        asyncio.get_running_loop().set_default_executor(pool)
         app = web.Application(client_max_size=2**30)
         app.add_routes(self.routes())
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, backlog=256).start()
-        port.set_result(runner.addresses[0][1])
+        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=256)
+        await site.start()
+        _, chosen_port = runner.addresses[0][:2]
+        port.set_result(chosen_port)
         await asyncio.to_thread(self.stopped.wait)
         await runner.cleanup()
 
@@ -207,7 +208,8 @@ class LoopbackServer:
         if parameter:
             message = f"Unsupported parameter: '{parameter}' is not supported."
             return Fault(400, body=_error(message, "unsupported_parameter", parameter))
-        return Fault(200, body=json.dumps(self.from_openai(self.completion(body))))
+        reply = self.from_openai(self.completion(body))
+        return Fault(200, body=json.dumps(reply))
 
     def rejection(self, body: Body) -> str:
         """Return the first parameter that this server rejects; "" if there is none."""
@@ -222,16 +224,16 @@ class LoopbackServer:
 
     def completion(self, body: Body) -> Body:
         """Return the body of the reply to a request."""
-        n_choices = body.get("n") or 1 if self.supports["n"] is True else 1
-        choices = [
-            self._choice(index, reply, body)
-            for index, reply in enumerate(self._replies(body, n_choices))
-        ]
-        messages = body.get("messages", ())
-        prompt_tokens = _n_tokens([message.get("content") for message in messages])
-        completion_tokens = _n_tokens(
-            [choice["message"].get("content") for choice in choices]
-        )
+        n_choices = 1
+        if self.supports["n"] is True:  # it may also be "ignore" or "reject"
+            n_choices = body.get("n") or 1
+        choices = []
+        for index, reply in enumerate(self._replies(body, n_choices)):
+            choices.append(self._choice(index, reply, body))
+        prompts = [message.get("content") for message in body.get("messages", ())]
+        prompt_tokens = _n_tokens(prompts)
+        replies = [choice["message"].get("content") for choice in choices]
+        completion_tokens = _n_tokens(replies)
         return {
             "id": "chatcmpl-loopback",
             "object": "chat.completion",
@@ -250,8 +252,9 @@ class LoopbackServer:
         if self.supports["response_format"] not in (True, "in_object"):
             body = {**body, "response_format": None}
         reply = self.reply(body)
-        replies = reply if isinstance(reply, list) else [reply] * n_choices
-        return replies[:n_choices]
+        if isinstance(reply, list):
+            return reply[:n_choices]
+        return [reply] * n_choices
 
     def _choice(self, index: int, reply: str | Body, body: Body) -> Body:
         if isinstance(reply, str):
@@ -265,10 +268,8 @@ class LoopbackServer:
         wants_tokens = bool(body.get("logprobs")) and self.supports["logprobs"] is True
         if wants_tokens and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
-            choice["logprobs"] = {
-                "content": tokens(text, self.probability, self.mass),
-                "refusal": None,
-            }
+            content = tokens(text, self.probability, self.mass)
+            choice["logprobs"] = {"content": content, "refusal": None}
         return choice
 
 
@@ -286,14 +287,18 @@ def _break_connection(request: web.Request) -> None:
 
 def _n_tokens(texts: list[Any]) -> int:
     """Tokens of texts, nearly: one for four characters, and one more."""
-    return sum(len(str(text)) for text in texts) // 4 + 1
+    n_characters = sum(len(str(text)) for text in texts)
+    return n_characters // 4 + 1
 
 
 def _error(message: str, code: str, parameter: str | None = None) -> str:
-    kind = "invalid_request_error" if parameter else "error"
-    return json.dumps(
-        {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
-    )
+    error = {
+        "message": message,
+        "type": "invalid_request_error" if parameter else "error",
+        "param": parameter,
+        "code": code,
+    }
+    return json.dumps({"error": error})
 
 
 def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, Any]]:
@@ -308,17 +313,18 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
     entries = []
     for token in _TOKEN.findall(text):
         probabilities = _alternatives(token, probability, mass)
-        ranked = sorted(probabilities, key=lambda name: -probabilities[name])
-        alternatives = [
-            {
+        entry_by_token = {}
+        for alternative, chance in probabilities.items():
+            entry_by_token[alternative] = {
                 "token": alternative,
-                "logprob": math.log(max(probabilities[alternative], _RARE)),
+                "logprob": math.log(max(chance, _RARE)),
                 "bytes": list(alternative.encode()),
             }
-            for alternative in ranked
-        ]
-        chosen = alternatives[ranked.index(token)]
-        entries.append({**chosen, "top_logprobs": alternatives})
+        likeliest_first = sorted(
+            probabilities, key=probabilities.__getitem__, reverse=True
+        )
+        top = [entry_by_token[alternative] for alternative in likeliest_first]
+        entries.append({**entry_by_token[token], "top_logprobs": top})
     return entries
 
 

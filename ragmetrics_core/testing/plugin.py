@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(name="ragmetrics")
-def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def make_measure(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """A function that evaluates samples and fails the test unless its gates pass.
 
     It takes what ``evaluate`` takes and returns the report. Its arguments win, then
@@ -41,13 +41,14 @@ def gated(request: pytest.FixtureRequest) -> Callable[..., Any]:
     ``evaluate`` there are ``gates``, e.g. ``["adherence=0.8"]``, and ``on="point"`` for
     the mean alone in place of its 95 % interval, which too few samples leave undecided.
     """
-    marked = _marked(request.node)
+    by_markers = _arguments_of_markers(request.node)
 
-    def measure(samples: Any, metrics: Any = None, **how: Any) -> Any:
-        arguments = {**_arguments_of_project(request.node), **marked, **how}
+    def measure(samples: Any, metrics: Any = None, **arguments: Any) -> Any:
+        by_project = _arguments_of_project(request.node)
+        all_arguments = {**by_project, **by_markers, **arguments}
         if metrics is not None:
-            arguments["metrics"] = metrics
-        return _measure(request.node, samples, arguments)
+            all_arguments["metrics"] = metrics
+        return _measure(request.node, samples, all_arguments)
 
     return measure
 
@@ -87,29 +88,38 @@ def _measure(test: pytest.Item, samples: Any, arguments: dict[str, Any]) -> Any:
         arguments["gates"] = gates
     test.stash[_MEASURED] = True
     report = evaluate(samples, progress=False, **arguments)
-    decisions: Sequence[Decision] = report.decisions
+    decisions: list[Decision] = list(report.decisions)
     if until is None:
-        decisions = [
-            decide(parse_gate(gate, report.metrics), report, on=on) for gate in gates
-        ]
-    lines = [str(decision) for decision in decisions]
-    summary = [report.table(), *(lines or ["no gate was named: nothing is held"])]
-    # which travels from workers of xdist
-    test.user_properties.append(("ragmetrics", "\n".join(summary)))
-    not_passed = [
-        decision.sentence for decision in decisions if decision.outcome != "passed"
-    ]
+        for gate in gates:
+            parsed_gate = parse_gate(gate, report.metrics)
+            decisions.append(decide(parsed_gate, report, on=on))
+    _note_summary(test, report.table(), decisions)
+    not_passed = []
+    for decision in decisions:
+        if decision.outcome != "passed":
+            not_passed.append(decision.sentence)
     if not_passed:
         pytest.fail("\n".join(not_passed), pytrace=False)
     return report
 
 
-def _marked(node: pytest.Item) -> dict[str, Any]:
+def _note_summary(test: pytest.Item, table: str, decisions: Sequence[Decision]) -> None:
+    """Keep what was measured for the end of the session.
+
+    Properties of a test travel from the workers of xdist.
+    """
+    lines = [table, *map(str, decisions)]
+    if not decisions:
+        lines.append("no gate was named: nothing is held")
+    test.user_properties.append(("ragmetrics", "\n".join(lines)))
+
+
+def _arguments_of_markers(node: pytest.Item) -> dict[str, Any]:
     """What all markers of a test say.
 
     Their gates count together; of anything else that of the nearest marker.
     """
-    marked: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     gates: list[str] = []
     for marker in node.iter_markers("ragmetrics"):  # the nearest first
         if marker.args and "gates" in marker.kwargs:
@@ -117,30 +127,36 @@ def _marked(node: pytest.Item) -> dict[str, Any]:
                 "the marker ragmetrics names gates twice: write them as arguments, or"
                 " as gates="
             )
-        marker_gates = marker.kwargs.get("gates", marker.args)
-        gates += [marker_gates] if isinstance(marker_gates, str) else marker_gates
-        marked = {**marker.kwargs, **marked}
-    marked.pop("gates", None)
+        gates_of_marker = marker.kwargs.get("gates", marker.args)
+        if isinstance(gates_of_marker, str):
+            gates.append(gates_of_marker)
+        else:
+            gates += gates_of_marker
+        arguments = {**marker.kwargs, **arguments}
+    arguments.pop("gates", None)
     if gates:
-        marked["gates"] = gates
-    return marked
+        arguments["gates"] = gates
+    return arguments
 
 
 def _gates_of(test: pytest.Item) -> Sequence[Any]:
     """The gates that a test is to hold, by its markers or else by the settings file.
 
-    None if it is not meant: a marker of its class or module, and the settings file,
-    speak only of tests that ask for the fixture.
+    There are none if the test is not meant: a marker of its class or module, and the
+    settings file, speak only of tests that ask for the fixture.
     """
     asks_for_fixture = "ragmetrics" in getattr(test, "fixturenames", ())
     if not asks_for_fixture and not _has_marker_of_its_own(test):
         return []
-    marked = _marked(test)
-    if "gates" in marked or not asks_for_fixture:
-        return list(marked.get("gates", ()))
+    by_markers = _arguments_of_markers(test)
+    if "gates" in by_markers:
+        return list(by_markers["gates"])
+    if not asks_for_fixture:
+        return []
     from ragmetrics_core.data import project_settings
 
-    return project_settings(_folder_of_settings(test), as_it_is=True).gates
+    folder = _folder_of_settings(test)
+    return project_settings(folder, as_it_is=True).gates
 
 
 def _has_marker_of_its_own(test: pytest.Item) -> bool:
@@ -194,8 +210,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _summaries_of(report: pytest.TestReport) -> list[str]:
     """What a test measured, under its name."""
-    return [
-        f"{report.nodeid}\n{summary}"
-        for name, summary in report.user_properties
-        if name == "ragmetrics"
-    ]
+    summaries = []
+    for name, summary in report.user_properties:
+        if name == "ragmetrics":
+            summaries.append(f"{report.nodeid}\n{summary}")
+    return summaries
