@@ -209,6 +209,35 @@ def test_a_model_that_answers_padded_texts_says_so() -> None:
     assert (figure.value, figure.count) == (1.0, 1)  # one row of each source
 
 
+def test_one_padded_text_of_a_source_is_sent() -> None:
+    with Server(Model(reads_all=True)) as server:
+        judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
+        weaknesses("present", typed_metric("present"), rows("present"), asking(judge))
+        lengths = [len(json.dumps(one.body)) for one in server.requests]
+    assert len([length for length in lengths if length > PADDED_CHARACTERS / 2]) == 1
+    assert max(lengths) > 0.99 * PADDED_CHARACTERS
+
+
+def test_a_dry_run_counts_probes_and_says_what_it_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "labelled.jsonl"
+    data.write_text(json.dumps({**LABELLED, "source": "people"}) + "\n")
+    arguments = ["card", "--judge", "decisions/tiny", "--data", str(data), "--dry-run"]
+    assert main([*arguments, "--api-base", "http://127.0.0.1:1/v1"]) == 0
+    printed = capsys.readouterr().out
+    assert "nothing was called" in printed
+    assert "Each of its typed questions is also asked alone." in printed
+
+
+LABELLED: Body = {
+    "question": "What of boats?",
+    "contexts": ["All boats are old.", "Nothing is new."],
+    "answer": "The boats are old.",
+    "labels": {"relevant": [1, 0]},
+}
+
+
 def test_a_truncated_answer_to_a_padded_text_is_none() -> None:
     class Truncating(Server):
         def completion(self, body: Body) -> Body:

@@ -20,6 +20,7 @@ from ragmetrics_core.data import (
     wilson,
     write_text,
 )
+from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
@@ -135,6 +136,8 @@ def _card(options: argparse.Namespace) -> int:
         work = partial(_bands, options, judge, items)
     if options.dry_run:
         note = "\nNot counted: each sample is asked once more."
+        if isinstance(judge, DecisionJudge):
+            note += " Each of its typed questions is also asked alone."
         return shared.dry_run(
             judge, len(items), "samples", lambda counter: work(asking(counter)), note
         )

@@ -156,18 +156,9 @@ class GuardJudge(ModelJudge):
         outcomes = await gathered(
             self._asked(self._run, request) for request in asked.requests
         )
-        verdicts: list[GuardVerdict] = []
-        errors: list[JudgeError] = []
-        for outcome, spent in outcomes:
+        for _, spent in outcomes:
             usage += spent
-            if isinstance(outcome, JudgeError):
-                errors.append(outcome)
-            else:
-                verdicts.append(outcome)
-        if errors:
-            ending = [error for error in errors if isinstance(error, JudgeUnavailable)]
-            return Answer(NotAnswered((ending or errors)[0]), usage)
-        return Answer(asked.reads(verdicts), usage)
+        return Answer(_reply(asked, [outcome for outcome, _ in outcomes]), usage)
 
     async def _control_failure(
         self, session: Session
@@ -237,6 +228,21 @@ class GuardJudge(ModelJudge):
         if isinstance(outcome, JudgeError):
             return outcome.with_traceback(None), answers.usage
         return outcome, answers.usage
+
+
+def _reply(
+    asked: GuardQuestions, outcomes: Sequence[GuardVerdict | JudgeError]
+) -> Asked[Any] | NotAnswered:
+    """What the verdicts make, or why one of them is missing.
+
+    What ends the run counts first.
+    """
+    verdicts = [outcome for outcome in outcomes if isinstance(outcome, GuardVerdict)]
+    errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
+    ending = [error for error in errors if isinstance(error, JudgeUnavailable)]
+    if errors:
+        return NotAnswered((ending or errors)[0])
+    return asked.reads(verdicts)
 
 
 def control_requests() -> tuple[GuardRequest, GuardRequest]:
@@ -355,30 +361,48 @@ def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
     unsupported = tuple(claim for claim, verdict in by_claim if not verdict.holds)
     n_held = len(by_claim) - len(unsupported)
     probabilities = _probabilities(verdicts)
-    reason = f"{n_held} of {len(by_claim)} claims are held by the contexts"
-    claims: tuple[ClaimSupport, ...] = ()
-    weights: tuple[Weight, ...] = ()
-    if probabilities:
-        weakest = min(probabilities)
-        reason += f"; the weakest has p = {weakest:.2f}"
-        claims = tuple(
-            ClaimSupport(text=claim, probability=chance)
-            for claim, chance in zip(parts.claims, probabilities, strict=True)
-        )
-        claims += tuple(ClaimSupport(text=text) for text in parts.others)
-        weights = (Weight(weakest, "logprobs"),)
-    else:
-        reason += "; bare verdicts, without probabilities"
     poll = Poll(
         verdict="no" if unsupported else "yes",
-        reason=reason,
+        reason=(
+            f"{n_held} of {len(by_claim)} claims are held by the contexts;"
+            f" {_weakest_in_words(probabilities)}"
+        ),
         unsupported=unsupported,
-        encoder_claims=claims,
+        encoder_claims=_claims_with_chances(parts, probabilities),
     )
     n_windows = max(verdict.windows for verdict in verdicts)
     return Asked(
-        (poll,), weights=weights, windows=(n_windows,) if n_windows > 1 else ()
+        (poll,),
+        weights=_weight_of_weakest(probabilities),
+        windows=(n_windows,) if n_windows > 1 else (),
     )
+
+
+def _weakest_in_words(probabilities: Sequence[float]) -> str:
+    if not probabilities:
+        return "bare verdicts, without probabilities"
+    return f"the weakest has p = {min(probabilities):.2f}"
+
+
+def _weight_of_weakest(probabilities: Sequence[float]) -> tuple[Weight, ...]:
+    return (Weight(min(probabilities), "logprobs"),) if probabilities else ()
+
+
+def _claims_with_chances(
+    parts: AnswerParts, probabilities: Sequence[float]
+) -> tuple[ClaimSupport, ...]:
+    """The claims with their probabilities, and what claims nothing.
+
+    Nothing for bare verdicts: a claim without a probability would pass for none.
+    """
+    if not probabilities:
+        return ()
+    claims = [
+        ClaimSupport(text=claim, probability=chance)
+        for claim, chance in zip(parts.claims, probabilities, strict=True)
+    ]
+    others = [ClaimSupport(text=text) for text in parts.others]
+    return (*claims, *others)
 
 
 def _about_facts(question: Question[Any]) -> GuardQuestions:

@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections.abc import Mapping
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -36,6 +37,21 @@ _USED_FOR = "typed questions to a model on this machine"
 _TASK = "decision"
 _STATED = 100_000
 """A tokenizer that states no window states a larger one."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Answered:
+    """What came of one question.
+
+    Args:
+        n_tokens: Tokens that the model read.
+        failure: Why there is no answer; None if there is one.
+        answers: The answer, by the name of the question.
+    """
+
+    n_tokens: int = 0
+    failure: Choice | None = None
+    answers: Mapping[str, Any] = field(default_factory=dict)
 
 
 class LocalDecisionModel(DecisionModel):
@@ -124,30 +140,39 @@ class LocalDecisionModel(DecisionModel):
         return await asyncio.wrap_future(answered)
 
     def _answered(self, text: str) -> ChatReply:
+        """Answer each question of a request by itself, one after the other."""
         asked = systemone_fields(text)
         answers: dict[str, Any] = {}
         failures: dict[int, Choice] = {}
         n_tokens = 0
-        with self._running:
-            for place, (name, question) in enumerate(asked["questions"].items()):
-                request = {"state": asked["state"], "questions": {name: question}}
-                prompts = self._pipeline.preprocess(request)
-                length = _length(prompts)
-                if length > self._window:
-                    failures[place] = Choice(f"{length} tokens", "length")
-                    continue
-                n_tokens += length
-                outputs = self._pipeline.forward(prompts)
-                mass = self._mass(prompts)
-                if mass < MASS_FLOOR:
-                    failures[place] = Choice(f"{LABELS_UNLIKELY}{mass:.2f}", "other")
-                    continue
-                answers |= self._pipeline.postprocess(outputs)
+        for place, (name, question) in enumerate(asked["questions"].items()):
+            request = {"state": asked["state"], "questions": {name: question}}
+            with self._running:
+                answered = self._answer_to(request)
+            n_tokens += answered.n_tokens
+            if answered.failure is None:
+                answers |= answered.answers
+            else:
+                failures[place] = answered.failure
         choices = list(systemone_choices(self.name, text, {"answers": answers}))
         for place, failure in failures.items():
             choices[place] = failure
         usage = Usage(calls=1, prompt_tokens=n_tokens, cost=0.0)
         return ChatReply(tuple(choices), usage)
+
+    def _answer_to(self, request: Mapping[str, Any]) -> _Answered:
+        """The pipeline's answer to one question, or why there is none."""
+        prompts = self._pipeline.preprocess(request)
+        n_tokens = _length(prompts)
+        if n_tokens > self._window:
+            return _Answered(failure=Choice(f"{n_tokens} tokens", "length"))
+        outputs = self._pipeline.forward(prompts)
+        mass = self._mass(prompts)
+        # not a number is less than no floor
+        if not mass >= MASS_FLOOR:
+            failure = Choice(f"{LABELS_UNLIKELY}{mass:.2f}", "other")
+            return _Answered(n_tokens, failure)
+        return _Answered(n_tokens, answers=self._pipeline.postprocess(outputs))
 
     def _keep_logits(self, model: Any, inputs: Any, outputs: Any) -> None:
         """Keep what the model gives for the token that follows a prompt."""

@@ -7,6 +7,7 @@ sample's own, and a text is padded to more than models read.
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.typed import Chances, State, most_likely
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
-from ragmetrics_core.metrics.metric import FunctionMetric, Metric, metric
+from ragmetrics_core.metrics.metric import Metric, metric
 from ragmetrics_core.statistics.rater_agreement import Measured
 
 AskAgain = Callable[[Metric, Sequence[Sample], int], Sequence[MetricResult]]
@@ -204,8 +205,10 @@ def _probed(
 ) -> _Probed:
     """Ask the typed questions of each row alone, and all of them in company."""
     samples = [row.sample for row in rows]
-    alone = ask_again(_probing(asked, _each_alone), samples, _ALONE)
-    together = ask_again(_probing(asked, _all_together), samples, _IN_COMPANY)
+    apart_form = partial(_in_form, _each_alone)
+    joint_form = partial(_in_form, _all_together)
+    alone = ask_again(_probing(asked, apart_form), samples, _ALONE)
+    together = ask_again(_probing(asked, joint_form), samples, _IN_COMPANY)
     return [
         (row, _read(_chances(apart), _chances(joined)))
         for row, apart, joined in zip(rows, alone, together, strict=True)
@@ -252,22 +255,34 @@ def _lettered(meanings: Sequence[str]) -> tuple[Option, ...]:
     )
 
 
-def _probing(
-    asked: Metric, form: _Form, pad: Callable[[State], State] = dict
-) -> FunctionMetric:
-    """A metric that asks the typed questions of another one in some form."""
+_Probing = Callable[[Question[Any], Decided[Any]], list["Probe"]]
+"""The probes of one question of a metric."""
+
+
+def _in_form(
+    form: _Form, question: Question[Any], decided: Decided[Any]
+) -> list[Probe]:
+    """A probe for each request of a form, about the question's own texts."""
+    state = decided.state(question)
+    requests = form(list(decided.asks(question)))
+    return [_probe(question, state, request) for request in requests]
+
+
+def _probing(asked: Metric, probes_of: _Probing, *, most: int | None = None) -> Metric:
+    """A metric that asks probes of the questions that another one asks first.
+
+    With ``most`` there are no more probes of a sample than that.
+    """
 
     def probe(sample: Sample) -> Generator[Batch, Replies, Scored]:
         chances: list[Any] = []
+        probes: list[Probe] = []
         for question in _first_questions(asked, sample):
-            decided = question.decided
-            if decided is None:
-                continue
-            typed = list(decided.asks(question))
-            state = pad(decided.state(question))
-            for request in form(typed):
-                (reply,) = yield from ask([_probe(question, state, request)])
-                chances.append(_chances_of(reply))
+            if question.decided is not None:
+                probes += probes_of(question, question.decided)
+        for single in probes[:most]:
+            (reply,) = yield from ask([single])
+            chances.append(_chances_of(reply))
         evidence = ProbeEvidence(chances=tuple(chances))
         reason = f"{len(chances)} probes were asked."
         return Scored(metric=asked.name, value=1.0, reason=reason, evidence=evidence)
@@ -372,7 +387,7 @@ def _padded(
     for row in rows:
         first_by_source.setdefault(row.source, row)
     firsts = list(first_by_source.values())
-    padding = _probing(asked, _first_alone, _between_fillers)
+    padding = _probing(asked, _padded_probes, most=1)
     results = ask_again(padding, [row.sample for row in firsts], 0)
     answered: _BySource = []
     for row, result in zip(firsts, results, strict=True):
@@ -382,8 +397,10 @@ def _padded(
     return answered
 
 
-def _first_alone(typed: Sequence[Typed]) -> list[list[Typed]]:
-    return [[single] for single in typed[:1]]
+def _padded_probes(question: Question[Any], decided: Decided[Any]) -> list[Probe]:
+    """The first typed question of a question, about padded texts."""
+    state = _between_fillers(decided.state(question))
+    return [_probe(question, state, list(decided.asks(question))[:1])]
 
 
 def _between_fillers(state: State) -> Mapping[str, Any]:

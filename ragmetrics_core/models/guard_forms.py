@@ -194,13 +194,8 @@ def word_of(form: GuardForm, choice: Choice) -> GuardWord:
         EmptyReply: If it holds nothing.
         MalformedReply: If it holds neither word, both, or others beside.
     """
+    _check_finished(choice)
     text = choice.text
-    if choice.finish == "refused":
-        raise ContentRefused("the guard declined to answer", raw=text)
-    if choice.finish == "length":
-        raise CutOffReply("it ends before its verdict", raw=text)
-    if not text.strip():
-        raise EmptyReply("the guard's reply is empty")
     thinking = _THINKING.match(text)
     if thinking is None and _THINKING_BEGINS.match(text):
         raise MalformedReply("its reasoning does not end", raw=text)
@@ -217,3 +212,13 @@ def word_of(form: GuardForm, choice: Choice) -> GuardWord:
     word: Word = "yes" if match["word"].casefold() == "yes" else "no"
     has_thought = thinking is not None and bool(thinking["thought"].strip())
     return GuardWord(word, match.start("word"), has_thought)
+
+
+def _check_finished(choice: Choice) -> None:
+    """Refuse a reply that the model did not give, or did not end."""
+    if choice.finish == "refused":
+        raise ContentRefused("the guard declined to answer", raw=choice.text)
+    if choice.finish == "length":
+        raise CutOffReply("it ends before its verdict", raw=choice.text)
+    if not choice.text.strip():
+        raise EmptyReply("the guard's reply is empty")

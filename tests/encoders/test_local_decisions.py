@@ -116,7 +116,7 @@ def test_a_metric_alone_scores_as_beside_three(reading: LocalDecisionModel) -> N
 # What the pipeline lacks
 
 
-def test_texts_longer_than_the_model_reads_fail_and_are_never_answered(
+def test_acceptance_12_texts_longer_than_the_model_reads_are_never_answered(
     tmp_path: Path,
 ) -> None:
     """The pipeline answers 6,000 tokens in 512 positions without a word."""
@@ -170,7 +170,7 @@ def request_text(*questions: list[Any], state: str = "A lamp.") -> str:
 
 
 @pytest.mark.parametrize("mass", [0.02, 0.5, 0.89])
-def test_labels_that_the_model_would_hardly_reply_give_no_probability(
+def test_acceptance_12_labels_that_are_unlikely_give_no_probability(
     tmp_path: Path, mass: float
 ) -> None:
     unlikely = {"Yes": 0.99 * mass, "No": 0.01 * mass}
