@@ -113,23 +113,18 @@ class ServedDecisionModel(DecisionModel):
         most_questions: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        kind = type(self).__name__
         if most_questions is not None:
-            check_number(f"{kind}(most_questions=)", most_questions, least=1)
+            place = f"{type(self).__name__}(most_questions=)"
+            check_number(place, most_questions, least=1)
             self.most_questions = most_questions
         named = model.removeprefix(self.form)
         self.name = f"{self.form}{named}"
-        endpoint = provider_endpoint(
-            self.provider,
-            api_base,
-            key_named=api_key is not None or api_key_env is not None,
-        )
+        has_key = api_key is not None or api_key_env is not None
+        endpoint = provider_endpoint(self.provider, api_base, key_named=has_key)
         address = self._complete(endpoint.address or self.provider.address)
         self.model = self._name_there(named, is_named_address=api_base is not None)
         if not self.model.strip("/"):
             raise no_model(self.form)
-        if prices is None and address == self.provider.address:
-            prices = decision_prices(named)
         self._extra = dict(extra or {})
         self._client = _DecisionClient(
             address,
@@ -137,11 +132,15 @@ class ServedDecisionModel(DecisionModel):
             api_key=api_key,
             api_key_env=api_key_env or endpoint.key_variable,
             timeout=timeout,
-            prices=prices,
+            prices=prices or self._listed_prices(named, address),
             extra=extra,
             name=self.name,
         )
         self.cache_key = f"{self.form}|{self._client.cache_key}"
+
+    def _listed_prices(self, model: str, address: str) -> tuple[float, float] | None:
+        """What our dated file says of a model at its provider's own address."""
+        return decision_prices(model) if address == self.provider.address else None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, api_base={self.address!r})"
