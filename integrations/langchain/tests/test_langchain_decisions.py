@@ -165,17 +165,26 @@ def test_chains_of_chat_models_stay_what_they_are() -> None:
         assert isinstance(as_judge(chain), LangChainModel)
 
 
-def test_a_response_that_tells_of_a_cut_is_too_long() -> None:
+@pytest.mark.parametrize("told_by", ["response", "answer"])
+def test_what_tells_of_a_cut_is_too_long(told_by: str) -> None:
     with DecisionServer() as server:
         model = decision_model(server)
         decisions = pytest.importorskip("langchain_core.decisions")
 
         class Telling(decisions.ClassifierResponse):  # type: ignore[misc]  # found at run time
-            truncated: bool = True
+            truncated: bool = told_by == "response"
+
+        class TellingScore(decisions.ScoreAnswer):  # type: ignore[misc]  # found at run time
+            truncated: bool = told_by == "answer"
 
         class Cutting(type(model)):  # type: ignore[misc]  # found at run time
             def _classify(self, state: Any, questions: dict[str, Any]) -> Any:
-                return Telling(**dict(super()._classify(state, questions)))
+                response = super()._classify(state, questions)
+                answers = {
+                    name: TellingScore(**dict(answer))
+                    for name, answer in response.answers.items()
+                }
+                return Telling(**{**dict(response), "answers": answers})
 
         report = evaluate(
             [SAMPLE],
