@@ -35,6 +35,8 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.judging.decision_judge import DecisionJudge
+from ragmetrics_core.metrics.answer_relevance import AnswerRelevance
+from ragmetrics_core.metrics.context_sufficiency import ContextSufficiency
 
 _WORDS = (
     "The harbour office of the old town keeps a ledger of every ship that came in, of"
@@ -170,6 +172,20 @@ MODES = (
         model=WEIGHED,
     ),
     Mode("accuracy per context", RetrievalAccuracy(calls="per_context"), model=WEIGHED),
+    Mode(
+        "sufficiency, log-probabilities",
+        ContextSufficiency(),
+        model=WEIGHED,
+        tokens=1100,
+    ),
+    Mode("sufficiency, 5 polls", ContextSufficiency()),
+    Mode("sufficiency, 5 polls without n", ContextSufficiency(), model=ALONE),
+    Mode(
+        "sufficiency without asking whether the answer declines",
+        ContextSufficiency(declining=False),
+        model=WEIGHED,
+    ),
+    Mode("relevance", AnswerRelevance(), tokens=700),
 )
 
 
@@ -269,6 +285,9 @@ TYPED: Mapping[str, tuple[Metric, ...]] = {
     "recall": (ContextRecall(),),
     "accuracy per context": (RetrievalAccuracy(calls="per_context"),),
     "accuracy per fact": (RetrievalAccuracy(),),
+    "sufficiency": (ContextSufficiency(),),
+    "relevance": (AnswerRelevance(),),
+    "sufficiency and relevance": (ContextSufficiency(), AnswerRelevance()),
     "four metrics": (
         LISTWISE,
         ContextAdherence(),

@@ -110,8 +110,10 @@ class Recording(ChatModel):
         )
 
     def _reply(self, text: str) -> str:
-        """The reply, with the verdict that was asked for."""
+        """The reply, with the verdict that was asked for; no answer declines."""
         reply = json.loads(text)
+        if "declined" in reply:
+            reply["declined"] = 0
         if "verdict" in reply:
             claims = ["A claim by digest."] if self._verdict == "no" else []
             reply |= {"verdict": self._verdict, "unsupported": claims}
