@@ -21,6 +21,7 @@ from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.plain_values import contexts_in, one_line
+from ragmetrics_core.capture.prompt_numbers import numbering_in
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.showings import Showings, Shown
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node, Tree
@@ -30,6 +31,7 @@ from ragmetrics_core.data import (
     EvidenceFrom,
     Grade,
 )
+from ragmetrics_core.data.citations import marks_in
 
 _UNTOLD = (
     "the answering prompt does not tell which retrieved texts it shows; all stand"
@@ -83,6 +85,8 @@ class Evidenced:
     contexts: Contexts
     retrieved: tuple[Document, ...] | None  # None if that is unknown
     passages: Passages  # what became of each of them
+    # by number the place of the context that the prompts show under it; None: unknown
+    numbering: dict[str, int] | None
     sources: tuple[str, ...]  # names of the calls that retrieved
     feeding: tuple[Node, ...]  # calls of models whose replies the answering call read
     brought: tuple[Brought, ...]  # in the order of the ledger
@@ -136,6 +140,7 @@ def evidence(
         contexts=contexts,
         retrieved=retrieved,
         passages=passages,
+        numbering=_numbering(contexts, shown, answered.text),
         sources=tuple(dict.fromkeys(node.name for node in found)),
         feeding=feeding,
         brought=brought,
@@ -144,6 +149,25 @@ def evidence(
         unnamed_tools=unnamed_tools,
         warnings=tuple(warnings),
     )
+
+
+def _numbering(
+    contexts: Contexts, shown: Shown | None, answer: str | None
+) -> dict[str, int] | None:
+    """Under which number the prompts show each context; None if that is unknown.
+
+    The number of a list is one only for an answer that has marks.
+    """
+    if shown is None or contexts.evidence_from != "prompt":
+        return None
+    prompts = [
+        message.text
+        for call in shown.calls
+        for message in call.prompt
+        if message.role != "assistant"
+    ]
+    texts = [context.text for context in contexts.items]
+    return numbering_in(prompts, texts, lists=bool(marks_in(answer or "")))
 
 
 # The contexts

@@ -16,6 +16,7 @@ from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.showings import Showings
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
+from ragmetrics_core.data.citations import citations_of_marks
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
@@ -49,7 +50,7 @@ def _sample(
 ) -> Sample:
     """The sample of one answer."""
     tree, contexts, retrieved = turn.tree, evidenced.contexts, evidenced.retrieved
-    return Sample(
+    sample = Sample(
         question=turn.question or answered.answer.question,
         contexts=contexts.items,
         retrieved=(
@@ -66,6 +67,10 @@ def _sample(
         capture=_notes(turn, answered, evidenced),
         ledger=calls,
     )
+    if evidenced.numbering is None or sample.answer is None or sample.citations:
+        return sample
+    cited = citations_of_marks(sample.answer, evidenced.numbering)
+    return sample.model_copy(update={"citations": cited})
 
 
 def _notes(turn: Turn, answered: Answered, evidenced: Evidenced) -> CaptureNotes:

@@ -1,0 +1,163 @@
+"""What answers of real frameworks cite: by the numbers under which their prompts showed the contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.components.builders import PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack_integrations.components.evaluators import (
+    ragmetrics as haystack_ragmetrics,
+)
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnablePassthrough
+from langchain_ragmetrics import capture as capture_langchain
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.query_engine import CitationQueryEngine
+from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
+from test_planted_losses import QUESTION, TEXTS, Finds, Found, Nodes
+
+from ragmetrics_core import Sample
+from ragmetrics_core.capture.prompt_numbers import numbering_in
+
+ANSWER = "The Velm rises in the hills [1]. The bridge was opened in 1874. [3][9]"
+CITED = [("The Velm rises in the hills [1].", (0,), ())]
+CITED += [("The bridge was opened in 1874.", (2,), ())]
+CITED += [("The bridge was opened in 1874.", (), ("9",))]
+
+
+def chain(label: str, answer: str = ANSWER) -> Sample:
+    """langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: sources with their ids in the prompt."""
+
+    def format_docs(documents: list[Document]) -> str:
+        return "\n\n".join(
+            label.format(number) + one.page_content
+            for number, one in enumerate(documents, start=1)
+        )
+
+    prompt = ChatPromptTemplate.from_template("{context}\n\nAsked: {question}")
+    made = (
+        {"context": Found() | format_docs, "question": RunnablePassthrough()}
+        | prompt
+        | FakeListChatModel(responses=[answer])
+        | StrOutputParser()
+    )
+    with capture_langchain() as captured:
+        made.invoke(QUESTION)
+    (sample,) = captured.samples
+    return sample
+
+
+class Cites(CustomLLM):
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="scripted", context_window=8192, num_output=256)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        return CompletionResponse(text=ANSWER)
+
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> Any:
+        yield self.complete(prompt)
+
+
+def citation_query_engine() -> Sample:
+    """run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb."""
+    engine = CitationQueryEngine(retriever=Nodes(), llm=Cites())
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    (sample,) = captured.samples
+    return sample
+
+
+def pipeline(label: str) -> Sample:
+    """deepset-ai/haystack, docs of AnswerBuilder: documents numbered by the template."""
+    template = (
+        "{% for d in documents %}" + label + "{{ d.content }}\n{% endfor %}{{ query }}"
+    )
+    made = Pipeline()
+    made.add_component("retriever", Finds((0, 1, 2)))
+    made.add_component(
+        "prompt", PromptBuilder(template, required_variables=["documents", "query"])
+    )
+    made.add_component("llm", MockChatGenerator(ANSWER))
+    made.connect("retriever.documents", "prompt.documents")
+    made.connect("prompt", "llm")
+    with haystack_ragmetrics.capture() as captured:
+        made.run({"retriever": {"query": QUESTION}, "prompt": {"query": QUESTION}})
+    (sample,) = captured.samples
+    return sample
+
+
+NUMBERED: dict[str, Callable[[], Sample]] = {
+    "LangChain, in brackets": lambda: chain("[{}] "),
+    "LangChain, as sources": lambda: chain("Source {}:\n"),
+    "LangChain, with titles": lambda: chain(
+        "Source ID: {}\nArticle Title: The Velm, 2nd\nArticle Snippet: "
+    ),
+    "LangChain, as a list": lambda: chain("{}. "),
+    "LlamaIndex": citation_query_engine,
+    "Haystack": lambda: pipeline("Document[{{ loop.index }}]: "),
+    "Haystack, as elements": lambda: pipeline('<doc id="{{ loop.index }}">'),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_marks_mean_what_the_prompt_numbered(name: str) -> None:
+    sample = NUMBERED[name]()
+    assert sample.citations is not None
+    answer = sample.answer or ""
+    assert [
+        (answer[one.start : one.end], one.contexts, one.dangling)
+        for one in sample.citations
+    ] == CITED
+    assert [
+        text in context.text
+        for context, text in zip(sample.contexts, TEXTS, strict=True)
+    ] == [True] * 3
+
+
+@pytest.mark.parametrize("label", ["", "- ", "Title [{}] of a longer line, and\n"])
+def test_marks_of_a_prompt_without_numbers_are_unknown(label: str) -> None:
+    sample = chain(label)
+    assert sample.citations is None
+    assert "nothing says which context" in sample.citations_unknown
+
+
+def test_a_numbered_prompt_and_an_answer_without_marks() -> None:
+    assert chain("[{}] ", "It was opened in 1874.").citations == ()
+    assert chain("{}. ", "It was opened in 1874.").citations is None
+
+
+PROMPTS: dict[str, tuple[str, dict[str, int] | None]] = {
+    "in another order": ("[1] B b\n[2] A a", {"1": 1, "2": 0}),
+    "with zeros": ("[01] A a\n[02] B b", {"1": 0, "2": 1}),
+    "a number in prose": ("see source 3\nA a\nsee source 4\nB b", None),
+    "one without": ("[1] A a\nB b", None),
+    "one number twice": ("[1] A a\n[1] B b", None),
+    "a context twice": ("[1] A a\n[2] A a\n[3] B b", None),
+    "a context that is not there": ("[1] A a", None),
+    "in JSON": ('[{"id": 1, "text": "A a"}, {"id": 2, "text": "B b"}]', None),
+}
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_every_context_needs_a_number_of_its_own(name: str) -> None:
+    prompt, expected = PROMPTS[name]
+    assert numbering_in([prompt], ["A a", "B b"]) == expected
+
+
+def test_contexts_that_begin_alike_have_no_number() -> None:
+    assert numbering_in(["[1] A a\n[2] A a"], ["A a", "A a"]) is None
+
+
+def test_a_blank_documents_place_is_no_number() -> None:
+    assert numbering_in(["[1] "], [" "]) is None
+    assert numbering_in(["[1] "], []) is None
