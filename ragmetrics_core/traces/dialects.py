@@ -92,11 +92,12 @@ def session_of(attributes: Mapping[str, Any]) -> str | None:
 
     None if it names none.
     """
-    fields = {
-        key: plain(value) for key, value in attributes.items() if conversation_name(key)
-    }
-    metadata = mapping(plain(attributes.get("metadata")))
-    conversation = conversation_in({**fields, "metadata": metadata})
+    fields = {}
+    for key, value in attributes.items():
+        if conversation_name(key):
+            fields[key] = plain(value)
+    fields["metadata"] = mapping(plain(attributes.get("metadata")))
+    conversation = conversation_in(fields)
     if conversation is None:
         return None
     return str(number_as_text(conversation.value))
@@ -112,7 +113,8 @@ def _bears_mark(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> bool
 def _fill_gaps(reading: Reading, weaker: Reading) -> None:
     """Take from a weaker dialect's reading what the stronger one leaves open."""
     for entry in fields(Reading):
-        if getattr(reading, entry.name) in (None, "", (), {}):
+        is_open = getattr(reading, entry.name) in (None, "", (), {})
+        if is_open:
             setattr(reading, entry.name, getattr(weaker, entry.name))
 
 
@@ -132,27 +134,30 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
             if value not in (None, ""):
                 yield value
 
+    def first_value(field: str) -> Any:
+        return next(values(field), None)
+
     def text(field: str) -> str | None:
-        return next(map(str, values(field)), None)
+        value = first_value(field)
+        return None if value is None else str(value)
+
+    def documents(field: str) -> tuple[Document, ...] | None:
+        return _documents(attributes, names.get(field, ()))
 
     metadata = mapping(plain(attributes.get("metadata")))
     return Reading(
         kind=_kind(attributes, names["mark"]),
-        input=_unwrapped(next(values("input"), None), "inputs"),
-        output=_unwrapped(next(values("output"), None), "outputs"),
-        documents=_documents(attributes, names.get("documents", ())),
-        input_documents=(
-            _documents(attributes, names.get("input_documents", ())) or ()
-        ),
+        input=_unwrap(first_value("input"), "inputs"),
+        output=_unwrap(first_value("output"), "outputs"),
+        documents=documents("documents"),
+        input_documents=documents("input_documents") or (),
         prompt=messages_in(tuple(values("prompt"))),
         replies=messages_in(tuple(values("replies"))),
         query=text("query"),
         tool=text("tool"),
         call_id=text("call_id"),
         model=text("model"),
-        user_fields=mapping(
-            metadata.get("ragmetrics") or next(values("user_fields"), None)
-        ),
+        user_fields=mapping(metadata.get("ragmetrics") or first_value("user_fields")),
     )
 
 
@@ -174,26 +179,27 @@ def _value(attributes: Mapping[str, Any], name: str) -> Any:
     """
     if not name.endswith("."):
         return attributes.get(name)
-    leaves = {
-        key.removeprefix(name): value
-        for key, value in attributes.items()
-        if key.startswith(name) and key != name
-    }
-    return _nested(leaves) or None
+    leaves = {}
+    for key, value in attributes.items():
+        path = key.removeprefix(name)
+        if key.startswith(name) and path:
+            leaves[path] = value
+    return _nest(leaves) or None
 
 
-def _nested(leaves: Mapping[str, Any]) -> Any:
-    """The mapping or list whose leaves stand at these paths."""
+def _nest(leaves: Mapping[str, Any]) -> Any:
+    """The mapping or list whose leaves stand at these paths, such as ``0.role``."""
     if "" in leaves:
         return leaves[""]
     leaves_by_branch = defaultdict[str, dict[str, Any]](dict)
     for path, value in leaves.items():
         branch, _, rest = path.partition(".")
         leaves_by_branch[branch][rest] = value
-    branches = {key: _nested(part) for key, part in leaves_by_branch.items()}
-    places = [key for key in branches if key.isdecimal()]
+    branches = {key: _nest(part) for key, part in leaves_by_branch.items()}
     # a negative place is nobody's
-    if places and all(_PLACE.fullmatch(key) for key in branches):
+    places = [key for key in branches if key.isdecimal()]
+    is_list = bool(places) and all(_PLACE.fullmatch(key) for key in branches)
+    if is_list:
         return [branches[key] for key in sorted(places, key=int)]
     return branches
 
@@ -201,18 +207,20 @@ def _nested(leaves: Mapping[str, Any]) -> Any:
 def _documents(
     attributes: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[Document, ...] | None:
-    """The documents of fields; some conventions record ids without texts."""
+    """The documents of the first field that holds any, or that says there are none.
+
+    None if no field says anything. Some conventions record ids without texts.
+    """
     for name in names:
         entries = _value(attributes, name)
         if isinstance(entries, str):
             entries = plain(entries)
-        documents = [
-            entry.get("document", entry)
-            for entry in entries or ()
-            if isinstance(entry, Mapping)
-        ]
+        documents = []
+        for entry in entries or ():
+            if isinstance(entry, Mapping):
+                documents.append(_document(entry.get("document", entry)))
         if documents or entries in ([], ()):
-            return tuple(map(_document, documents))
+            return tuple(documents)
     return None
 
 
@@ -222,11 +230,9 @@ def _document(entry: Mapping[str, Any]) -> Document:
     )
 
 
-def _unwrapped(value: Any, name: str) -> Any:
+def _unwrap(value: Any, name: str) -> Any:
     """Traceloop puts a value into a mapping with what it knows of it."""
-    is_wrapped = (
-        isinstance(value, Mapping)
-        and name in value
-        and not {"kwargs", "tags"}.isdisjoint(value)
-    )
-    return value[name] if is_wrapped else value
+    if not isinstance(value, Mapping) or name not in value:
+        return value
+    is_of_traceloop = "kwargs" in value or "tags" in value
+    return value[name] if is_of_traceloop else value

@@ -84,18 +84,12 @@ def calls_of(
         InputError: If ``resolve`` raises.
     """
     ordered = sorted(spans, key=_outermost_of_the_same_start)
-    calls = {
-        span.id: Call(span, reading_of(span.attributes, dialect)) for span in ordered
-    }
+    calls: dict[str, Call] = {}
+    for span in ordered:
+        calls[span.id] = Call(span, reading_of(span.attributes, dialect))
     if "" in calls:
         raise ValueError("a span cannot be read")
-    roots: list[Call] = []
-    for call in calls.values():
-        parent = calls.get(call.span.parent)
-        if parent is None or _is_run_of_batch(call, parent):
-            roots.append(call)
-        else:
-            parent.inside.append(call)
+    roots = _put_inside_parents(calls)
     if _count_down_to_deepest(roots) < len(calls):
         raise ValueError("spans stand inside each other in a circle or too deep")
     readings = [call.reading for call in calls.values() if call.reading is not None]
@@ -105,17 +99,27 @@ def calls_of(
     return roots
 
 
+def _put_inside_parents(calls: Mapping[str, Call]) -> list[Call]:
+    """Put each call, by the id of its span, inside its parent; return the outermost."""
+    roots: list[Call] = []
+    for call in calls.values():
+        parent = calls.get(call.span.parent)
+        if parent is None or _is_run_of_batch(call, parent):
+            roots.append(call)
+        else:
+            parent.inside.append(call)
+    return roots
+
+
 def _outermost_of_the_same_start(span: Span) -> tuple[int, int, str]:
     return span.start, -span.end, span.id
 
 
 def _is_run_of_batch(call: Call, parent: Call) -> bool:
-    """Traceloop puts the runs of a batch one inside the other."""
-    return (
-        not parent.inside
-        and call.span.name == parent.span.name
-        and call.span.name.endswith(".workflow")
-    )
+    """Whether two runs of a batch, which Traceloop puts one inside the other."""
+    has_name_of_parent = call.span.name == parent.span.name
+    is_workflow = call.span.name.endswith(".workflow")
+    return has_name_of_parent and is_workflow and not parent.inside
 
 
 def _count_down_to_deepest(roots: list[Call]) -> int:
@@ -136,6 +140,7 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
 
     Later steps were given the same texts with their ids.
     """
+    # The inner dictionaries hold ids in order, each once; their values say nothing.
     ids_by_text: dict[str, dict[str, None]] = {}
     for reading in readings:
         for document in each(reading.input, Document):
@@ -149,6 +154,7 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
         documents = list(each(reading.output, Document))
         if any(document.id is None for document in documents):
             reading.documents = _with_ids(documents, ids_by_text)
+            # else the tree would take its documents, which have no ids
             reading.output = None
 
 
@@ -160,26 +166,25 @@ def _with_ids(
     Of several ids of a text each is used once, in their order.
     """
     unused_ids = {text: iter(ids) for text, ids in ids_by_text.items()}
-    named: list[Document] = []
+    with_ids: list[Document] = []
     for document in documents:
         name = document.id
-        if not name:
-            name = next(unused_ids.get(document.text, iter(())), None)
-        named.append(replace(document, id=name))
-    return tuple(named)
+        if not name and document.text in unused_ids:
+            name = next(unused_ids[document.text], None)
+        with_ids.append(replace(document, id=name or None))
+    return tuple(with_ids)
 
 
 def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:
     """Give retrieved documents the texts that the spans do not hold."""
-    retrieved = chain.from_iterable(reading.documents or () for reading in readings)
-    missing_ids = list(
-        dict.fromkeys(
-            document.id for document in retrieved if document.id and not document.text
-        )
-    )
+    missing_ids: dict[str, None] = {}
+    for reading in readings:
+        for document in reading.documents or ():
+            if document.id and not document.text:
+                missing_ids[document.id] = None
     if not missing_ids:
         return
-    texts = _texts_by_id(missing_ids, resolve, trace)
+    texts = _texts_by_id(list(missing_ids), resolve, trace)
     for reading in readings:
         if reading.documents:
             reading.documents = tuple(
@@ -205,16 +210,18 @@ def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[st
 
 
 def _with_text(document: Document, texts: Mapping[str, str]) -> Document:
-    if document.text:
+    if document.text or not document.id:
         return document
-    return replace(document, text=str(texts.get(document.id or "") or ""))
+    text = texts.get(document.id) or ""
+    return replace(document, text=str(text))
 
 
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """Make the tree of a call's turn.
 
     A loop over runs, and a span that is nobody's call or says nothing, are no turns:
-    there each turn stands below.
+    there each turn stands below. Trees below a span that bears no known mark are joined
+    to one turn, unless several of them retrieve and answer by themselves.
 
     Args:
         call: The call.
@@ -237,12 +244,12 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
 
 
 def _only_surrounds_turns(call: Call, reading: Reading) -> bool:
+    """Whether a call is a loop over runs, or a step around one call that says nothing."""
     if call.span.name.startswith("RunnableEach<"):
         return True
-    says_nothing = (
-        reading.kind == "step" and reading.input is None and reading.output is None
-    )
-    return says_nothing and len(call.inside) == 1
+    if reading.kind != "step" or len(call.inside) != 1:
+        return False
+    return reading.input is None and reading.output is None
 
 
 def _retrieves_and_answers(tree: Tree) -> bool:
@@ -252,7 +259,11 @@ def _retrieves_and_answers(tree: Tree) -> bool:
 
 def _session_below(call: Call) -> str | None:
     """The only conversation that the spans below a call name; None for several."""
-    sessions = {session_of(inner.span.attributes) for inner in call.walk()} - {None}
+    sessions = set()
+    for inner in call.walk():
+        session = session_of(inner.span.attributes)
+        if session is not None:
+            sessions.add(session)
     return sessions.pop() if len(sessions) == 1 else None
 
 
@@ -268,12 +279,10 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
         places=(call.span.trace,),
     )
     models = [node for node in root.walk() if node.kind == "model"]
+    synthesizers = [node for node in root.walk() if _is_synthesizer(node)]
     _restore_reply_of_stream(call, models, reading.output)
     _tell_question(tree, reading)
     name_authors(root)
-    synthesizers = [
-        node for node in root.walk() if node.kind == "step" and node.query is not None
-    ]
     _ignore_other_indices(root, synthesizers)
     _tell_what_was_not_recorded(tree, call)
     _tell_end(tree, call, models)
@@ -283,6 +292,11 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     if _shows_no_documents(reading, synthesizers):
         tree.flow = ()
     return tree
+
+
+def _is_synthesizer(node: Node) -> bool:
+    """Whether it is LlamaIndex's step that answers a query from the nodes it is given."""
+    return node.kind == "step" and node.query is not None
 
 
 def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) -> None:
@@ -372,11 +386,12 @@ def _take_out_documents_without_text(root: Node) -> list[str | None]:
         for document in node.documents or ():
             if not document.text:
                 ids[document.id] = None
-    if ids:
-        for node in root.walk():
-            documents = node.documents or ()
-            readable = tuple(document for document in documents if document.text)
-            node.documents = readable or None
+    if not ids:
+        return []
+    for node in root.walk():
+        documents = node.documents or ()
+        readable = tuple(document for document in documents if document.text)
+        node.documents = readable or None
     return list(ids)
 
 
@@ -395,16 +410,16 @@ def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
 
     It ended with an error, it waits for a person, or it is complete.
     """
+    has_output = tree.output is not None
     tree.error = call.span.error
-    if tree.error is None and tree.output is None and _is_abandoned(call):
+    if tree.error is None and not has_output and _is_abandoned(call):
         tree.error = _ABANDONED
-    tree.complete = not tree.error and (tree.output is not None or bool(models))
+    tree.complete = not tree.error and (has_output or bool(models))
     errors = [node.error or "" for node in tree.root.walk()]
     is_interrupted = any(error.startswith("GraphInterrupt") for error in errors)
+    may_go_on = call.span.error is None and tree.conversation is not None
     # the next run of its session goes on with it
-    tree.paused = (
-        is_interrupted and call.span.error is None and tree.conversation is not None
-    )
+    tree.paused = is_interrupted and may_go_on
 
 
 def _is_abandoned(call: Call) -> bool:
@@ -455,6 +470,7 @@ def _holds_only(output: Any, kind: type) -> bool:
 def _answers(
     root: Node, output: Any, synthesizers: Sequence[Node]
 ) -> tuple[Answer, ...]:
+    """What a turn answered, from the reply of its model or from its output."""
     if root.kind == "model":
         if root.reply is None or not root.reply.text:
             return ()
@@ -464,18 +480,20 @@ def _answers(
     text, key = answer_in(output)
     if text is None:
         return ()
+    place = f"output {key}".strip()
     replies = _replies_put_together(text, synthesizers)
-    return (Answer(text, f"output {key}".strip(), replies),)
+    return (Answer(text, place, replies),)
 
 
 def _replies_put_together(answer: str, synthesizers: Sequence[Node]) -> tuple[str, ...]:
     """The replies that LlamaIndex's response mode "accumulate" put into an answer."""
     if not synthesizers or "Accumulate" not in synthesizers[-1].name:
         return ()
-    replies = [node.reply for node in synthesizers[-1].walk()]
-    return tuple(
-        reply.text for reply in replies if reply is not None and reply.text in answer
-    )
+    texts = []
+    for node in synthesizers[-1].walk():
+        if node.reply is not None and node.reply.text in answer:
+            texts.append(node.reply.text)
+    return tuple(texts)
 
 
 def _node(call: Call, reading: Reading) -> Node:
@@ -483,18 +501,12 @@ def _node(call: Call, reading: Reading) -> Node:
 
     Attempts that a later one replaced are left out.
     """
-    steps = _without_replaced_attempts(call.inside)
-    _take_prompts_of_steps_before(steps)
-    children: list[Node] = []
-    for step in steps:
-        child = _node(step, step.reading or Reading())
-        children += [child, *_take_out_models_beside(child)]
     node = Node(
         reading.kind or "step",
         name=call.span.name,
         began=call.span.start,
         ended=call.span.end,
-        children=children,
+        children=_children(call),
         error=call.span.error,
     )
     match node.kind:
@@ -513,16 +525,29 @@ def _node(call: Call, reading: Reading) -> Node:
     return node
 
 
-def _without_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
+def _children(call: Call) -> list[Node]:
+    """The calls inside a call as nodes, in the order in which they began."""
+    steps = _drop_replaced_attempts(call.inside)
+    _take_prompts_of_steps_before(steps)
+    children: list[Node] = []
+    for step in steps:
+        child = _node(step, step.reading or Reading())
+        models_beside = _take_out_models_beside(child)
+        children += [child, *models_beside]
+    return children
+
+
+def _drop_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
     """Calls beside each other, without failed ones that were tried again."""
-    attempts: list[Call] = []
+    latest_first: list[Call] = []
     later_names: set[str] = set()
     for call in reversed(calls):
-        if call.span.error and call.span.name in later_names:
+        was_tried_again = call.span.name in later_names
+        if call.span.error and was_tried_again:
             continue
-        attempts.append(call)
+        latest_first.append(call)
         later_names.add(call.span.name)
-    return attempts[::-1]
+    return latest_first[::-1]
 
 
 def _take_prompts_of_steps_before(steps: Sequence[Call]) -> None:
@@ -542,18 +567,22 @@ def _take_out_models_beside(node: Node) -> list[Node]:
     """
     if node.kind != "model":
         return []
-    beside = [
-        child
-        for child in node.children
-        if child.kind == "model" and child.prompt != node.prompt
-    ]
-    node.children = [child for child in node.children if child not in beside]
-    return beside
+    models_beside = []
+    children = []
+    for child in node.children:
+        # a model with the same prompt is the same call, recorded twice
+        if child.kind == "model" and child.prompt != node.prompt:
+            models_beside.append(child)
+        else:
+            children.append(child)
+    node.children = children
+    return models_beside
 
 
 def _fill_model(node: Node, reading: Reading) -> None:
-    prompts = (reading.prompt, messages_in(reading.input))
-    node.prompt = max(prompts, key=_length)
+    messages_of_input = messages_in(reading.input)
+    # the longer one is whole; the other may be cut, or hold the last message alone
+    node.prompt = max(reading.prompt, messages_of_input, key=_n_characters)
     node.model = reading.model
     replies = reading.replies
     if not any(reply.text or reply.calls for reply in replies):
@@ -561,7 +590,7 @@ def _fill_model(node: Node, reading: Reading) -> None:
     node.reply = replies[0] if replies else None
 
 
-def _length(messages: Sequence[Message]) -> int:
+def _n_characters(messages: Sequence[Message]) -> int:
     return sum(len(message.text) for message in messages)
 
 
@@ -569,7 +598,8 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     node.query = reading.query or question_in(reading.input)
     node.taken = reading.input_documents or tuple(each(reading.input, Document))
     node.documents = tuple(each(reading.output, Document))
-    if not node.documents and (reading.documents is not None or reading.output is None):
+    has_other_output = reading.documents is None and reading.output is not None
+    if not node.documents and not has_other_output:
         node.documents = reading.documents
     if node.documents:
         # what it found was recorded, so it was handed on, whatever came afterwards
@@ -596,11 +626,11 @@ def _fill_step(node: Node, reading: Reading) -> None:
     if reading.query is not None and isinstance(reading.output, str):
         node.text = reading.output
     passed_on = {_identity(document) for document in documents_in(reading.input)}
-    returned = documents_in(reading.output)
-    brought = tuple(
-        document for document in returned if _identity(document) not in passed_on
-    )
-    node.documents = brought or None
+    brought = []
+    for document in documents_in(reading.output):
+        if _identity(document) not in passed_on:
+            brought.append(document)
+    node.documents = tuple(brought) or None
 
 
 def _identity(document: Document) -> tuple[str | None, str, float | None]:
@@ -612,10 +642,12 @@ def _argument(inputs: Any) -> str | None:
 
     None if it was given nothing.
     """
+    if inputs is None:
+        return None
     arguments = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
     if len(arguments) == 1 and isinstance(arguments[0], str):
         return arguments[0]
-    return None if inputs is None else compact(inputs)
+    return compact(inputs)
 
 
 def _result(output: Any) -> str | None:

@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture import SCORE_KEYS, Document, Message, ToolCall
@@ -72,8 +72,10 @@ def plain(value: object) -> Any:
     _refuse_deep_value(value)
     if not isinstance(value, str):
         return _plain(value, _DEPTH)
-    decoded = _decoded(value)
-    return _plain(value if decoded is None else decoded, _DEPTH - 1)
+    decoded = _decode(value)
+    if decoded is None:
+        decoded = value
+    return _plain(decoded, _DEPTH - 1)
 
 
 def _plain(value: object, depth: int) -> Any:
@@ -104,14 +106,14 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _decoded(value: object) -> Any:
+def _decode(value: object) -> Any:
     """What a text of JSON stands for; None for any other text.
 
     A value that is no text is returned as it is.
     """
     if not isinstance(value, str):
         return value
-    if value.lstrip()[:1] not in ("{", "[", '"'):
+    if not value.lstrip().startswith(("{", "[", '"')):
         return None
     _refuse_deep_text(value)
     try:
@@ -122,17 +124,17 @@ def _decoded(value: object) -> Any:
 
 def _refuse_deep_text(text: str) -> None:
     """Raise ``NestedTooDeeply`` for JSON with too many brackets inside one another."""
-    if text.count("{") + text.count("[") <= _DEEPEST:
+    n_opening = text.count("{") + text.count("[")
+    if n_opening <= _DEEPEST:
         return
-    brackets = _NO_BRACKETS.sub("", text)
-    steps = (_step(bracket) for bracket in brackets if bracket in "{}[]")
-    if max(accumulate(steps), default=0) > _DEEPEST:
-        raise NestedTooDeeply
-
-
-def _step(bracket: str) -> int:
-    """The levels that a bracket leads down; up for a closing one."""
-    return 1 if bracket in "{[" else -1
+    depth = 0
+    for bracket in _NO_BRACKETS.sub("", text):
+        if bracket in "{[":
+            depth += 1
+        elif bracket in "}]":
+            depth -= 1
+        if depth > _DEEPEST:
+            raise NestedTooDeeply
 
 
 def _refuse_deep_value(value: object) -> None:
@@ -152,7 +154,9 @@ def _inner_values(value: object) -> Iterable[Any]:
     """What stands inside a mapping or a list; nothing inside any other value."""
     if isinstance(value, Mapping):
         return value.values()
-    return value if isinstance(value, list) else ()
+    if isinstance(value, list):
+        return value
+    return ()
 
 
 def recorded_document(
@@ -166,37 +170,42 @@ def recorded_document(
         score: Its score; of none, and of what is no number, that of the metadata.
         metadata: A mapping or its JSON; anything else is none.
     """
-    fields = mapping(_decoded(metadata))
+    fields = mapping(_decode(metadata))
     metadata_by_name = {str(key): value for key, value in fields.items()}
+    first_number = None
     scores = [score, *map(metadata_by_name.get, SCORE_KEYS)]
-    numbers = (float(number) for number in scores if isinstance(number, (int, float)))
+    for candidate in scores:
+        if isinstance(candidate, (int, float)):
+            first_number = float(candidate)
+            break
     return Document(
         text=str(text or ""),
         id=None if name is None else str(name),
-        score=next(numbers, None),
+        score=first_number,
         metadata=metadata_by_name,
     )
 
 
 def _document(value: object) -> Document | None:
     """A document of LlamaIndex, Haystack or LangChain; None for anything else."""
-    fields = unwrap_message(mapping(value))[1]
-    node = fields.get("node")
+    _, fields = unwrap_message(mapping(value))
+    name = fields.get("id")
     score = fields.get("score")
+    node = fields.get("node")
     if isinstance(node, Mapping) and "id_" in node:
         return _node_as_shown(node, score)
-    if {"id", "content", "blob"} <= set(fields):
-        # Haystack, which may write metadata beside the fields
-        beside = {
-            key: entry for key, entry in fields.items() if key not in _HAYSTACK_FIELDS
-        }
-        return recorded_document(
-            fields["content"], fields["id"], score, fields.get("meta", beside)
-        )
+    if {"id", "content", "blob"} <= set(fields):  # Haystack
+        metadata = fields.get("meta", _fields_beside_those_of_haystack(fields))
+        return recorded_document(fields["content"], name, score, metadata)
     text = fields.get("page_content")
-    if isinstance(text, str):
-        return recorded_document(text, fields.get("id"), score, fields.get("metadata"))
+    if isinstance(text, str):  # LangChain
+        return recorded_document(text, name, score, fields.get("metadata"))
     return None
+
+
+def _fields_beside_those_of_haystack(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a Haystack document that writes it beside the fields."""
+    return {key: entry for key, entry in fields.items() if key not in _HAYSTACK_FIELDS}
 
 
 def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
@@ -204,7 +213,7 @@ def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
 
     The text alone is its other form.
     """
-    metadata = _decoded(node.get("metadata")) or {}
+    metadata = _decode(node.get("metadata")) or {}
     text = str(node.get("text") or "")
     lines = _metadata_as_shown(node, metadata)
     shown_text = text
@@ -213,19 +222,21 @@ def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
         shown_text = template.replace("{metadata_str}", lines)
         shown_text = shown_text.replace("{content}", text).strip()
     document = recorded_document(shown_text, node["id_"], score, metadata)
-    return replace(document, forms=() if shown_text == text else (text,))
+    if shown_text == text:
+        return document
+    return replace(document, forms=(text,))
 
 
 def _metadata_as_shown(node: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     """The metadata that models are shown of a node, as its templates write them."""
     template = str(node.get("metadata_template") or "{key}: {value}")
     separator = str(node.get("metadata_separator") or "\n")
-    excluded = node.get("excluded_llm_metadata_keys") or ()
-    lines = [
-        template.replace("{key}", name).replace("{value}", str(metadata[name]))
-        for name in metadata
-        if name not in excluded
-    ]
+    excluded_names = node.get("excluded_llm_metadata_keys") or ()
+    lines = []
+    for name in metadata:
+        if name not in excluded_names:
+            line = template.replace("{key}", name)
+            lines.append(line.replace("{value}", str(metadata[name])))
     return separator.join(lines)
 
 
@@ -246,30 +257,41 @@ def _pair(value: list[Any]) -> Document | Message | None:
 
 def _message(value: Mapping[str, Any]) -> Message | None:
     """A message of LangChain, a provider or a convention; None for anything else."""
-    kind, fields = unwrap_message(value)
-    role = ROLES.get(str(fields.get("role") or kind or fields.get("type")))
-    contents = (fields[name] for name in _CONTENT_FIELDS if name in fields)
-    content = next(contents, None)
-    fields = {**mapping(fields.get("additional_kwargs")), **fields}
+    kind, bare_fields = unwrap_message(value)
+    role = ROLES.get(str(bare_fields.get("role") or kind or bare_fields.get("type")))
+    if role is None:
+        return None
+    content = _first_of(bare_fields, _CONTENT_FIELDS)
+    fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
     calls = list(fields.get("tool_calls") or ())
     calls += _calls_in_content(content)
     is_bare_role = set(fields) == {"role"}
-    if role is None or (content is None and not calls and not is_bare_role):
+    if content is None and not calls and not is_bare_role:
         return None
+    text = text_of_content(content)
     tool_calls = tuple(_tool_call(call) for call in calls if isinstance(call, Mapping))
     if role != "tool":
-        return Message(role, text_of_content(content), tool_calls)
-    if not tool_calls:
+        return Message(role, text, tool_calls)
+    if not tool_calls:  # the one that it answers
         name = str(fields.get("name") or "")
         tool_calls = (ToolCall(name, id=fields.get("tool_call_id")),)
     artifact = _plain(fields.get("artifact"), _DEPTH - 1)
-    return ToolMessage(role, text_of_content(content), tool_calls, artifact)
+    return ToolMessage(role, text, tool_calls, artifact)
+
+
+def _first_of(fields: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """The value of the first of these fields that is there; None if none is."""
+    for name in names:
+        if name in fields:
+            return fields[name]
+    return None
 
 
 def _calls_in_content(content: object) -> list[Mapping[str, Any]]:
     """The parts of a message's content that are calls of tools."""
-    parts = content if isinstance(content, list) else []
-    return [part for part in parts if isinstance(part, Mapping) and _is_call(part)]
+    if not isinstance(content, list):
+        return []
+    return [part for part in content if isinstance(part, Mapping) and _is_call(part)]
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:
@@ -277,16 +299,11 @@ def _is_call(part: Mapping[str, Any]) -> bool:
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
-    call = unwrap_message(call)[1]
-    function = mapping(call.get("function")) or call
-    arguments = (
-        function[key] for key in ("args", "arguments", "input") if key in function
-    )
-    return ToolCall(
-        str(function.get("name") or function.get("tool_name") or ""),
-        mapping(_decoded(next(arguments, None))),
-        call.get("id"),
-    )
+    _, fields = unwrap_message(call)
+    function = mapping(fields.get("function")) or fields
+    name = function.get("name") or function.get("tool_name") or ""
+    arguments = _first_of(function, ("args", "arguments", "input"))
+    return ToolCall(str(name), mapping(_decode(arguments)), fields.get("id"))
 
 
 def messages_in(value: object) -> tuple[Message, ...]:
@@ -309,8 +326,11 @@ def replies_in(value: object) -> tuple[Message, ...]:
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(replies_in, value)))
     if isinstance(value, Mapping):
-        candidates = (replies_in(value.get(name)) for name in _REPLY_FIELDS)
-        return next(filter(None, candidates), ())
+        for name in _REPLY_FIELDS:
+            replies = replies_in(value.get(name))
+            if replies:
+                return replies
+        return ()
     if isinstance(value, str) and value.strip():
         return (Message("assistant", value),)
     if isinstance(value, Message) and value.role == "assistant":
@@ -329,21 +349,20 @@ def parse_objects(value: Any, *, any_object: bool = False, depth: int = _DEPTH) 
             messages, scored nodes, and what stands under ``ev``.
         depth: Levels of the value that are parsed.
     """
+    if isinstance(value, str):
+        return _parse_object(value, any_object=any_object)
     if depth and isinstance(value, tuple):
         return tuple(
             parse_objects(element, any_object=any_object, depth=depth - 1)
             for element in value
         )
     if depth and isinstance(value, Mapping):
-        return {
-            key: parse_objects(
-                entry, any_object=any_object or key == "ev", depth=depth - 1
-            )
-            for key, entry in value.items()
-        }
-    if not isinstance(value, str):
-        return value
-    return _parse_object(value, any_object=any_object)
+        parsed = {}
+        for key, entry in value.items():
+            may_be_any = any_object or key == "ev"
+            parsed[key] = parse_objects(entry, any_object=may_be_any, depth=depth - 1)
+        return parsed
+    return value
 
 
 def _parse_object(text: str, *, any_object: bool) -> Any:
@@ -367,7 +386,8 @@ def parse_repr(text: str) -> Any:
     """Parse the fields of an object as Python writes it; None where it was cut."""
     try:
         literals = _TEXT_OR_OBJECT.sub(_literal, text)
-        return plain(_fields_of(ast.parse(literals, mode="eval").body))
+        expression = ast.parse(literals, mode="eval").body
+        return plain(_fields_of(expression))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -381,17 +401,19 @@ def _literal(match: re.Match[str]) -> str:
 def _fields_of(node: ast.AST) -> Any:
     """The value of an expression of literals and constructors; None for any other."""
     if isinstance(node, ast.Call) and not node.args:
-        return {
-            str(keyword.arg).lstrip("_"): _fields_of(keyword.value)
-            for keyword in node.keywords
-        }
+        fields = {}
+        for keyword in node.keywords:
+            name = str(keyword.arg).lstrip("_")
+            fields[name] = _fields_of(keyword.value)
+        return fields
     if isinstance(node, (ast.List, ast.Tuple)):
         return [_fields_of(element) for element in node.elts]
     if isinstance(node, ast.Dict):
-        entries = zip(node.keys, node.values, strict=True)
-        return {
-            str(_fields_of(key)): _fields_of(entry) for key, entry in entries if key
-        }
+        entries = {}
+        for key, entry in zip(node.keys, node.values, strict=True):
+            if key is not None:  # None: another dictionary is unpacked there
+                entries[str(_fields_of(key))] = _fields_of(entry)
+        return entries
     if isinstance(node, (ast.Constant, ast.UnaryOp)):
         return ast.literal_eval(node)
     return None
