@@ -104,17 +104,19 @@ class _Trace:
         self._inputs: dict[Call, Any] = {}
         self._outputs: dict[Call, Any] = {}
         self._parse(calls)
-        self._methods = {
-            call: _method(call, self._inputs[call], self._outputs[call])
-            for call in self._inputs
-        }
+        self._methods: dict[Call, str] = {}
+        for call, inputs in self._inputs.items():
+            self._methods[call] = _method(call, inputs, self._outputs[call])
         nodes = self._all_nodes(calls)
+        # of several nodes with one id the first counts
         self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
         # nodes with the text that models are shown, by id and the text alone
-        self._shown_nodes = {
-            (node.id, node.forms[0]): node for node in nodes if node.forms
-        }
-        chunks = chain.from_iterable(map(self._chunks_given, calls))
+        self._shown_nodes: dict[tuple[str | None, str], Document] = {}
+        for node in nodes:
+            if node.forms:
+                text_alone = node.forms[0]
+                self._shown_nodes[node.id, text_alone] = node
+        chunks = chain.from_iterable(self._chunks_given(call) for call in calls)
         self._chunks = sorted(chunks, key=len)
         self._tool_names = self._names_of_tool_calls(calls)
 
@@ -123,11 +125,10 @@ class _Trace:
             if call.reading is None:
                 continue
             inputs = call.reading.input
+            output = call.reading.output
             is_workflow = _has(inputs, "ev", "init_state")
             self._inputs[call] = parse_objects(inputs)
-            self._outputs[call] = parse_objects(
-                call.reading.output, any_object=is_workflow
-            )
+            self._outputs[call] = parse_objects(output, any_object=is_workflow)
         for call in calls:
             for step, following in pairwise(call.inside):
                 parses_reply = following.span.name.endswith(".parse_agent_output")
@@ -168,23 +169,33 @@ class _Trace:
             kind = self._kind(call, reading, around)
             source_nodes = mapping(self._outputs[call]).get("source_nodes")
             sources = self._nodes(source_nodes) or sources
-            reading.kind = kind or "step"
-            reading.input = None
-            reading.output = None
-            if kind == "model":
-                self._read_model(call, reading)
-            elif kind == "tool":
-                self._read_tool(call, reading)
-            elif kind in ("retriever", "reranker"):
-                self._read_retriever(call, reading)
-            elif kind in ("agent", "step"):
-                self._read_engine(call, reading, sources)
-            elif self._methods[call] == "run_agent_step":
-                self._read_agent_step(call)
+            self._read_as(kind, call, reading, sources)
             if kind is not None:
                 around = (*around, call)
         for inner in call.inside:
             self.read(inner, around=around, sources=sources)
+
+    def _read_as(
+        self,
+        kind: Kind | None,
+        call: Call,
+        reading: Reading,
+        sources: tuple[Document, ...],
+    ) -> None:
+        """Write into the reading of a call what a call of its kind was given and returned."""
+        reading.kind = kind or "step"
+        reading.input = None
+        reading.output = None
+        if kind == "model":
+            self._read_model(call, reading)
+        elif kind == "tool":
+            self._read_tool(call, reading)
+        elif kind in ("retriever", "reranker"):
+            self._read_retriever(call, reading)
+        elif kind in ("agent", "step"):
+            self._read_engine(call, reading, sources)
+        elif self._methods[call] == "run_agent_step":
+            self._read_agent_step(call)
 
     def _kind(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
@@ -196,36 +207,38 @@ class _Trace:
         """
         method = self._methods[call]
         inputs = self._inputs[call]
-        methods_around = [self._methods[outer] for outer in around]
+        methods_around = {self._methods[outer] for outer in around}
         if _has(inputs, "ev"):
             return None
-        if method == "get_response" and not {"synthesize", "get_response"}.isdisjoint(
-            methods_around
-        ):
+        if method == "get_response" and methods_around & {"synthesize", "get_response"}:
             return None
         builds_index = method == "run" and _has(inputs, "documents")
         if reading.kind == "ignored" or builds_index:
             return "ignored"
-        kind = _KINDS.get(method)
-        if kind == "tool" and not self._is_tool(call, reading):
-            kind = _kind_of_callable(inputs)
-        is_inside_tool = (
-            bool(methods_around) and _KINDS.get(methods_around[-1]) == "tool"
-        )
-        if kind == "tool" and is_inside_tool:
-            return None
         if method == "predict_and_call" and around:
             return None
         if method in ("chat", "stream_chat") and not _has(inputs, "message"):
-            return "model"
+            return (
+                "model"  # a chat engine, which has the same methods, is given a message
+            )
         if method == "query" and _is_inside_retry(call, around):
-            # that of an evaluator
-            return "ignored"
+            return "ignored"  # that of an evaluator
+        kind = _KINDS.get(method)
+        if kind == "tool":
+            return self._kind_of_called_object(call, reading, around)
         return kind
 
-    def _is_tool(self, call: Call, reading: Reading) -> bool:
-        """Whether a call of a method that many classes have is that of a tool."""
-        return reading.kind == "tool" or _has(self._outputs[call], "raw_output")
+    def _kind_of_called_object(
+        self, call: Call, reading: Reading, around: tuple[Call, ...]
+    ) -> Kind | None:
+        """What a call of an object does; None for a tool that the call around it tells."""
+        is_tool = reading.kind == "tool" or _has(self._outputs[call], "raw_output")
+        if not is_tool:
+            return _kind_of_callable(self._inputs[call])
+        is_inside_tool = (
+            bool(around) and _KINDS.get(self._methods[around[-1]]) == "tool"
+        )
+        return None if is_inside_tool else "tool"
 
     def _read_model(self, call: Call, reading: Reading) -> None:
         """Read what a model was shown and said; a call inside it is the same one."""
@@ -233,29 +246,33 @@ class _Trace:
         output = self._outputs[call]
         reading.prompt = reading.prompt or messages_in(self._inputs[call])
         if not reading.prompt and "args" in inputs:
-            arguments = [
-                *(inputs["args"] or ()),
-                *mapping(inputs.get("kwargs")).values(),
-            ]
+            arguments = list(inputs["args"] or ())
+            arguments += mapping(inputs.get("kwargs")).values()
             reading.prompt = messages_in(tuple(arguments[:1]))
         if _has(output, "message") or not reading.replies:
             reading.replies = replies_in(output)
-        inner_calls = [inner for inner in call.walk() if inner is not call]
         if not reading.replies:
-            inner_replies = (
-                replies_in(self._outputs.get(inner)) for inner in inner_calls
-            )
-            reading.replies = next(filter(None, inner_replies), ())
-        reading.replies = tuple(map(self._with_names_of_tools, reading.replies))
-        for inner in inner_calls:
-            inner.reading = None
+            reading.replies = self._replies_inside(call)
+        reading.replies = tuple(map(self._add_names_of_tools, reading.replies))
+        for inner in call.walk():
+            if inner is not call:
+                inner.reading = None
 
-    def _with_names_of_tools(self, reply: Message) -> Message:
-        calls = tuple(
-            replace(call, name=call.name or self._tool_names.get(call.id, ""))
-            for call in reply.calls
-        )
-        return replace(reply, calls=calls)
+    def _replies_inside(self, call: Call) -> tuple[Message, ...]:
+        """The replies of the first call inside that has any."""
+        for inner in call.walk():
+            if inner is not call:
+                replies = replies_in(self._outputs.get(inner))
+                if replies:
+                    return replies
+        return ()
+
+    def _add_names_of_tools(self, reply: Message) -> Message:
+        calls = []
+        for call in reply.calls:
+            name = call.name or self._tool_names.get(call.id, "")
+            calls.append(replace(call, name=name))
+        return replace(reply, calls=tuple(calls))
 
     def _read_agent_step(self, call: Call) -> None:
         """Give the reply of an agent's step to the call of a model in it."""
@@ -280,10 +297,10 @@ class _Trace:
             nested = list(chain.from_iterable(model.inside for model in models))
             outermost = [model for model in models if model not in nested]
             return outermost[-1]
-        prepared = [call for call in calls if self._methods[call] == _PREPARED]
-        if not prepared:
+        preparing = [call for call in calls if self._methods[call] == _PREPARED]
+        if not preparing:
             return None
-        model = prepared[-1]
+        model = preparing[-1]
         self._methods[model] = "complete"
         self._inputs[model] = self._outputs[model]
         self._outputs[model] = None
@@ -297,6 +314,7 @@ class _Trace:
     def _read_tool(self, call: Call, reading: Reading) -> None:
         inputs = mapping(self._inputs[call])
         output = mapping(self._outputs[call])
+        # arguments without a name are named by their place
         arguments: dict[Any, Any] = dict(enumerate(inputs.get("args") or ()))
         arguments.update(mapping(inputs.get("kwargs")))
         reading.input = arguments
@@ -305,9 +323,9 @@ class _Trace:
             return
         blocks = [mapping(block) for block in output.get("blocks") or ()]
         text = "".join(str(block.get("text") or "") for block in blocks)
+        reading.hands_over = reading.tool == "handoff" and _HANDED_OVER in text
         result = output.get("raw_output")
         nodes = self._nodes(result) if isinstance(result, tuple) else ()
-        reading.hands_over = reading.tool == "handoff" and _HANDED_OVER in text
         tool_call = ToolCall(reading.tool)
         reading.output = ToolMessage("tool", text, (tool_call,), nodes)
 
@@ -333,7 +351,7 @@ class _Trace:
         shows_nodes = not call.span.name.startswith("Generation.")
         if reading.kind == "step" and shows_nodes:
             nodes = self._nodes(mapping(inputs).get("nodes"))
-            reading.input_documents = nodes or self._shown_nodes_of(call, sources)
+            reading.input_documents = nodes or self._nodes_given(call, sources)
         if self._methods[call] == "run":
             steps = [step for step in call.inside if step in self._outputs]
             reading.query = self._question_of_workflow(call, steps)
@@ -356,20 +374,23 @@ class _Trace:
     def _question_of_workflow(self, call: Call, steps: Sequence[Call]) -> str | None:
         """What a workflow was asked: its message, else a text of its start event.
 
-        None where neither was recorded.
+        Of several texts it is the one that an engine or retriever inside was asked, else
+        the one with the name of a question. None where nothing was recorded.
         """
-        fields = self._texts_of_start(call, steps)
-        candidates: list[str | None] = [
-            fields.get("user_msg"),
-            self._user_message(steps),
-        ]
+        texts = self._texts_of_start(call, steps)
+        question = texts.get("user_msg") or self._user_message(steps)
+        if question:
+            return question
         inner_query = self._first_inner_query(call)
-        candidates += [text for text in fields.values() if text == inner_query]
-        candidates += [fields.get(name) for name in _QUESTION_FIELDS]
-        question = next(filter(None, candidates), None)
-        if question is None and len(fields) == 1:
-            return next(iter(fields.values()))
-        return question
+        if inner_query in texts.values():
+            return inner_query
+        for name in _QUESTION_FIELDS:
+            if name in texts:
+                return texts[name]
+        if len(texts) == 1:
+            (only_text,) = texts.values()
+            return only_text
+        return None
 
     def _texts_of_start(self, call: Call, steps: Sequence[Call]) -> dict[str, str]:
         """The texts that a workflow was started with.
@@ -379,9 +400,11 @@ class _Trace:
         start = mapping(self._inputs[call])
         if "init_state" in start and steps:
             start = self._event(steps[0])
-        return {
-            name: text for name, text in start.items() if isinstance(text, str) and text
-        }
+        texts = {}
+        for name, value in start.items():
+            if isinstance(value, str) and value:
+                texts[name] = value
+        return texts
 
     def _user_message(self, steps: Sequence[Call]) -> str | None:
         """The user's last message among the first that a step of an agent was given."""
@@ -390,10 +413,7 @@ class _Trace:
                 inputs = record.get("input")
                 messages = messages_in(inputs) if isinstance(inputs, tuple) else ()
                 if messages:
-                    texts = [
-                        message.text for message in messages if message.role == "user"
-                    ]
-                    return texts[-1] if texts else None
+                    return _last_text_of_user(messages)
         return None
 
     def _first_inner_query(self, call: Call) -> str | None:
@@ -406,24 +426,35 @@ class _Trace:
                 return query
         return None
 
-    def _shown_nodes_of(
+    def _nodes_given(
         self, synthesizer: Call, sources: tuple[Document, ...]
     ) -> tuple[Document, ...]:
-        """The nodes of which a synthesizer was given the texts."""
-        texts_given = filter(None, map(self._chunks_given, synthesizer.walk()))
-        texts = next(texts_given, ())
-        nodes_by_text = {
-            node.text: node for node in map(self._as_shown, self._nodes_by_id.values())
-        }
+        """The nodes of which a synthesizer was given the texts.
+
+        They are the sources in their order, as far as the texts agree with that.
+        """
+        texts = self._first_chunks_given(synthesizer)
+        nodes_by_text: dict[str, Document] = {}
+        for known_node in self._nodes_by_id.values():
+            shown_node = self._as_shown(known_node)
+            nodes_by_text[shown_node.text] = shown_node
+        # sources may be fewer where texts were packed together
+        has_sources = len(texts) <= len(sources)
         nodes: list[Document] = []
         for place, text in enumerate(texts):
-            # sources may be fewer where texts were packed together
-            has_source = len(texts) <= len(sources)
-            node = sources[place] if has_source else Document(text)
+            node = sources[place] if has_sources else Document(text)
             if not _may_be_shown_as(node, text, nodes_by_text):
                 node = nodes_by_text.get(text, Document(text))
             nodes.append(replace(node, text=text))
         return tuple(nodes) or sources
+
+    def _first_chunks_given(self, synthesizer: Call) -> tuple[str, ...]:
+        """The texts given to the first call of a synthesizer that was given any."""
+        for call in synthesizer.walk():
+            chunks = self._chunks_given(call)
+            if chunks:
+                return chunks
+        return ()
 
     def _event(self, call: Call) -> Mapping[str, Any]:
         """What a step of a workflow was sent."""
@@ -441,12 +472,8 @@ class _Trace:
         """A node with the text that models are shown: metadata stand before its own."""
         score = node.score
         if not node.text:
-            node = replace(self._nodes_by_id.get(node.id, node), score=score)
-        metadata = {
-            name: str(value)
-            for name, value in node.metadata.items()
-            if (name, value) != ("score", node.score)
-        }
+            node = self._nodes_by_id.get(node.id, node)
+        metadata = _metadata_without_score(node, score)
         shown_node = self._shown_nodes.get((node.id, node.text), node)
         node = replace(shown_node, score=score)
         if node.forms or not metadata or not node.text:
@@ -491,6 +518,23 @@ def _holds_any(line: str, values: Iterable[str]) -> bool:
     return any(value in line for value in values)
 
 
+def _metadata_without_score(node: Document, score: float | None) -> dict[str, str]:
+    """A node's metadata; some instrumentations write its score among them."""
+    metadata = {}
+    for name, value in node.metadata.items():
+        is_score = name == "score" and value == score
+        if not is_score:
+            metadata[name] = str(value)
+    return metadata
+
+
+def _last_text_of_user(messages: Sequence[Message]) -> str | None:
+    for message in reversed(messages):
+        if message.role == "user":
+            return message.text
+    return None
+
+
 def _kind_of_callable(inputs: Any) -> Kind | None:
     """What a call of an object is that is no tool.
 
@@ -528,7 +572,9 @@ def _method(call: Call, inputs: Any, output: Any) -> str:
     It is "" if nothing tells it.
     """
     owner, _, name = call.span.name.rpartition(".")
-    if name not in ("task", "workflow"):
+    # Traceloop writes these two in place of the method
+    is_named = name not in ("task", "workflow")
+    if is_named:
         is_awaited = name.startswith("a") and name[1:] in _KINDS
         return name[1:] if is_awaited else name
     method = _method_by_keys(inputs, output)
@@ -567,8 +613,10 @@ def _query(inputs: Any) -> str | None:
 
 def _first_entry(value: Mapping[str, Any], names: Sequence[str]) -> Any:
     """The first of some entries that is there."""
-    entries = (value.get(name) for name in names)
-    return next((entry for entry in entries if entry is not None), None)
+    for name in names:
+        if value.get(name) is not None:
+            return value[name]
+    return None
 
 
 def _answer(output: Any) -> str | None:
@@ -581,7 +629,7 @@ def _answer(output: Any) -> str | None:
     text = answer_text(output)
     if text is None or not text.startswith("Thought: "):
         return text
-    answer = text.partition("\nAnswer: ")[2]
+    _, _, answer = text.partition("\nAnswer: ")
     return answer or text
 
 
@@ -592,25 +640,30 @@ class EvaluatorQuestions:
     """
 
     def __init__(self) -> None:
+        # hashes in the order in which they came; the values say nothing
         self._answers: dict[int, None] = {}
-        self._node_ids: set[str | None] = set()
+        # of nodes that a generator of test data was given
+        self._test_node_ids: set[str | None] = set()
         # what a model chose last for tools; "" for what was not recorded
         self._tool_arguments: set[str] = set()
 
-    def include(self, sample: Sample) -> bool:
-        """Tell whether a question is none of a user's.
+    def is_not_from_user(self, sample: Sample) -> bool:
+        """Tell whether a question is none of a user's, and remember what it was about.
 
-        It is an earlier answer that is judged, or was made to be test data.
+        It is asked by a generator of test data, of documents that such a generator
+        retrieved, or by an evaluator that judges an earlier answer.
         """
         question = one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
-        retrieves_for_tests = bool(node_ids) and node_ids <= self._node_ids
+        retrieves_for_tests = bool(node_ids) and node_ids <= self._test_node_ids
         if question.startswith(_GENERATOR) or retrieves_for_tests:
-            self._node_ids |= node_ids
+            self._test_node_ids |= node_ids
             return True
+        judged_answer = question
         if question.startswith("Question: "):
-            question = question.partition(" Response: ")[2]
-        is_judged = bool(question) and hash(question) in self._answers
+            # an evaluator writes: Question: … Response: …
+            _, _, judged_answer = question.partition(" Response: ")
+        is_judged = bool(judged_answer) and hash(judged_answer) in self._answers
         self._answers[hash(one_line(sample.answer))] = None
         if len(self._answers) > _MAX_ANSWERS:
             oldest = next(iter(self._answers))

@@ -130,9 +130,10 @@ class TraceReader:
         all_calls = chain.from_iterable(call.walk() for call in calls)
         readings = [call.reading for call in all_calls if call.reading is not None]
         self._note_keys(spans, readings)
+        # it holds only if no sample is made of the trace
         self.without[trace] = _why_no_sample(readings)
         if _is_haystack(spans):
-            if not any(map(_holds_sockets, spans)):
+            if not any(_holds_sockets(span) for span in spans):
                 self.without[trace] = "framework"
                 return []
             haystack.read(calls)
@@ -149,7 +150,7 @@ class TraceReader:
                 for sample in samples
             ]
         if is_llamaindex:
-            samples = self._without_evaluators(samples)
+            samples = self._leave_out_evaluators(samples)
             self._evaluator_questions.remember_tool_arguments(calls)
         return samples
 
@@ -162,29 +163,32 @@ class TraceReader:
         for span in spans:
             self.keys.update(span.attributes)
 
-    def _without_evaluators(self, samples: Sequence[Sample]) -> list[Sample]:
+    def _leave_out_evaluators(self, samples: Sequence[Sample]) -> list[Sample]:
         """Leave out samples that an evaluator asked for.
 
         The others get a warning where the question may be none of a user's.
         """
         users_samples = []
         for sample in samples:
-            if self._evaluator_questions.include(sample):
+            if self._evaluator_questions.is_not_from_user(sample):
                 self.used.traces.discard(str(sample.id))
                 self.without[str(sample.id)] = "judge"
             else:
                 users_samples.append(sample)
-        return [
-            _with_warning(sample, self._evaluator_questions.doubt(sample))
-            for sample in users_samples
-        ]
+        with_warnings = []
+        for sample in users_samples:
+            doubt = self._evaluator_questions.doubt(sample)
+            with_warnings.append(_with_warning(sample, doubt))
+        return with_warnings
 
 
 def _why_no_sample(readings: Sequence[Reading]) -> Code:
     """Why a trace gives no sample, if it gives none."""
     if any(reading.kind == "retriever" for reading in readings):
         return "incomplete"
-    return "no_retrieval" if any(map(_has_content, readings)) else "no_content"
+    if any(_has_content(reading) for reading in readings):
+        return "no_retrieval"
+    return "no_content"
 
 
 def _has_content(reading: Reading) -> bool:
@@ -194,9 +198,11 @@ def _has_content(reading: Reading) -> bool:
 
 
 def _is_haystack(spans: Sequence[Span]) -> bool:
-    return any(
-        "haystack" in span.scope or _HAYSTACK_SPAN.match(span.name) for span in spans
-    )
+    return any(_is_of_haystack(span) for span in spans)
+
+
+def _is_of_haystack(span: Span) -> bool:
+    return "haystack" in span.scope or _HAYSTACK_SPAN.match(span.name) is not None
 
 
 def _holds_sockets(span: Span) -> bool:
@@ -240,7 +246,8 @@ def _with_warning(
     changes: dict[str, Any] = {"warnings": (*notes.warnings, warning)}
     if grade is not None:
         changes["grade"] = grade
-    return sample.model_copy(update={"capture": notes.model_copy(update=changes)})
+    changed_notes = notes.model_copy(update=changes)
+    return sample.model_copy(update={"capture": changed_notes})
 
 
 class SpanSamples(Iterable[Sample]):
@@ -268,14 +275,15 @@ class SpanSamples(Iterable[Sample]):
         for trace, spans in traces_of(self.lines):
             yield from reader.read(trace, spans)
         if reader.keys and not reader.has_marked_spans:
-            keys = sorted(reader.keys)[:_MAX_KEYS]
-            raise InputError(_NO_MARK.format(", ".join(DIALECTS), ", ".join(keys)))
+            known = ", ".join(DIALECTS)
+            seen = ", ".join(sorted(reader.keys)[:_MAX_KEYS])
+            raise InputError(_NO_MARK.format(known, seen))
         yield from reader.turns.finish()
-        self.notes.without = [
-            (trace, code)
-            for trace, code in reader.without.items()
-            if trace not in reader.used.traces
-        ]
+        without = []
+        for trace, code in reader.without.items():
+            if trace not in reader.used.traces:
+                without.append((trace, code))
+        self.notes.without = without
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
         """Yield the samples, then an error for each trace, line and span not read.
@@ -283,20 +291,18 @@ class SpanSamples(Iterable[Sample]):
         Nobody knows what those hold, so an evaluation counts them as bad rows.
         """
         yield from self
-        unknown_traces = {
-            trace: code
-            for trace, code in self.notes.without
-            if code in _UNKNOWN_CONTENT
-        }
+        unknown_traces = {}
+        for trace, code in self.notes.without:
+            if code in _UNKNOWN_CONTENT:
+                unknown_traces[trace] = code
         for error in self.notes.bad:
             # a span that made its whole trace unreadable is counted with the trace
-            is_counted_with_trace = (
-                isinstance(error, UnreadableSpan) and error.trace in unknown_traces
-            )
-            if not is_counted_with_trace:
-                yield error
+            if isinstance(error, UnreadableSpan) and error.trace in unknown_traces:
+                continue
+            yield error
         for trace, code in unknown_traces.items():
-            yield RowError(f"trace {trace} is {code.replace('_', ' ')}")
+            in_words = code.replace("_", " ")
+            yield RowError(f"trace {trace} is {in_words}")
 
     def _new_reader(self) -> TraceReader:
         return TraceReader(self._dialect, self._resolve)
