@@ -368,10 +368,23 @@ def by_an_equal_reply(wanted: _Wanted) -> Answered | None:
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands the
     model's text on.
     """
-    replies = wanted.search.calls.replies
-    return wanted.by(
-        [call for call in wanted.latest if replies[call].line in wanted.lines]
-    )
+    calls = wanted.search.calls
+    equal = [call for call in wanted.latest if calls.replies[call].line in wanted.lines]
+    # an agent that repeats, behind a label, what a model inside its tool wrote
+    agents = [
+        call
+        for call in _with_a_labelled_part(wanted)
+        if equal and _is_inside_a_tool_of(equal[0], call, calls)
+    ]
+    return wanted.by([*agents, *equal])
+
+
+def _is_inside_a_tool_of(call: Node, reader: Node, calls: Calls) -> bool:
+    """Whether a call was made inside a tool whose result a later one was shown."""
+    around = tools_of(calls.paths[reader])
+    tools = tools_of(calls.paths[call])
+    is_inside = len(tools) > len(around) and tools[: len(around)] == around
+    return is_inside and end_of(call) <= reader.began
 
 
 def by_a_structured_reply(wanted: _Wanted) -> Answered | None:
@@ -396,10 +409,13 @@ def by_a_labelled_part(wanted: _Wanted) -> Answered | None:
     run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb:
     "Thought: … Answer: …".
     """
+    return wanted.by(_with_a_labelled_part(wanted))
+
+
+def _with_a_labelled_part(wanted: _Wanted) -> list[Node]:
+    """Calls of whose reply the answer is what stands between labels, or all of it; the last first."""
     replies = wanted.search.calls.replies
-    return wanted.by(
-        [call for call in wanted.latest if wanted.lines & replies[call].parts]
-    )
+    return [call for call in wanted.latest if wanted.lines & replies[call].parts]
 
 
 def by_a_part_of_a_reply(wanted: _Wanted) -> Answered | None:

@@ -5,7 +5,7 @@ list with what a retriever found, "[Page 4]" and "[Page 7]" above them, the labe
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ragmetrics_core.capture.letters import stream
 
@@ -29,34 +29,42 @@ def unknown_passages(
         known: All texts that were found, said, asked or written in the run.
     """
     openings = [text.strip()[:_PASSAGE] for text in contexts]
-    streams: list[bytes] = []
-    unknown = set()
-    for prompt in prompts:
-        shapes = {
-            _shape(label)
-            for opening in openings
-            for label in _label_of(opening, prompt)
-            if _is_numbered(label)
-        }
-        passages = [passage for shape in shapes for passage in _under(shape, prompt)]
-        streams = streams or [stream(text) for text in known] if passages else streams
-        for passage in passages:
-            letters = stream(passage)[:_PASSAGE]
-            if len(letters) >= _SHORTEST and not any(letters in one for one in streams):
-                unknown.add(letters)
+    passages = [
+        passage for prompt in prompts for passage in _labelled_alike(openings, prompt)
+    ]
+    if not passages:
+        return 0
+    known_streams = [stream(text) for text in known]
+    unknown: set[bytes] = set()
+    for passage in passages:
+        letters = stream(passage)[:_PASSAGE]
+        if len(letters) < _SHORTEST:
+            continue
+        if not any(letters in known_text for known_text in known_streams):
+            unknown.add(letters)
     return len(unknown)
 
 
-def _label_of(opening: str, prompt: str) -> Iterable[str]:
-    """What stands before a text in its line; else the line above."""
+def _labelled_alike(openings: Iterable[str], prompt: str) -> Iterator[str]:
+    """Passages of a prompt under labels like those above the openings of some texts."""
+    shapes: set[str] = set()
+    for opening in openings:
+        label = _label_of(opening, prompt)
+        if label is not None and _is_numbered(label):
+            shapes.add(_shape(label))
+    for shape in shapes:
+        yield from _under(shape, prompt)
+
+
+def _label_of(opening: str, prompt: str) -> str | None:
+    """What stands before a text in its line, else the line above; None if there is nothing."""
     start = prompt.find(opening) if opening else -1
     if start < 0:
-        return
+        return None
     before = prompt[max(0, start - 2 * _LONGEST_LABEL) : start]
-    *above, beside = before.split("\n")[-2:]
-    label = beside.strip() or "".join(above).strip()
-    if label:
-        yield label
+    above, _, beside = before.rpartition("\n")
+    line_above = above.rpartition("\n")[2]
+    return beside.strip() or line_above.strip() or None
 
 
 def _shape(label: str) -> str:
@@ -71,13 +79,13 @@ def _is_numbered(label: str) -> bool:
     return letters >= _FEWEST_LETTERS and "#" in _shape(label)
 
 
-def _under(shape: str, prompt: str) -> Iterable[str]:
+def _under(shape: str, prompt: str) -> Iterator[str]:
     """What stands behind each label of a shape: the rest of its line, else the line below."""
     pattern = re.escape(shape).replace(r"\#", "#").replace("#", r"\d{1,9}")
     lines = prompt.split("\n")
     for place, line in enumerate(lines):
-        found = re.match(rf"\s*{pattern}\s*", line)
-        if found is None:
+        label = re.match(rf"\s*{pattern}\s*", line)
+        if label is None:
             continue
         below = lines[place + 1] if place + 1 < len(lines) else ""
-        yield line[found.end() :].strip() or below.strip()
+        yield line[label.end() :].strip() or below.strip()

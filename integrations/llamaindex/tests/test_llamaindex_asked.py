@@ -210,7 +210,12 @@ def test_a_structured_call_answers_from_what_was_collected_for_it(
 INSTRUCTION = "Answer the user's question. Use the tool.\nIf you find nothing, say so."
 
 
-def agents_sample(kit: ModuleType, message: str, *searched: str) -> Sample:
+def agents_sample(
+    kit: ModuleType,
+    message: str,
+    *searched: str,
+    answer: str = "It was opened in 1874.",
+) -> Sample:
     """The sample of an agent that is run with a message and calls its tool."""
     retriever = kit.FixedRetriever([kit.node("bridge", BRIDGE, 0.9)])
     engine = RetrieverQueryEngine.from_args(
@@ -221,7 +226,7 @@ def agents_sample(kit: ModuleType, message: str, *searched: str) -> Sample:
         f'Thought: I need a tool.\nAction: store\nAction Input: {{"input": "{query}"}}'
         for query in searched
     ]
-    says.append("Thought: I can answer.\nAnswer: It was opened in 1874.")
+    says.append(f"Thought: I can answer.\nAnswer: {answer}")
 
     class Reasoning(kit.ScriptedLLM):  # type: ignore[misc,name-defined]
         def _said(self, prompt: str) -> str:
@@ -235,7 +240,7 @@ def agents_sample(kit: ModuleType, message: str, *searched: str) -> Sample:
     with capture() as captured:
         asyncio.run(run())
     (sample,) = captured.samples
-    assert sample.answer == "It was opened in 1874."
+    assert sample.answer == answer
     assert [context.text for context in sample.contexts] == [BRIDGE]
     return sample
 
@@ -278,5 +283,18 @@ def test_other_questions_are_what_the_agent_was_given(
 ) -> None:
     sample = agents_sample(kit, message, *searched)
     assert sample.question == message
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+
+
+@pytest.mark.parametrize("answer", ["It was in 1874.", "It was opened in 1874."])
+def test_an_agent_was_shown_what_its_tool_said_though_it_repeats_it(
+    kit: ModuleType, answer: str
+) -> None:
+    sample = agents_sample(kit, QUESTION, "bridge opening year", answer=answer)
+    assert sample.ledger is not None
+    (text,) = [call for call in sample.ledger.calls if call.kind == "written"]
+    assert [item.text for item in text.items] == ["It was in 1874."]
+    assert text.shown == (0,)
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
