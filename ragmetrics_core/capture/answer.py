@@ -81,8 +81,8 @@ def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
             documents.
     """
     search = _Search(turn, showings)
-    found = (rule(search) for rule in ANSWER_RULES)
-    by_first_rule = next(answered for answered in found if answered)
+    tried = (rule(search) for rule in ANSWER_RULES)
+    by_first_rule = next(answered for answered in tried if answered)
     return tuple(_without_an_empty_field(answered) for answered in by_first_rule)
 
 
@@ -210,24 +210,25 @@ def by_the_output(search: _Search) -> tuple[Answered, ...]:
     lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
     list of generations.
     """
-    held = search.held
-    if not held:
+    in_output = search.held
+    if not in_output:
         return ()
     calls = search.calls
-    lines = {calls.replies[call].line for call in held}
+    lines = {calls.replies[call].line for call in in_output}
     texts_of_models = sum(
         one_line(text) in lines for text in texts_in(search.tree.output)
     )
-    several = len(held) > 1 and texts_of_models > 1
-    based = search.shown_documents(held) if several else []
+    several = len(in_output) > 1 and texts_of_models > 1
+    based = search.shown_documents(in_output) if several else []
     call = sorted(
-        held, key=lambda one: (one in based, one in search.asked, one in calls.likely)
+        in_output,
+        key=lambda call: (call in based, call in search.asked, call in calls.likely),
     )[-1]
     answer = Answer(
         calls.replies[call].answer, "a model call whose text occurs in the outputs"
     )
     if several and not (
-        based == held[-1:] and calls.asked(search.turn.question, based)
+        based == in_output[-1:] and calls.asked(search.turn.question, based)
     ):
         return (Answered(answer, call, (_SEVERAL_TEXTS,)),)
     return (_written_by(search, answer, call),)
@@ -274,7 +275,7 @@ ANSWER_RULES: tuple[Callable[[_Search], tuple[Answered, ...]], ...] = (
 
 
 @dataclass(frozen=True, eq=False)
-class _Wanted:
+class _Attribution:
     """An answer of the framework, of which the call is looked for."""
 
     search: _Search
@@ -296,29 +297,33 @@ class _Wanted:
         return _written_by(self.search, self.answer, calls[0]) if calls else None
 
 
-def by_nobody(wanted: _Wanted) -> Answered | None:
+def by_nobody(attribution: _Attribution) -> Answered | None:
     """A text that was cut out of a document, or an empty answer: no model wrote it.
 
     deepset-ai/haystack-tutorials, tutorials/34_Extractive_QA_Pipeline.ipynb: a reader
     marks a passage.
     """
-    answer = wanted.answer
+    answer = attribution.answer
     return Answered(answer) if answer.extracted or answer.text is None else None
 
 
-def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
+def by_the_text_behind_a_verdict(attribution: _Attribution) -> Answered | None:
     """The text that is judged, where a verdict on it, or a list of further questions, stands for the answer.
 
     A run that ends in a verdict on its answer, or in further questions: no public
     application is known that does. One question alone is an answer: it asks back.
     """
-    search = wanted.search
+    search = attribution.search
     replies = search.calls.replies
-    named = wanted.answer.call
+    named = attribution.answer.call
     writers = (
         [named]
         if named is not None
-        else [call for call in wanted.latest if replies[call].line in wanted.lines]
+        else [
+            call
+            for call in attribution.latest
+            if replies[call].line in attribution.lines
+        ]
     )
     if not writers:
         return None
@@ -338,45 +343,55 @@ def by_the_text_behind_a_verdict(wanted: _Wanted) -> Answered | None:
     return Answered(answer, judged, () if is_sure else (_JUDGED,))
 
 
-def by_no_query(wanted: _Wanted) -> Answered | None:
+def by_no_query(attribution: _Attribution) -> Answered | None:
     """None, where the answer's text is a query that was searched for later, and its writer had seen no document.
 
     A step that returns the query it wrote beside what it found: no public application
     is known that does.
     """
-    search = wanted.search
+    search = attribution.search
     replies = search.calls.replies
-    writers = [call for call in wanted.latest if replies[call].line in wanted.lines]
+    writers = [
+        call for call in attribution.latest if replies[call].line in attribution.lines
+    ]
     is_query = bool(writers) and all(call in search.calls.steering for call in writers)
     if not is_query or search.shown_documents(writers):
         return None
     return next(iter((*by_the_last_reply(search), *by_nothing(search))))
 
 
-def by_identity(wanted: _Wanted) -> Answered | None:
+def by_identity(attribution: _Attribution) -> Answered | None:
     """The call that the framework names.
 
     deepset-ai/haystack-cookbook, notebooks/query_decomposition.ipynb: of several
     components with replies, the last one.
     """
-    return wanted.by([wanted.answer.call]) if wanted.answer.call is not None else None
+    return (
+        attribution.by([attribution.answer.call])
+        if attribution.answer.call is not None
+        else None
+    )
 
 
-def by_an_equal_reply(wanted: _Wanted) -> Answered | None:
+def by_an_equal_reply(attribution: _Attribution) -> Answered | None:
     """The last call whose reply is the answer, but for white space.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands the
     model's text on.
     """
-    calls = wanted.search.calls
-    equal = [call for call in wanted.latest if calls.replies[call].line in wanted.lines]
+    calls = attribution.search.calls
+    equal = [
+        call
+        for call in attribution.latest
+        if calls.replies[call].line in attribution.lines
+    ]
     # an agent that repeats, behind a label, what a model inside its tool wrote
     agents = [
         call
-        for call in _with_a_labelled_part(wanted)
+        for call in _with_a_labelled_part(attribution)
         if equal and _is_inside_a_tool_of(equal[0], call, calls)
     ]
-    return wanted.by([*agents, *equal])
+    return attribution.by([*agents, *equal])
 
 
 def _is_inside_a_tool_of(call: Node, reader: Node, calls: Calls) -> bool:
@@ -387,75 +402,79 @@ def _is_inside_a_tool_of(call: Node, reader: Node, calls: Calls) -> bool:
     return is_inside and end_of(call) <= reader.began
 
 
-def by_a_structured_reply(wanted: _Wanted) -> Answered | None:
+def by_a_structured_reply(attribution: _Attribution) -> Answered | None:
     """The last call whose structured reply is the answer, or has it as a field.
 
     langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: the answer stands in
     the arguments of a call.
     """
-    replies = wanted.search.calls.replies
-    value = parsed(wanted.answer.text or "")
+    replies = attribution.search.calls.replies
+    value = parsed(attribution.answer.text or "")
 
     def fits(call: Node) -> bool:
         is_a_value = value is not None and value in replies[call].values
-        return is_a_value or not wanted.lines.isdisjoint(replies[call].fields)
+        return is_a_value or not attribution.lines.isdisjoint(replies[call].fields)
 
-    return wanted.by([call for call in wanted.latest if fits(call)])
+    return attribution.by([call for call in attribution.latest if fits(call)])
 
 
-def by_a_labelled_part(wanted: _Wanted) -> Answered | None:
+def by_a_labelled_part(attribution: _Attribution) -> Answered | None:
     """The last call of whose reply a parser kept what stands between its labels.
 
     run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb:
     "Thought: … Answer: …".
     """
-    return wanted.by(_with_a_labelled_part(wanted))
+    return attribution.by(_with_a_labelled_part(attribution))
 
 
-def _with_a_labelled_part(wanted: _Wanted) -> list[Node]:
+def _with_a_labelled_part(attribution: _Attribution) -> list[Node]:
     """Calls of whose reply the answer is what stands between labels, or all of it; the last first."""
-    replies = wanted.search.calls.replies
-    return [call for call in wanted.latest if wanted.lines & replies[call].parts]
+    replies = attribution.search.calls.replies
+    return [
+        call for call in attribution.latest if attribution.lines & replies[call].parts
+    ]
 
 
-def by_a_part_of_a_reply(wanted: _Wanted) -> Answered | None:
+def by_a_part_of_a_reply(attribution: _Attribution) -> Answered | None:
     """The one call of whose reply a parser kept a part, where the part is too long to stand there by chance.
 
     ray_haystack, ReAct pipeline: what stands in "Action: finish[…]".
     """
-    replies = wanted.search.calls.replies
-    part = one_line(wanted.answer.text)
+    replies = attribution.search.calls.replies
+    part = one_line(attribution.answer.text)
     is_long = len(stream(part)) >= SHORTEST
-    holding = [call for call in wanted.latest if is_long and part in replies[call].line]
-    return wanted.by(holding) if len(holding) == 1 else None
+    holding = [
+        call for call in attribution.latest if is_long and part in replies[call].line
+    ]
+    return attribution.by(holding) if len(holding) == 1 else None
 
 
-def by_a_text_behind_a_status(wanted: _Wanted) -> Answered | None:
+def by_a_text_behind_a_status(attribution: _Attribution) -> Answered | None:
     """Where the last message is a status line that no model wrote: the text of a model beside it in the output.
 
     sajal2692/llm_tutorials, blog_posts/adaptive_agenic_rag/adaptive_agentic_rag.ipynb:
     the last message is a status, no answer.
     """
-    search = wanted.search
-    is_status = is_message(search.tree.output, wanted.answer.text or "")
+    search = attribution.search
+    is_status = is_message(search.tree.output, attribution.answer.text or "")
     if not is_status or not search.shown_documents(search.held):
         return None
     return next(iter(by_the_output(search)))
 
 
-def by_the_last_likely_call(wanted: _Wanted) -> Answered:
+def by_the_last_likely_call(attribution: _Attribution) -> Answered:
     """The last call that wrote a text, inferred: a step changed what it said.
 
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool found
     is answered without a model.
     """
-    likely = wanted.search.calls.likely
+    likely = attribution.search.calls.likely
     if not likely:
-        return Answered(wanted.answer)
-    return Answered(wanted.answer, likely[-1], (_UNLIKE,))
+        return Answered(attribution.answer)
+    return Answered(attribution.answer, likely[-1], (_UNLIKE,))
 
 
-CALL_RULES: tuple[Callable[[_Wanted], Answered | None], ...] = (
+CALL_RULES: tuple[Callable[[_Attribution], Answered | None], ...] = (
     by_nobody,
     by_the_text_behind_a_verdict,
     by_no_query,
@@ -474,15 +493,16 @@ def _is_written_on(search: _Search, call: Node) -> bool:
     replies = search.calls.replies
     least = _ALIKE * len(replies[call].text)
     later = [
-        one
-        for one in search.held
-        if one.began >= end_of(call) and len(replies[one].text) >= least
+        later_call
+        for later_call in search.held
+        if later_call.began >= end_of(call) and len(replies[later_call].text) >= least
     ]
     return any(
-        search.calls.weights[one] == FREE_TEXT
-        and search.last_that_is_read_by(one) is call
-        for one in later
-        if replies[one].line != replies[call].line and not replies[one].questions
+        search.calls.weights[later_call] == FREE_TEXT
+        and search.last_that_is_read_by(later_call) is call
+        for later_call in later
+        if replies[later_call].line != replies[call].line
+        and not replies[later_call].questions
     )
 
 
@@ -512,23 +532,23 @@ def _doubts_of_stated(search: _Search, call: Node) -> tuple[str, ...]:
 
 def _structures_in(value: object) -> list[Mapping[str, Any]]:
     """Mappings in a value, those inside of others included."""
-    found: list[Mapping[str, Any]] = []
+    structures: list[Mapping[str, Any]] = []
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, Mapping):
-            found.append(one)
-            waiting += one.values()
-        elif isinstance(one, (list, tuple)):
-            waiting += one
-    return found
+        current = waiting.pop()
+        if isinstance(current, Mapping):
+            structures.append(current)
+            waiting += current.values()
+        elif isinstance(current, (list, tuple)):
+            waiting += current
+    return structures
 
 
 def _with_its_call(search: _Search, answer: Answer) -> Answered:
     """An answer with the call that wrote it, by the first rule that finds one."""
-    wanted = _Wanted(search, answer)
-    found = (rule(wanted) for rule in CALL_RULES)
-    return next(answered for answered in found if answered is not None)
+    attribution = _Attribution(search, answer)
+    tried = (rule(attribution) for rule in CALL_RULES)
+    return next(answered for answered in tried if answered is not None)
 
 
 def _written_by(
@@ -546,11 +566,13 @@ def _written_by(
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))
     was_asked = call in search.asked
     used = search.showings.of(call).calls if was_asked else (call,)
-    said = {one_line(replies[one].answer) for one in used}
-    others = [
-        one for one in search.calls.likely if one_line(replies[one].answer) not in said
+    said_lines = {one_line(replies[used_call].answer) for used_call in used}
+    other_calls = [
+        call
+        for call in search.calls.likely
+        if one_line(replies[call].answer) not in said_lines
     ]
-    if not others:
+    if not other_calls:
         return Answered(answer, call)
-    taken = "the last that was shown the question" if was_asked else "the last one"
-    return Answered(answer, call, (_SEVERAL_CALLS.format(taken),))
+    which = "the last that was shown the question" if was_asked else "the last one"
+    return Answered(answer, call, (_SEVERAL_CALLS.format(which),))

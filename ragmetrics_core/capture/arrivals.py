@@ -55,9 +55,9 @@ class Arrivals:
     def found(self) -> list[Arrival]:
         """What arrived, in no order yet."""
         return [
-            one
+            arrival
             for node, path in self.calls.paths.items()
-            for one in self._of(node, path[:-1])
+            for arrival in self._of(node, path[:-1])
         ]
 
     def told(
@@ -67,26 +67,26 @@ class Arrivals:
         added: Mapping[Node, tuple[Document, ...]],
     ) -> list[Arrival]:
         """What of it the ledger tells, in order, with what steps ``added``: no text of a model that is told already."""
-        known = {
-            one_line(item.text)
+        known_lines = {
+            one_line(context.text)
             for call in earlier
             if call.kind == "written"
-            for item in call.items
+            for context in call.items
         }
-        known.add(one_line(answer))
-        told = [
-            one
-            for one in self.found
-            if self._is_evidence(one) or one_line(one.text) not in known
+        known_lines.add(one_line(answer))
+        arrivals = [
+            arrival
+            for arrival in self.found
+            if self._is_evidence(arrival) or one_line(arrival.text) not in known_lines
         ]
-        told += [
+        arrivals += [
             Arrival("retrieval", step, documents) for step, documents in added.items()
         ]
-        return sorted(told, key=lambda one: self.order.of(one.node))
+        return sorted(arrivals, key=lambda arrival: self.order.of(arrival.node))
 
     def retrieved(
         self,
-        shown: Sequence[Key] = (),
+        shown_keys: Sequence[Key] = (),
         added: Mapping[Node, tuple[Document, ...]] | None = None,
     ) -> tuple[Document, ...] | None:
         """What retrievers returned and steps ``added``, each document once.
@@ -96,15 +96,15 @@ class Arrivals:
         Of those that ran beside each other, in any order, comes first what was shown
         first, else the ledger's first.
         """
-        found = {**self.calls.retrievals, **(added or {})}
-        if not found:
+        documents_of = {**self.calls.retrievals, **(added or {})}
+        if not documents_of:
             return None
         once: dict[Key, Document] = {}
         texts: set[str] = set()
-        for node in self._in_order(found, shown):
+        for node in self._in_order(documents_of, shown_keys):
             fresh = [
                 document
-                for document in found[node]
+                for document in documents_of[node]
                 if node.kind == "retriever" or document.text not in texts
             ]
             for document in fresh:
@@ -116,25 +116,28 @@ class Arrivals:
         return tuple(once.values())
 
     def _in_order(
-        self, found: Mapping[Node, Sequence[Document]], shown: Sequence[Key]
+        self, documents_of: Mapping[Node, Sequence[Document]], shown_keys: Sequence[Key]
     ) -> list[Node]:
         """Retrievals by their beginning.
 
         Of those beside each other comes first what was shown first.
         """
-        began = self.order.began_with_those_beside(found)
+        began = self.order.began_with_those_beside(documents_of)
         rank: dict[Key, int] = {}
-        for place, key in enumerate(shown):
+        for place, key in enumerate(shown_keys):
             rank.setdefault(key, place)
 
         def position(node: Node) -> tuple[object, ...]:
-            first = min(
-                (rank.get(document.key, len(shown)) for document in found[node]),
-                default=len(shown),
+            first_shown = min(
+                (
+                    rank.get(document.key, len(shown_keys))
+                    for document in documents_of[node]
+                ),
+                default=len(shown_keys),
             )
-            return began[node], first, self.order.of(node)
+            return began[node], first_shown, self.order.of(node)
 
-        return sorted(found, key=position)
+        return sorted(documents_of, key=position)
 
     def brought_by_steps(
         self, contexts: Mapping[Key, Context]
@@ -144,7 +147,7 @@ class Arrivals:
         ``store.similarity_search`` inside a node, or pages of the web made documents by
         one (LangGraph's CRAG).
         """
-        arrived = [document for one in self.found for document in one.documents]
+        arrived = [document for arrival in self.found for document in arrival.documents]
         missing = set(without_origin(arrived, contexts))
         brought: dict[Node, tuple[Document, ...]] = {}
         steps = [
@@ -159,32 +162,34 @@ class Arrivals:
             if missing.isdisjoint(document.key for document in documents):
                 continue
             new = [
-                one
-                for one in documents
-                if one.key in missing or not derives_from(one.text, arrived)
+                document
+                for document in documents
+                if document.key in missing or not derives_from(document.text, arrived)
             ]
             brought[step] = tuple(new)
             arrived += new
             missing.difference_update(document.key for document in new)
         return brought
 
-    def _is_evidence(self, one: Arrival) -> bool:
+    def _is_evidence(self, arrival: Arrival) -> bool:
         """Whether it is no text of a model's, or one that a tool returned to another call."""
-        if one.kind != "written":
+        if arrival.kind != "written":
             return True
-        around = tools_of(self.calls.paths[one.node][:-1])
+        around = tools_of(self.calls.paths[arrival.node][:-1])
         models = self.order.models
         later = (
             call
             for call in models
-            if call.began > one.node.began
+            if call.began > arrival.node.began
             and tools_of(self.calls.paths[call]) == around
         )
-        return one.node.kind == "tool" and any(later)
+        return arrival.node.kind == "tool" and any(later)
 
     def _is_inside(self, path: Path) -> bool:
         """Whether a retrieval, or a tool whose result is made of documents, tells of the calls inside it."""
-        return any(one.kind == "retriever" or one in self._whole for one in path)
+        return any(
+            around.kind == "retriever" or around in self._whole for around in path
+        )
 
     @cached_property
     def _whole(self) -> frozenset[Node]:
@@ -223,17 +228,17 @@ class Arrivals:
                 for documents in self.calls.retrievals.values()
                 for document in documents
             )
-            given = _fresh(node.taken, retrieved)
-            if given:
-                yield Arrival("given", node, given)
+            handed_in = _fresh(node.taken, retrieved)
+            if handed_in:
+                yield Arrival("given", node, handed_in)
 
     def _summaries(self, model: Node) -> Iterator[Arrival]:
         """Summaries of earlier messages that no earlier prompt held."""
         for text in dict.fromkeys(
-            one.text for one in model.prompt if one.role == "summary"
+            message.text for message in model.prompt if message.role == "summary"
         ):
             earlier = [
-                one.prompt for one in self.order.models if one.began < model.began
+                call.prompt for call in self.order.models if call.began < model.began
             ]
             if not any(
                 text == message.text for prompt in earlier for message in prompt
@@ -245,8 +250,8 @@ class Arrivals:
         retrievals = self.calls.retrievals.items()
         before = (
             document
-            for one, documents in retrievals
-            if one.began < step.began
+            for node, documents in retrievals
+            if node.began < step.began
             for document in documents
         )
         fresh = _fresh(step.documents, before)
@@ -260,7 +265,7 @@ class Arrivals:
             searched = (
                 is_named
                 or tool.documents is not None
-                or any(one.kind == "retriever" for one in inner)
+                or any(node.kind == "retriever" for node in inner)
             )
             yield Arrival("retrieval" if searched else "tool", tool, error=tool.error)
         elif tool in self.calls.tool_texts:
@@ -274,7 +279,7 @@ class Arrivals:
             )
             fresh = _fresh(
                 tool.documents,
-                (document for one in inner for document in one.documents or ()),
+                (document for node in inner for document in node.documents or ()),
             )
             if fresh:
                 yield Arrival("retrieval", tool, fresh)
@@ -294,18 +299,22 @@ class Arrivals:
             return False
         run = self.calls.paths[node][1:2]
         later = (
-            one
-            for one, path in self.calls.paths.items()
+            node
+            for node, path in self.calls.paths.items()
             if path[0].name in JOINED and path[1:2] != run
         )
-        same = (one for one in later if one.kind == "tool" and one.call == node.call)
-        return any(one.began > node.began and one.query == node.query for one in same)
+        same = (
+            again for again in later if again.kind == "tool" and again.call == node.call
+        )
+        return any(
+            again.began > node.began and again.query == node.query for again in same
+        )
 
 
 def _of_sub_run(agent: Node, above: Path) -> Iterator[Arrival]:
     """What a sub-agent or nested engine answered, unless a call around it says the same."""
-    around = [one.text for one in above]
-    around += [_repeats(one) for one in above if one.kind == "tool"]
+    around = [caller.text for caller in above]
+    around += [_repeats(caller) for caller in above if caller.kind == "tool"]
     if one_line(agent.text) not in map(one_line, filter(None, around)):
         yield Arrival("written", agent, text=agent.text)
 
@@ -314,20 +323,31 @@ def _fresh(
     documents: Sequence[Document] | None, before: Iterable[Document] = ()
 ) -> tuple[Document, ...]:
     """Documents that no call of the run wrote, and that were not there before: the same id, else the same text."""
-    known = {key for one in before for key in (one.id or one.key, one.text)}
+    known_keys = {
+        key
+        for document in before
+        for key in (document.id or document.key, document.text)
+    }
     return tuple(
-        one
-        for one in documents or ()
-        if one.author is None and not {one.id or one.key, one.text} & known
+        document
+        for document in documents or ()
+        if document.author is None
+        and not {document.id or document.key, document.text} & known_keys
     )
 
 
 def _wrote_anew(step: Node) -> bool:
     """Whether a reranker gave another text for each document that it took: summaries are no documents found."""
-    taken, returned = step.taken, step.documents or ()
-    if step.kind != "reranker" or not taken or len(taken) != len(returned):
+    documents_before, returned = step.taken, step.documents or ()
+    if (
+        step.kind != "reranker"
+        or not documents_before
+        or len(documents_before) != len(returned)
+    ):
         return False
-    return {one.text for one in taken}.isdisjoint(one.text for one in returned)
+    return {document.text for document in documents_before}.isdisjoint(
+        document.text for document in returned
+    )
 
 
 def _documents(tool: Node) -> tuple[Document, ...] | None:
@@ -340,7 +360,11 @@ def _documents(tool: Node) -> tuple[Document, ...] | None:
         if node.kind == "retriever" and node.documents is not None
     ]
     return (
-        tuple({one.key: one for some in inner for one in some}.values())
+        tuple(
+            {
+                document.key: document for documents in inner for document in documents
+            }.values()
+        )
         if inner
         else None
     )
@@ -350,13 +374,13 @@ def _is_made_of_documents(tool: Node) -> bool:
     """Whether documents stand behind a tool's result, or behind its failure, so that the two are one call."""
     documents = _documents(tool)
     if tool.error:
-        return not any(one.kind == "model" for one in tool.walk())
+        return not any(node.kind == "model" for node in tool.walk())
     if documents is None or _repeats(tool):
         return False
-    shown = locate(
-        [text for one in documents for text in one.texts], tool.text or ""
+    places_shown = locate(
+        [text for document in documents for text in document.texts], tool.text or ""
     ).order
-    return bool(shown) or not documents or not (tool.text or "").strip()
+    return bool(places_shown) or not documents or not (tool.text or "").strip()
 
 
 def _said_inside(tool: Node) -> list[str]:
@@ -376,9 +400,13 @@ def _repeats(tool: Node) -> str | None:
     None if there is nothing such.
     """
     text = tool.text or ""
-    own = {one_line(text), *map(one_line, texts_in(parsed(text)))}
+    own_lines = {one_line(text), *map(one_line, texts_in(parsed(text)))}
     return next(
-        (reply for reply in reversed(_said_inside(tool)) if one_line(reply) in own),
+        (
+            reply
+            for reply in reversed(_said_inside(tool))
+            if one_line(reply) in own_lines
+        ),
         None,
     )
 
@@ -393,11 +421,11 @@ def _is_written(tool: Node, nodes: Iterable[Node]) -> bool:
 def _holds_a_reply_in_a_frame(tool: Node) -> bool:
     """Whether a reply of a model inside a tool is a line of its text, most of it, or a long passage of it."""
     text = tool.text or ""
-    whole = one_line(text)
+    whole_line = one_line(text)
     lines = {one_line(line) for line in text.splitlines()}
     replies = _said_inside(tool)
     for reply in map(one_line, replies):
-        if reply in lines or (reply in whole and 2 * len(reply) > len(whole)):
+        if reply in lines or (reply in whole_line and 2 * len(reply) > len(whole_line)):
             return True
     longer = [reply for reply in replies if len(reply) >= OWN]
     if not longer:
@@ -407,8 +435,8 @@ def _holds_a_reply_in_a_frame(tool: Node) -> bool:
 
 def _echoes_an_argument(tool: Node, nodes: Iterable[Node]) -> bool:
     """Whether a tool's text ends with an argument that a model had chosen, in a frame that is shorter than it."""
-    whole = one_line(tool.text)
-    rest = whole.rstrip(_MARKS)
+    whole_line = one_line(tool.text)
+    rest = whole_line.rstrip(_MARKS)
     arguments = (
         argument
         for node in nodes
@@ -422,6 +450,6 @@ def _echoes_an_argument(tool: Node, nodes: Iterable[Node]) -> bool:
     frame = rest.replace("\0", "").lstrip("0123456789 ")
     return (
         rest.endswith("\0")
-        and 2 * len(frame) <= len(whole)
+        and 2 * len(frame) <= len(whole_line)
         and not any(map(str.isdigit, frame))
     )

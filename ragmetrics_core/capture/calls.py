@@ -204,7 +204,10 @@ class Reply:
             return False
         arguments = calls[0].arguments.values()
         texts = [texts_in(argument) for argument in arguments]
-        return any([query] == [one_line(text) for text in some] for some in texts)
+        return any(
+            [query] == [one_line(text) for text in texts_of_one]
+            for texts_of_one in texts
+        )
 
 
 def _bare(line: str) -> str:
@@ -270,7 +273,7 @@ class Calls:
             node
             for node in models
             if not any(
-                one.kind in ("retriever", "reranker") for one in self.paths[node]
+                around.kind in ("retriever", "reranker") for around in self.paths[node]
             )
         ]
 
@@ -328,9 +331,9 @@ class Calls:
         """The step that was handed documents to answer from, around a call: refine, trees, one call per document."""
         return next(
             (
-                one
-                for one in reversed(self.paths[call])
-                if one.kind == "step" and one.taken
+                around
+                for around in reversed(self.paths[call])
+                if around.kind == "step" and around.taken
             ),
             None,
         )
@@ -338,9 +341,9 @@ class Calls:
     def asked(self, question: str | None, among: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown the question."""
         return [
-            one
-            for one in among
-            if question and any(question in message.text for message in one.prompt)
+            call
+            for call in among
+            if question and any(question in message.text for message in call.prompt)
         ]
 
     def is_written(self, text: str) -> bool:
@@ -350,7 +353,7 @@ class Calls:
     def _weight(self, call: Node) -> int:
         reply = call.reply
         if reply is None or any(
-            one.name in self._tools_that_ran for one in reply.calls
+            call.name in self._tools_that_ran for call in reply.calls
         ):
             return NO_ANSWER
         steers = call in self.steering
@@ -360,7 +363,7 @@ class Calls:
         value = (
             parsed(reply.text)
             if has_text
-            else next((one.arguments for one in reply.calls[::-1]), None)
+            else next((tool_call.arguments for tool_call in reply.calls[::-1]), None)
         )
         if isinstance(value, Mapping):
             return _weight_of_fields(value)
@@ -381,7 +384,7 @@ class Calls:
         """What outermost retrievals brought and tools returned beside them, else what steps introduced."""
         reported: dict[Node, tuple[Document, ...]] = {}
         for node, path in self.paths.items():
-            is_inner = any(one.kind == "retriever" for one in path[:-1])
+            is_inner = any(around.kind == "retriever" for around in path[:-1])
             if (
                 node.kind not in ("retriever", "tool")
                 or node.error is not None
@@ -438,7 +441,9 @@ class Calls:
         for node in self.nodes:
             if node.kind == "reranker":
                 names += [
-                    one.model or one.name for one in node.walk() if one.kind == "model"
+                    inner.model or inner.name
+                    for inner in node.walk()
+                    if inner.kind == "model"
                 ] or [node.name]
         return list(dict.fromkeys(names))
 
@@ -446,11 +451,13 @@ class Calls:
     def texts_of_tools(self) -> list[Node]:
         """Tools that returned text behind which no documents stand."""
         tools = [
-            one
-            for one in self.nodes
-            if one.kind == "tool" and not one.error and (one.text or "").strip()
+            node
+            for node in self.nodes
+            if node.kind == "tool" and not node.error and (node.text or "").strip()
         ]
-        return [node for node in tools if not any(one.documents for one in node.walk())]
+        return [
+            node for node in tools if not any(inner.documents for inner in node.walk())
+        ]
 
     @cached_property
     def tool_texts(self) -> list[Node]:
@@ -470,25 +477,34 @@ class Calls:
 
     @cached_property
     def _lists(self) -> list[tuple[float, tuple[Document, ...]]]:
-        held: list[tuple[float, tuple[Document, ...]]] = []
+        lists_by_moment: list[tuple[float, tuple[Document, ...]]] = []
         for node in self.nodes:
             if node.taken:
-                held.append((node.began, self.found_in(node.taken, node.began)))
+                lists_by_moment.append(
+                    (node.began, self.found_in(node.taken, node.began))
+                )
             if node.documents and node.ended is not None:
-                held.append((node.ended, self.found_in(node.documents, node.ended)))
+                lists_by_moment.append(
+                    (node.ended, self.found_in(node.documents, node.ended))
+                )
             if node in self.tool_texts:
-                held.append((end_of(node), (Document(node.text or ""),)))
-        held.sort(key=lambda one: one[0], reverse=True)
-        return [(moment, documents) for moment, documents in held if documents]
+                lists_by_moment.append((end_of(node), (Document(node.text or ""),)))
+        lists_by_moment.sort(
+            key=lambda moment_and_list: moment_and_list[0], reverse=True
+        )
+        return [
+            (moment, documents) for moment, documents in lists_by_moment if documents
+        ]
 
     def found_in(
         self, documents: Sequence[Document], before: float
     ) -> tuple[Document, ...]:
         """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
         return tuple(
-            one
-            for one in documents
-            if one.author is None and not self._own_words.hold(one.text, before)
+            document
+            for document in documents
+            if document.author is None
+            and not self._own_words.hold(document.text, before)
         )
 
     @cached_property
@@ -521,7 +537,7 @@ class Calls:
             if (
                 node.kind == "tool"
                 and node.text
-                and not any(one.kind in ("model", "agent") for one in node.walk())
+                and not any(inner.kind in ("model", "agent") for inner in node.walk())
             ):
                 yield node.text
                 yield from texts_in(parsed(node.text))
@@ -542,9 +558,11 @@ def _weight_of_fields(value: Mapping[str, Any]) -> int:
 def _not_found_inside(tool: Node) -> tuple[Document, ...]:
     """Documents of a tool that no call inside it gave."""
     below = {
-        one.text
+        document.text
         for inner in tool.walk()
         if inner is not tool
-        for one in inner.documents or ()
+        for document in inner.documents or ()
     }
-    return tuple(one for one in tool.documents or () if one.text not in below)
+    return tuple(
+        document for document in tool.documents or () if document.text not in below
+    )

@@ -118,14 +118,14 @@ def evidence(
     retrieved = arrivals.retrieved(
         contexts.keys if contexts.evidence_from != "named" else (), added
     )
-    told = arrivals.told(answered.text, turn.tree.earlier, added)
-    seen = Seen(by_key, _prompts(answered.call, feeding), turn.known)
-    brought, earlier = seen.of(told, turn.tree.earlier)
+    arrived = arrivals.told(answered.text, turn.tree.earlier, added)
+    shown_to_it = Seen(by_key, _prompts(answered.call, feeding), turn.known)
+    brought, earlier = shown_to_it.of(arrived, turn.tree.earlier)
     unnamed_tools = _unnamed_tools(turn, contexts, brought)
-    found = {**turn.calls.retrievals, **added}
+    documents_of = {**turn.calls.retrievals, **added}
     passages = passages_of(
         retrieved,
-        found,
+        documents_of,
         turn.calls,
         answered.call,
         by_key,
@@ -141,7 +141,7 @@ def evidence(
         retrieved=retrieved,
         passages=passages,
         numbering=_numbering(contexts, shown, answered.text),
-        sources=tuple(dict.fromkeys(node.name for node in found)),
+        sources=tuple(dict.fromkeys(node.name for node in documents_of)),
         feeding=feeding,
         brought=brought,
         earlier=earlier,
@@ -206,13 +206,13 @@ def by_the_users_place(search: _Search) -> Contexts | None:
     """
     if "contexts" not in search.turn.named:
         return None
-    items = tuple(contexts_in(search.turn.named["contexts"]))
-    keys = tuple(("named", str(place)) for place in range(len(items)))
-    if not items:
+    contexts = tuple(contexts_in(search.turn.named["contexts"]))
+    keys = tuple(("named", str(place)) for place in range(len(contexts)))
+    if not contexts:
         return Contexts(
             (), (), "contexts_from", "named", frozenset({"inferred"}), (_NONE_NAMED,)
         )
-    return Contexts(items, keys, "contexts_from", "named")
+    return Contexts(contexts, keys, "contexts_from", "named")
 
 
 def by_the_prompt(search: _Search) -> Contexts | None:
@@ -226,20 +226,20 @@ def by_the_prompt(search: _Search) -> Contexts | None:
         return None
     tool_texts = {node.text for node in search.calls.tool_texts}
     is_undivided = {document.text for document, _ in shown.found.values()} <= tool_texts
-    items = tuple(_shown_as_context(key, shown) for key in shown.order)
+    contexts = tuple(_shown_as_context(key, shown) for key in shown.order)
     doubts = [
         _doubt_of(rank, key, shown) for rank, key in enumerate(shown.order, start=1)
     ]
-    said = [doubt for doubt in doubts if doubt is not None]
-    grades = frozenset(grade for grade, _ in said)
-    warnings = tuple(warning for _, warning in said)
-    foreign = _passages_from_elsewhere(search, call, items)
+    weakening = [doubt for doubt in doubts if doubt is not None]
+    grades = frozenset(grade for grade, _ in weakening)
+    warnings = tuple(warning for _, warning in weakening)
+    foreign = _passages_from_elsewhere(search, call, contexts)
     if foreign:
         grades |= {"inferred"}
         warnings = (*warnings, _FROM_ELSEWHERE.format(foreign))
     evidence_from: EvidenceFrom = "undivided" if is_undivided else "prompt"
     return Contexts(
-        items,
+        contexts,
         shown.order,
         _place_of_prompts(call, shown.showing),
         evidence_from,
@@ -249,22 +249,31 @@ def by_the_prompt(search: _Search) -> Contexts | None:
 
 
 def _passages_from_elsewhere(
-    search: _Search, call: Node, items: Sequence[Context]
+    search: _Search, call: Node, contexts: Sequence[Context]
 ) -> int:
     """How many passages stand in a prompt like contexts, and were found by no call that was recorded."""
     calls, tree = search.calls, search.tree
-    known = [
-        text for documents in calls.lists() for one in documents for text in one.texts
+    known_texts = [
+        text
+        for documents in calls.lists()
+        for document in documents
+        for text in document.texts
     ]
-    known += [text for one in tree.root.taken for text in one.texts]
+    known_texts += [text for document in tree.root.taken for text in document.texts]
     before = [node for node in calls.nodes if end_of(node) <= call.began]
-    known += [node.text for node in before if node.text]
-    known += [calls.replies[node].text for node in before if node in calls.replies]
-    known += [item.text for earlier in tree.earlier for item in earlier.items]
-    known += [item.text for item in items]
-    known += search.turn.known
+    known_texts += [node.text for node in before if node.text]
+    known_texts += [
+        calls.replies[node].text for node in before if node in calls.replies
+    ]
+    known_texts += [
+        context.text for earlier in tree.earlier for context in earlier.items
+    ]
+    known_texts += [context.text for context in contexts]
+    known_texts += search.turn.known
     prompts = [message.text for message in call.prompt if message.role != "assistant"]
-    return unknown_passages(prompts, [item.text for item in items], known)
+    return unknown_passages(
+        prompts, [context.text for context in contexts], known_texts
+    )
 
 
 def by_a_cleared_prompt(search: _Search) -> Contexts | None:
@@ -313,11 +322,13 @@ def by_the_last_step(search: _Search) -> Contexts | None:
     searches ends in a function that fuses ranks.
     """
     calls = search.calls
-    last = max((node.ended or 0 for node in calls.retrievals), default=0.0)
-    if not any((node.ended or 0) > last for node in calls.reworking):
+    last_retrieval = max((node.ended or 0 for node in calls.retrievals), default=0.0)
+    if not any((node.ended or 0) > last_retrieval for node in calls.reworking):
         return None
     steps = _last_steps(calls.reworking)
-    returned = {one.key: one for node in steps for one in node.documents or ()}
+    returned = {
+        document.key: document for node in steps for document in node.documents or ()
+    }
     names = ", ".join(dict.fromkeys(node.name for node in steps))
     return _listed(search, tuple(returned.values()), f"what {names} returned")
 
@@ -328,15 +339,22 @@ def _last_steps(steps: Sequence[Node]) -> list[Node]:
     A later step worked on those that it took, some or more of them. One of which nobody
     knows what it took worked on all.
     """
-    last = []
+    last_steps = []
     for place, node in enumerate(steps):
-        given = {one.id or one.text for one in node.documents or ()}
+        given_names = {
+            document.id or document.text for document in node.documents or ()
+        }
         takes = [
-            {one.id or one.text for one in later.taken} for later in steps[place + 1 :]
+            {document.id or document.text for document in later.taken}
+            for later in steps[place + 1 :]
         ]
-        if all(taken and not (taken <= given or given <= taken) for taken in takes):
-            last.append(node)
-    return last
+        if all(
+            taken_names
+            and not (taken_names <= given_names or given_names <= taken_names)
+            for taken_names in takes
+        ):
+            last_steps.append(node)
+    return last_steps
 
 
 def by_everything_retrieved(search: _Search) -> Contexts | None:
@@ -345,10 +363,10 @@ def by_everything_retrieved(search: _Search) -> Contexts | None:
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
     """
     calls, tree = search.calls, search.tree
-    found = search.arrivals.retrieved() or ()
+    retrieved = search.arrivals.retrieved() or ()
     texts = [Document(node.text or "") for node in calls.tool_texts]
-    handed_in = () if found else tree.root.taken
-    return _listed(search, (*found, *texts, *handed_in), "everything retrieved")
+    handed_in = () if retrieved else tree.root.taken
+    return _listed(search, (*retrieved, *texts, *handed_in), "everything retrieved")
 
 
 CONTEXT_RULES: tuple[Callable[[_Search], Contexts | None], ...] = (
@@ -364,8 +382,8 @@ CONTEXT_RULES: tuple[Callable[[_Search], Contexts | None], ...] = (
 
 def _contexts(search: _Search) -> Contexts:
     """The contexts by the first rule that finds them."""
-    found = (rule(search) for rule in CONTEXT_RULES)
-    return next(contexts for contexts in found if contexts is not None)
+    tried = (rule(search) for rule in CONTEXT_RULES)
+    return next(contexts for contexts in tried if contexts is not None)
 
 
 def _listed(search: _Search, documents: Sequence[Document], place: str) -> Contexts:
@@ -386,10 +404,10 @@ def _listed(search: _Search, documents: Sequence[Document], place: str) -> Conte
     if search.shown is not None and search.answered.text is not None:
         is_traced = any(document.key in search.shown.traces for document in documents)
         warnings = (_UNTOLD if is_traced else _UNSEEN,)
-    items = tuple(document.context() for document in documents)
+    contexts = tuple(document.context() for document in documents)
     keys = tuple(document.key for document in documents)
     return Contexts(
-        items, keys, place, evidence_from, frozenset({"inferred"}), warnings
+        contexts, keys, place, evidence_from, frozenset({"inferred"}), warnings
     )
 
 
@@ -421,7 +439,7 @@ def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
     """
     if not showing or call in showing:
         return f"what occurs in the prompt of {call.name}"
-    names = ", ".join(dict.fromkeys(one.name for one in showing))
+    names = ", ".join(dict.fromkeys(shown_call.name for shown_call in showing))
     if names == call.name:
         return (
             f"what occurs in earlier prompts of {names}; the last one holds what was"
@@ -438,13 +456,19 @@ def _is_cleared(calls: Calls, call: Node) -> bool:
     outer = [
         node
         for node, path in calls.paths.items()
-        if not any(one.kind == "tool" for one in path[:-1])
+        if not any(around.kind == "tool" for around in path[:-1])
     ]
     if call not in outer:
         return False
     results = {one_line(node.text) for node in outer if node.kind == "tool"}
-    loop = [one for one in calls.models if one in outer and one.began < call.began]
-    before = {line for one in loop for line in _results_in(one)} & results
+    loop = [
+        earlier_call
+        for earlier_call in calls.models
+        if earlier_call in outer and earlier_call.began < call.began
+    ]
+    before = {
+        line for earlier_call in loop for line in _results_in(earlier_call)
+    } & results
     now = _results_in(call)
     return bool(now and before) and before.isdisjoint(now)
 
@@ -474,7 +498,7 @@ def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
     """
     if call is None:
         return None
-    return [message.text for one in (*feeding, call) for message in one.prompt]
+    return [message.text for reader in (*feeding, call) for message in reader.prompt]
 
 
 def _unnamed_tools(
@@ -490,11 +514,11 @@ def _unnamed_tools(
         return ()
     streams = [stream(context.text) for context in contexts.items]
     tools = []
-    for one in brought:
-        letters = stream(one.arrival.text or "")
-        is_shown_passage = bool(one.shown) and len(letters) >= SHORTEST
-        if one.arrival.kind != "tool" or not is_shown_passage:
+    for brought_text in brought:
+        letters = stream(brought_text.arrival.text or "")
+        is_shown_passage = bool(brought_text.shown) and len(letters) >= SHORTEST
+        if brought_text.arrival.kind != "tool" or not is_shown_passage:
             continue
         if not any(share_a_passage(letters, context) for context in streams):
-            tools.append(one.arrival.node)
+            tools.append(brought_text.arrival.node)
     return tuple(tools)

@@ -65,38 +65,46 @@ class Showings:
 
     def _united(self, call: Node) -> Shown:
         reached = [call]
-        for one in reached:  # grows
+        for reader in reached:  # grows
             reached += [
                 feeding
-                for feeding in self._of_one(one).feeding
+                for feeding in self._of_one(reader).feeding
                 if feeding not in reached
             ]
         reached.sort(key=lambda node: node.began)
-        parts = [self._of_one(one) for one in reached]
-        found: dict[Key, tuple[Document, Place]] = {}
+        parts = [self._of_one(reader) for reader in reached]
+        showing_of: dict[Key, tuple[Document, Place]] = {}
         for part in parts:
             for key, showing in part.found.items():
-                found[key] = (
-                    _united_showing(found[key], showing) if key in found else showing
+                showing_of[key] = (
+                    _united_showing(showing_of[key], showing)
+                    if key in showing_of
+                    else showing
                 )
         unknown = {
             key: document for part in parts for key, document in part.unknown.items()
         }
         traces = frozenset(key for part in parts for key in part.traces)
-        settled = _best_versions(found)
+        settled = _best_versions(showing_of)
         named = {
-            document.id for document, _ in found.values() if document.id is not None
+            document.id
+            for document, _ in showing_of.values()
+            if document.id is not None
         }
-        left = {
-            key: one
-            for key, one in unknown.items()
-            if key not in settled and one.id not in named
+        still_unknown = {
+            key: document
+            for key, document in unknown.items()
+            if key not in settled and document.id not in named
         }
-        order = _with_unknown_between(settled, left, self.calls.lists(call.began))
-        show_some = tuple(
-            one for one, part in zip(reached, parts, strict=True) if part.found
+        order = _with_unknown_between(
+            settled, still_unknown, self.calls.lists(call.began)
         )
-        return Shown(settled, left, traces, tuple(order), tuple(reached), show_some)
+        show_some = tuple(
+            reader for reader, part in zip(reached, parts, strict=True) if part.found
+        )
+        return Shown(
+            settled, still_unknown, traces, tuple(order), tuple(reached), show_some
+        )
 
     def _of_one(self, call: Node) -> _ShownAlone:
         if call not in self._alone:
@@ -109,17 +117,30 @@ class Showings:
         readable = self._readable(call)
         prompt = self._this_turn_first(call.prompt)
         candidates = _candidates(_latest(lists), prompt)
-        texts = [*(one.text for one in candidates), *(text for _, text in readable)]
-        known = _by_occurrences(self.known, prompt, self._asked_now(call))
-        located = locate(texts, prompt, known=known)
-        arrived = list({one.key: None for some in reversed(lists) for one in some})
-        found = _documents_shown(candidates, located, arrived)
-        untold = _untold(candidates, located, found)
-        unknown = {one.document.key: one.document for one, _ in untold}
-        traces = frozenset(one.document.key for one, place in untold if place.traced)
-        read = _read(readable, located.places[len(candidates) :], found)
-        feeding = dict.fromkeys([*read, *self._authors(call), *self._beside(call)])
-        return _ShownAlone(found, unknown, traces, tuple(feeding))
+        texts = [
+            *(candidate.text for candidate in candidates),
+            *(text for _, text in readable),
+        ]
+        known_texts = _by_occurrences(self.known, prompt, self._asked_now(call))
+        located = locate(texts, prompt, known=known_texts)
+        arrived = list(
+            {
+                document.key: None
+                for documents in reversed(lists)
+                for document in documents
+            }
+        )
+        showing_of = _documents_shown(candidates, located, arrived)
+        untold = _untold(candidates, located, showing_of)
+        unknown = {arrival.document.key: arrival.document for arrival, _ in untold}
+        traces = frozenset(
+            arrival.document.key for arrival, place in untold if place.traced
+        )
+        calls_read = _read(readable, located.places[len(candidates) :], showing_of)
+        feeding = dict.fromkeys(
+            [*calls_read, *self._authors(call), *self._beside(call)]
+        )
+        return _ShownAlone(showing_of, unknown, traces, tuple(feeding))
 
     def _this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
         """The messages of a prompt, those of earlier turns behind those of this one.
@@ -130,12 +151,13 @@ class Showings:
         """
         asking = [
             place
-            for place, one in enumerate(prompt)
-            if one.role == "user" and self._holds_question(one)
+            for place, message in enumerate(prompt)
+            if message.role == "user" and self._holds_question(message)
         ]
         start = asking[-1] if asking else 0
         opening = next(
-            (place for place, one in enumerate(prompt) if one.role != "system"), 0
+            (place for place, message in enumerate(prompt) if message.role != "system"),
+            0,
         )
         ordered = (
             [*prompt[:opening], *prompt[start:], *prompt[opening:start]]
@@ -147,12 +169,12 @@ class Showings:
     def _asked_now(self, call: Node) -> str:
         """The message that asks in this turn, where it holds more than the question; empty if there is none."""
         asking = [
-            one.text
-            for one in call.prompt
-            if one.role == "user" and self._holds_question(one)
+            message.text
+            for message in call.prompt
+            if message.role == "user" and self._holds_question(message)
         ]
-        last = asking[-1] if asking else ""
-        return "" if one_line(last) == one_line(self.question) else last
+        last_text = asking[-1] if asking else ""
+        return "" if one_line(last_text) == one_line(self.question) else last_text
 
     def _holds_question(self, message: Message) -> bool:
         return bool(self.question) and one_line(self.question) in one_line(message.text)
@@ -164,17 +186,17 @@ class Showings:
         results = _results_shown(call)
         prompt = [message.text for message in call.prompt]
         earlier = [
-            one
-            for one in self._replies_that_are_read
-            if one is not call and end_of(one) <= call.began
+            earlier_call
+            for earlier_call in self._replies_that_are_read
+            if earlier_call is not call and end_of(earlier_call) <= call.began
         ]
         return [
-            (one, text)
-            for one in earlier
-            for text in self._texts_of(one)
+            (earlier_call, text)
+            for earlier_call in earlier
+            for text in self._texts_of(earlier_call)
             if len(text) >= OWN
             or one_line(text) in results
-            or self._is_a_short_answer(one, text, prompt)
+            or self._is_a_short_answer(earlier_call, text, prompt)
         ]
 
     def _is_a_short_answer(self, call: Node, text: str, prompt: Sequence[str]) -> bool:
@@ -195,11 +217,11 @@ class Showings:
         """Calls that said something, chose no tool that ran and wrote no query."""
         tools = {node.name for node in self.calls.nodes if node.kind == "tool"}
         return [
-            one
-            for one in self.calls.models
-            if one not in self.calls.steering
-            and one.reply is not None
-            and tools.isdisjoint(made.name for made in one.reply.calls)
+            call
+            for call in self.calls.models
+            if call not in self.calls.steering
+            and call.reply is not None
+            and tools.isdisjoint(tool_call.name for tool_call in call.reply.calls)
         ]
 
     def _beside(self, call: Node) -> list[Node]:
@@ -208,9 +230,9 @@ class Showings:
         if host is None:
             return []
         return [
-            one
-            for one in self.calls.models
-            if host in self.calls.paths[one] and end_of(one) <= call.began
+            other_call
+            for other_call in self.calls.models
+            if host in self.calls.paths[other_call] and end_of(other_call) <= call.began
         ]
 
     def _authors(self, call: Node) -> list[Node]:
@@ -222,14 +244,15 @@ class Showings:
             if self._engine(node) is engine
         )
         handed = (
-            one.author
+            document.author
             for node in steps
             if node.began < call.began
-            for one in node.taken
+            for document in node.taken
         )
         authors = dict.fromkeys(author for author in handed if author is not None)
         inside = [
-            [one for one in author.walk() if one in self._models] for author in authors
+            [node for node in author.walk() if node in self._models]
+            for author in authors
         ]
         return [calls[-1] for calls in inside if calls]
 
@@ -238,7 +261,7 @@ class Showings:
         return [
             node
             for node in self.calls.nodes
-            if any(one.author is not None for one in node.taken)
+            if any(document.author is not None for document in node.taken)
         ]
 
     @cached_property
@@ -248,7 +271,11 @@ class Showings:
     def _engine(self, node: Node) -> Node | None:
         """The innermost sub-run around a call."""
         return next(
-            (one for one in reversed(self.calls.paths[node]) if one.kind == "agent"),
+            (
+                around
+                for around in reversed(self.calls.paths[node])
+                if around.kind == "agent"
+            ),
             None,
         )
 
@@ -266,28 +293,33 @@ def _results_shown(call: Node) -> set[str]:
 def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
     """Each document once: as the latest list holds it, with the score of the last step that scored it."""
     latest: dict[Key, Document] = {}
-    for document in (one for some in lists for one in some):
-        known = latest.setdefault(document.key, document)
-        if known.score is None and document.score is not None:
-            latest[document.key] = replace(known, score=document.score)
+    for document in (document for documents in lists for document in documents):
+        latest_document = latest.setdefault(document.key, document)
+        if latest_document.score is None and document.score is not None:
+            latest[document.key] = replace(latest_document, score=document.score)
     named = {
-        text for one in latest.values() if one.id is not None for text in one.texts
+        text
+        for document in latest.values()
+        if document.id is not None
+        for text in document.texts
     }
     # handed on as bare texts
     return [
-        one for one in latest.values() if one.id is not None or one.text not in named
+        document
+        for document in latest.values()
+        if document.id is not None or document.text not in named
     ]
 
 
 def _by_occurrences(
-    known: Iterable[str], prompt: Sequence[str], asked_now: str
+    known_texts: Iterable[str], prompt: Sequence[str], asked_now: str
 ) -> list[str]:
     """Known texts as often as each stands in a prompt: each explains one occurrence.
 
     A message of the history explains none of what is asked now in the same words.
     """
     repeated = []
-    for text in dict.fromkeys(known):
+    for text in dict.fromkeys(known_texts):
         if text.strip():
             count = max(1, sum(message.count(text) for message in prompt))
             is_asked_now = bool(asked_now) and text.strip() == asked_now.strip()
@@ -298,7 +330,7 @@ def _by_occurrences(
 def _read(
     readable: Sequence[tuple[Node, str]],
     places: Sequence[Place],
-    found: Mapping[Key, tuple[Document, Place]],
+    showing_of: Mapping[Key, tuple[Document, Place]],
 ) -> list[Node]:
     """Calls of which a prompt shows what they wrote.
 
@@ -307,9 +339,9 @@ def _read(
     Args:
         readable: Calls, each with a text that it wrote.
         places: The places of these texts.
-        found: The documents that the prompt shows.
+        showing_of: The documents that the prompt shows.
     """
-    documents = {one_line(document.text) for document, _ in found.values()}
+    documents = {one_line(document.text) for document, _ in showing_of.values()}
     pairs = zip(readable, places, strict=True)
     return [
         call
@@ -353,9 +385,10 @@ def _candidates(
             if len(text) >= OWN
             else 0
         )
-        more = range(1, min(times, _MOST_OCCURRENCES) - len(same) + 1)
+        repetitions = range(1, min(times, _MOST_OCCURRENCES) - len(same) + 1)
         candidates += [
-            _Candidate(same[-1].document, text, repetition) for repetition in more
+            _Candidate(same[-1].document, text, repetition)
+            for repetition in repetitions
         ]
     return candidates
 
@@ -373,72 +406,81 @@ def _documents_shown(
         arrived: The keys of the documents in the order in which they came.
     """
     rank = {key: number for number, key in enumerate(arrived)}
-    shown = [index for index in located.order if index < len(candidates)]
+    places_shown = [index for index in located.order if index < len(candidates)]
     waiting: dict[str, list[_Candidate]] = {}
-    for index in sorted(shown, key=lambda index: rank[candidates[index].document.key]):
+    for index in sorted(
+        places_shown, key=lambda index: rank[candidates[index].document.key]
+    ):
         waiting.setdefault(candidates[index].text, []).append(candidates[index])
-    found: dict[Key, tuple[Document, Place]] = {}
-    for index in shown:
+    showing_of: dict[Key, tuple[Document, Place]] = {}
+    for index in places_shown:
         candidate = waiting[candidates[index].text].pop(0)
         place = located.places[index]
-        if candidate.key not in found or len(found[candidate.key][1].text) < len(
-            place.text
-        ):
-            found[candidate.key] = candidate.document, place
-    return found
+        if candidate.key not in showing_of or len(
+            showing_of[candidate.key][1].text
+        ) < len(place.text):
+            showing_of[candidate.key] = candidate.document, place
+    return showing_of
 
 
 def _untold(
-    candidates: Sequence[_Candidate], located: Located, found: Mapping[Key, object]
+    candidates: Sequence[_Candidate], located: Located, arrival: Mapping[Key, object]
 ) -> list[tuple[_Candidate, Place]]:
     """The candidates of which a prompt does not tell, and of whose document no other text is shown."""
     pairs = zip(candidates, located.places, strict=False)
     return [
-        (one, place)
-        for one, place in pairs
-        if place.outcome == "unknown" and one.document.key not in found
+        (pair, place)
+        for pair, place in pairs
+        if place.outcome == "unknown" and pair.document.key not in arrival
     ]
 
 
 def _united_showing(
-    first: tuple[Document, Place], second: tuple[Document, Place]
+    earlier: tuple[Document, Place], later: tuple[Document, Place]
 ) -> tuple[Document, Place]:
     """One document in the prompts of two calls: what both show of one text together, else the fuller showing."""
-    document, place = first
-    if second[1].is_of_the_text_of(place):
-        return document, union([place, second[1]])
-    return second if second[1].coverage > place.coverage else first
+    document, place = earlier
+    if later[1].is_of_the_text_of(place):
+        return document, union([place, later[1]])
+    return later if later[1].coverage > place.coverage else earlier
 
 
 def _with_unknown_between(
-    found: Mapping[Key, object],
+    showing_of: Mapping[Key, object],
     unknown: Mapping[Key, object],
     lists: Sequence[Sequence[Document]],
 ) -> list[Key]:
     """The documents shown, and between their neighbours of the same list those of which the prompts do not tell."""
-    order = list(found)
+    order = list(showing_of)
     listed = ([document.key for document in documents] for documents in lists)
     keys: list[Key] = next(
-        (some for some in listed if not found.keys().isdisjoint(some)), []
+        (
+            documents
+            for documents in listed
+            if not showing_of.keys().isdisjoint(documents)
+        ),
+        [],
     )
     for place, key in enumerate(keys):
         if key in unknown and key not in order:
-            before = next((one for one in reversed(keys[:place]) if one in order), None)
+            before = next(
+                (before for before in reversed(keys[:place]) if before in order), None
+            )
             order.insert(0 if before is None else order.index(before) + 1, key)
     return order
 
 
 def _best_versions(
-    found: Mapping[Key, tuple[Document, Place]],
+    showing_of: Mapping[Key, tuple[Document, Place]],
 ) -> dict[Key, tuple[Document, Place]]:
     """Of several versions of one document those that are whole, else the one of which most is shown."""
     by_id: dict[str, list[Key]] = {}
-    for key, (document, _) in found.items():
+    for key, (document, _) in showing_of.items():
         if document.id is not None:
             by_id.setdefault(document.id, []).append(key)
     hidden: set[Key] = set()
     for keys in by_id.values():
-        whole = [key for key in keys if found[key][1].extent == "whole"]
-        best = whole or [max(keys, key=lambda key: len(found[key][1].text))]
+        whole_keys = [key for key in keys if showing_of[key][1].extent == "whole"]
+        best = whole_keys or [max(keys, key=lambda key: len(showing_of[key][1].text))]
         hidden.update(set(keys).difference(best))
-    return {key: showing for key, showing in found.items() if key not in hidden}
+    return {key: showing for key, showing in showing_of.items() if key not in hidden}
