@@ -7,7 +7,7 @@ something decides. This stage and its parts (``showings``, ``arrivals``, ``origi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -112,12 +112,11 @@ def evidence(
     search = _Search(turn, answered, showings, arrivals)
     contexts = _contexts(search)
     by_key = contexts.by_key
-    shown = search.shown if contexts.evidence_from != "named" else None
+    is_named = contexts.evidence_from == "named"
+    shown = None if is_named else search.shown
     feeding = _feeding(answered.call, shown)
     added = arrivals.brought_by_steps(by_key)
-    retrieved = arrivals.retrieved(
-        contexts.keys if contexts.evidence_from != "named" else (), added
-    )
+    retrieved = arrivals.retrieved(() if is_named else contexts.keys, added)
     arrived = arrivals.told(answered.text, turn.tree.earlier, added)
     shown_to_it = Seen(by_key, _prompts(answered.call, feeding), turn.known)
     brought, earlier = shown_to_it.of(arrived, turn.tree.earlier)
@@ -133,9 +132,7 @@ def evidence(
         shown,
     )
     warnings = [*contexts.warnings, *passages.warnings]
-    if _has_distances(contexts, retrieved):
-        warnings.append(_DISTANCE)
-    warnings += [_UNNAMED_TOOL.format(tool.name) for tool in unnamed_tools]
+    warnings += _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
@@ -478,10 +475,17 @@ def _results_in(call: Node) -> set[str]:
     return {one_line(message.text) for message in call.prompt if message.role == "tool"}
 
 
-def _has_distances(contexts: Contexts, retrieved: Sequence[Document] | None) -> bool:
-    """Whether what was retrieved, else a context, carries a distance."""
+def _warnings_of_documents_and_tools(
+    contexts: Contexts,
+    retrieved: Sequence[Document] | None,
+    unnamed_tools: Iterable[Node],
+) -> Iterator[str]:
+    """Whether documents carry a distance, and which tools' text may be evidence."""
     carriers: Sequence[Document | Context] = retrieved or contexts.items
-    return any(key in carrier.metadata for carrier in carriers for key in DISTANCE_KEYS)
+    if any(key in carrier.metadata for carrier in carriers for key in DISTANCE_KEYS):
+        yield _DISTANCE
+    for tool in unnamed_tools:
+        yield _UNNAMED_TOOL.format(tool.name)
 
 
 def _feeding(call: Node | None, shown: Shown | None) -> tuple[Node, ...]:
