@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from batch_service import BatchService
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.guard_forms import FORMS
 from ragmetrics_core.models.guard_model import GuardModel
+from ragmetrics_core.scale import batches
 from ragmetrics_core.testing.loopback import Fault, LoopbackServer
 
 Body = dict[str, Any]
@@ -580,6 +582,34 @@ def test_contexts_that_are_too_long_are_asked_about_in_windows(form: str) -> Non
     assert result.evidence.windows == 2
 
 
+@pytest.mark.parametrize(("claim", "status"), [("two", "scored"), ("June", "failed")])
+def test_a_window_without_a_verdict_turns_no_yes_into_a_no(
+    form: str, claim: str, status: str
+) -> None:
+    """What another window holds is held; else the missing verdict fails the answer."""
+    contexts = [f"{word} " * 200 for word in ("one", "two")]
+    answer = f"It is {claim}."
+    sample = Sample.from_row({**ROW, "contexts": contexts, "answer": answer})
+    fine = guard(form)
+
+    class Small(LoopbackServer):
+        def _outcome(self, number: int, body: Body) -> Fault:
+            if len(shown(body)[1]) > 1_000:
+                error = {"message": "too long", "code": "context_length_exceeded"}
+                return Fault(400, body=json.dumps({"error": error}))
+            return super()._outcome(number, body)
+
+    def no_verdict_on_the_first(body: Body) -> Body:
+        return choice("Maybe") if "one" in shown(body)[1] else fine(body)
+
+    with Small(no_verdict_on_the_first) as server:
+        judge = judge_at(server, form, control=False)
+        result = result_of(judged(judge, ADHERENCE, rows=[sample]))
+    assert result.status == status
+    if status == "failed":
+        assert result.error.type == "MalformedReply"
+
+
 def _foreign(body: Body) -> list[Body]:
     return [
         {**message, "content": message["content"].replace("Anna", "Peter")}
@@ -603,6 +633,22 @@ def test_a_bare_word_is_passed_on_by_a_cascade(form: str) -> None:
     with LoopbackServer(guard(form, logprobs=False)) as server:
         cascade = CascadeJudge(judge_at(server, form), strong, band=(0.2, 0.8))
         assert judged(cascade, ADHERENCE).usage.passed == 1
+
+
+def test_a_batch_takes_the_requests_of_a_guard(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "LOOK_SECONDS", 0.01)  # no test waits for a minute
+    with BatchService(guard(form)) as service:
+        report = judged(
+            GuardJudge(GuardModel(service.base_url, "tiny", form=form)),
+            ADHERENCE,
+            store=tmp_path / "replies",
+            batch="wait",
+        )
+    assert result_of(report).value == pytest.approx(0.1)
+    assert not service.requests  # none live
+    assert len(service.batches) == 2  # the control first
 
 
 def test_a_dry_run_counts_what_a_run_sends(server: LoopbackServer, form: str) -> None:
