@@ -52,7 +52,7 @@ from ragmetrics_core.data.sample import CaptureNotes
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.reporting.report import RunFacts
 from ragmetrics_core.scale import on_ray, on_spark
-from ragmetrics_core.scale.parquet_report import columns_of
+from ragmetrics_core.scale.parquet_report import columns_of_results
 from ragmetrics_core.scale.scorer import Scorer
 from ragmetrics_core.statistics import means
 
@@ -263,7 +263,7 @@ def test_figures_are_those_of_the_same_rows_as_json_lines(
         "metadata": [own.metadata or None for own in samples],
     }
     parquet.write_table(
-        pa.table(inputs | columns_of(rows, ["one", "two"])),
+        pa.table(inputs | columns_of_results(rows, ["one", "two"])),
         tmp_path / "a.parquet",
         row_group_size=400,
     )
@@ -640,11 +640,11 @@ def test_limits_of_a_job_hold_for_all_who_ask_and_a_call_that_nobody_ends_is_tak
 
 def test_a_share_of_limits_is_never_more_than_the_whole() -> None:
     whole = Limits(max_calls=10, max_cost=1.0, requests_per_minute=60, deadline=9)
-    assert on_spark.share_of(whole, 4) == Limits(
+    assert on_spark.share_of_limits(whole, 4) == Limits(
         max_calls=2, max_cost=0.25, requests_per_minute=15, deadline=9
     )
     with pytest.raises(SettingError, match="11 partitions"):
-        on_spark.share_of(whole, 11)
+        on_spark.share_of_limits(whole, 11)
 
 
 def test_a_metric_named_as_the_column_of_samples_is_refused() -> None:

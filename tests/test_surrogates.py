@@ -15,7 +15,7 @@ from ragmetrics_core import Report, Sample, Scored, evaluate, metric
 from ragmetrics_core.capture.sinks import JsonlSink
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.results import ErrorInfo, Failed, SampleResult, Undefined
-from ragmetrics_core.scale.parquet_report import columns_of
+from ragmetrics_core.scale.parquet_report import columns_of_results
 
 LONE, SHOWN = "a\ud800b", "a\N{REPLACEMENT CHARACTER}b"
 ROW: dict[str, Any] = {
@@ -78,7 +78,9 @@ def judged(row: dict[str, Any]) -> Report:
 
 
 def as_columns(report: Report, path: Path) -> None:
-    parquet.write_table(pa.table(columns_of(report.results, report.metrics)), path)
+    parquet.write_table(
+        pa.table(columns_of_results(report.results, report.metrics)), path
+    )
 
 
 WRITERS: dict[str, Callable[[Report, Path], object]] = {

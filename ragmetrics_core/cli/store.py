@@ -96,7 +96,7 @@ def _batch(options: argparse.Namespace) -> int:
         return 0
     with closing(ParkingStore(SqliteStore(path), _services(options))) as parking:
         states = run(
-            parking.look(
+            parking.look_at_batches(
                 collect=options.action == "collect", cancel=options.action == "cancel"
             )
         )

@@ -162,7 +162,7 @@ class Run:
         interrupt, samples that are only a part.
         """
         if self.parking is not None and self.waiting:
-            return self.parking.said
+            return self.parking.state_in_words
         if self._budget.sentence:
             return str(self._budget.sentence)
         if self._judging.unavailable is not None:
@@ -314,7 +314,7 @@ class Run:
         """
         if self.parking is None or not self.waiting:
             return False
-        if self.parking.small:
+        if self.parking.asks_live_next:
             return True
         return wait and wait_for(self.parking.wait())
 
@@ -398,7 +398,7 @@ def stream(
         display.expect(_number_of_rows(samples))
         try:
             if run.parking is not None:
-                wait_for(run.do_in_time(run.parking.look()))
+                wait_for(run.do_in_time(run.parking.look_at_batches()))
             for future in futures:
                 next_result: SampleResult | None = future.result()
                 if next_result is None:  # another row than the next one is done

@@ -65,7 +65,7 @@ class ReplyStore(Protocol):
     def reject(self, key: str) -> None:
         """Mark a kept reply as unusable."""
 
-    def parked(
+    def reply_from_batch(
         self, model: ChatModel, keys: Sequence[str], request: ChatRequest
     ) -> ChatReply | None:
         """Return what a request gets without a call.

@@ -521,7 +521,7 @@ class Session:
         async def send(request: ChatRequest, position: int) -> ChatReply:
             """Send a call for the replies from a position on."""
             keys_wanted = keys[position:]
-            reply = self._kept.parked(self.model, keys_wanted, request)
+            reply = self._kept.reply_from_batch(self.model, keys_wanted, request)
             if reply is not None:
                 spending_here().note(reply.usage)
             else:
@@ -589,7 +589,7 @@ def _decided(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeE
 
 def _is_in_batches(store: ReplyStore) -> bool:
     """Whether a store answers in place of the endpoint."""
-    return type(store).parked is not ReplyStore.parked
+    return type(store).reply_from_batch is not ReplyStore.reply_from_batch
 
 
 def _sum_of(usages: Sequence[Usage]) -> Usage:

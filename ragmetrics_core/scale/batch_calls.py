@@ -44,7 +44,7 @@ _DEFAULTS: dict[str, Any] = {
 logger = logging.getLogger("ragmetrics_core")
 
 
-async def upload(model: OpenAICompatibleModel, lines: list[bytes]) -> str:
+async def upload_file(model: OpenAICompatibleModel, lines: list[bytes]) -> str:
     """Send a file of requests, and return its name there."""
     uploaded = await ask_service(model, "POST", "files", lines)
     return str(uploaded["id"])
@@ -65,14 +65,14 @@ async def make_batch(model: OpenAICompatibleModel, file_id: str, token: str) -> 
 async def batch_by_id(model: OpenAICompatibleModel, batch_id: str) -> dict[str, Any]:
     """What the service says of a batch."""
     batch: dict[str, Any] = await ask_service(
-        model, "GET", f"batches/{_quoted(batch_id)}"
+        model, "GET", f"batches/{_quote_for_path(batch_id)}"
     )
     return batch
 
 
 async def cancel_batch(model: OpenAICompatibleModel, batch_id: str) -> dict[str, Any]:
     """End a batch, and return what the service says of it then."""
-    path = f"batches/{_quoted(batch_id)}/cancel"
+    path = f"batches/{_quote_for_path(batch_id)}/cancel"
     batch: dict[str, Any] = await ask_service(model, "POST", path, b"{}")
     return batch
 
@@ -85,21 +85,26 @@ async def file_content(model: OpenAICompatibleModel, file_id: object) -> bytes:
 
 
 async def batch_by_token(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
-    """The batch that bears a token, in the service's list of all.
+    """Find the batch that bears a token in the service's list of all.
 
-    Without a name if there is none.
+    If there is none, the object that is returned has an empty ``id``.
     """
     page_start = ""
     while True:
         page = await ask_service(model, "GET", f"batches?limit=100{page_start}")
-        batches = [_object(entry) for entry in page["data"] if isinstance(entry, dict)]
-        for batch in batches:
+        last_id = ""
+        for entry in page["data"]:
+            if not isinstance(entry, dict):
+                continue
+            batch = _object_with_known_types(entry)
             if batch["metadata"].get(_TOKEN_KEY) == token:
                 return batch
-        next_start = f"&after={quote(batches[-1]['id'])}" if batches else ""
-        goes_on = page.get("has_more") and next_start not in ("", page_start)
-        if not goes_on:
-            return _object({})
+            last_id = batch["id"]
+        next_start = f"&after={quote(last_id)}"
+        # A service that lists the same page again would be asked for ever.
+        is_new_page = bool(last_id) and next_start != page_start
+        if not page.get("has_more") or not is_new_page:
+            return _object_with_known_types({})
         page_start = next_start
 
 
@@ -114,26 +119,30 @@ async def ask_service(
         BatchFailed: If the service takes no batches.
         JudgeError: If it cannot be asked.
     """
-    reply = await _called(model, method, path, data)
+    reply = await _call_until_it_succeeds(model, method, path, data)
     if isinstance(reply, bytes):
         return reply
     if isinstance(reply, dict):
-        return _object(reply)
+        return _object_with_known_types(reply)
     raise errors.JudgeServerError(
         f"{model.name} sent no object; check that its endpoint takes batches"
     )
 
 
-async def _called(
+async def _call_until_it_succeeds(
     model: OpenAICompatibleModel, method: str, path: str, data: Any
 ) -> object:
+    """Call a service, again after a fault that passes, until it answers.
+
+    See ``ask_service`` for what it raises.
+    """
     started = time.monotonic()
     passing: type[errors.JudgeError] | tuple[type[errors.JudgeError], ...]
     passing = errors.TransientJudgeError
     if (method, path) == ("POST", "batches"):
         # Only what surely made no batch is repeated: a second one would be paid, too.
         passing = (errors.RateLimited, errors.Unreachable)
-        # It ends early: others soon take the batch for one that was never made.
+        # It gives up early: other runs soon take the batch for one never made.
         started -= SETTLED_SECONDS / 2
     for n_failed in count(1):
         try:
@@ -153,11 +162,11 @@ async def _called(
     raise AssertionError  # count() never ends
 
 
-def _quoted(batch_id: str) -> str:
+def _quote_for_path(batch_id: str) -> str:
     return quote(batch_id, safe="")
 
 
-def _object(described: dict[str, Any]) -> dict[str, Any]:
+def _object_with_known_types(described: dict[str, Any]) -> dict[str, Any]:
     """What a service says of one of its objects, with each field of the right type."""
     checked = dict(described)
     for name, default in _DEFAULTS.items():
@@ -191,9 +200,11 @@ def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> s
 
 def _first_error(batch: dict[str, Any]) -> dict[str, Any]:
     """The first error that a service lists for a batch; empty if it lists none."""
-    described = batch.get("errors")
-    listed = described.get("data") if isinstance(described, dict) else None
-    if isinstance(listed, list) and listed and isinstance(listed[0], dict):
-        first_error: dict[str, Any] = listed[0]
-        return first_error
-    return {}
+    list_of_errors = batch.get("errors")
+    if not isinstance(list_of_errors, dict):
+        return {}
+    entries = list_of_errors.get("data")
+    if not isinstance(entries, list) or not entries or not isinstance(entries[0], dict):
+        return {}
+    first_error: dict[str, Any] = entries[0]
+    return first_error

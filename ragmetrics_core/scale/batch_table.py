@@ -144,7 +144,7 @@ def all_batches(connection: sqlite3.Connection) -> list[Batch]:
     return [Batch(*row) for row in rows]
 
 
-def claim(
+def claim_requests(
     requests: Iterable[ParkedRequest],
     token: str,
     endpoint: str,
@@ -190,7 +190,7 @@ def name_batch(token: str, batch_id: str, connection: sqlite3.Connection) -> Non
     connection.execute("UPDATE batches SET id = ? WHERE token = ?", (batch_id, token))
 
 
-def take(
+def note_taken(
     reply_ids: Sequence[str],
     request_id: str,
     token: str,
@@ -271,7 +271,7 @@ def _enter_answer(
     if entered.rowcount:
         return True
     earlier = connection.execute(_RESULT, (request_id, token)).fetchone()
-    if earlier is not None and _essence(earlier[0]) != _essence(result):
+    if earlier is not None and _deciding_part(earlier[0]) != _deciding_part(result):
         # Two answers that differ: neither counts.
         connection.execute(_CONTRADICT, (CONTRADICTORY, request_id, token))
     return False
@@ -293,7 +293,7 @@ def _status_and_body(response: dict[str, Any]) -> list[Any]:
     return [number or status, body]
 
 
-def _essence(result: str) -> object:
+def _deciding_part(result: str) -> object:
     """What of a result decides: the replies, else the status and the error."""
     status, body = json.loads(result)
     if isinstance(body, dict) and "choices" in body:

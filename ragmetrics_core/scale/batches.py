@@ -58,7 +58,7 @@ _MAX_BYTES = 16 * 2**20
 _LAST_SECONDS = 5.0
 # Tokens of a reply, the most that is usual.
 _REPLY_TOKENS = 200
-_PASSING = (errors.TransientJudgeError, errors.JudgeUnavailable)
+_PASSING_ERRORS = (errors.TransientJudgeError, errors.JudgeUnavailable)
 # What is said of the requests of a batch that has no answer for them.
 _CODES_BY_STATUS = {"completed": "no_result", "expired": "batch_expired"}
 
@@ -80,7 +80,7 @@ class ParkingStore(SqliteStore):
         waiting: Tokens of the batches that hold requests of this pass; "" stands for
             one that another process makes.
         elsewhere: By token the address of a batch that no model of these asks.
-        small: Whether the next pass asks what is left live.
+        asks_live_next: Whether the next pass asks what is left live.
 
     Raises:
         SettingError: If the store is no single file, or a model takes no batches.
@@ -106,7 +106,7 @@ class ParkingStore(SqliteStore):
                 " take batches: name such a judge, or leave out batch="
             )
         super().__init__(store.path, fresh=store.fresh)
-        self.small = False
+        self.asks_live_next = False
         self.waiting: set[str] = set()
         self.elsewhere: dict[str, str] = {}
         self._models = {model.base_url: model for model in batch_models}
@@ -118,7 +118,7 @@ class ParkingStore(SqliteStore):
             self._budget.spent = 0.0
         self._n_parked = 0
         self._price_of_parked = 0.0
-        # Per model a temporary file with the requests that were parked.
+        # Per model a spool: a temporary file with the requests that were parked.
         self._spools: dict[OpenAICompatibleModel, BinaryIO] = {}
         self._open_files = ExitStack()
         # Requests that failed, and are counted.
@@ -129,8 +129,8 @@ class ParkingStore(SqliteStore):
         super().flush()
 
     @property
-    def said(self) -> str:
-        """Where the pass stands, for people."""
+    def state_in_words(self) -> str:
+        """Where the pass stands, in a sentence for people."""
         return (
             f"{self._n_parked:,} requests wait for batches ({len(self.waiting)}), which"
             " are answered within a day; evaluate again with the same store when"
@@ -150,35 +150,38 @@ class ParkingStore(SqliteStore):
                 return None
         return super().get(key)
 
-    def parked(
+    def reply_from_batch(
         self, model: ChatModel, keys: Sequence[str], request: ChatRequest
     ) -> ChatReply | None:
-        """Return what a batch answered to a request; None to ask it live.
+        """Return what a batch answered to a request; else park it for the next batch.
 
-        As long as there is no answer, the failure is ``LimitReached``.
+        There are four cases: an answer that is final is given; a request that stands in
+        a batch, or now waits for one, fails with ``LimitReached``; None means that this
+        pass asks it live.
         """
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
         body = json.dumps(model.body(request))
         request_id = digest(keys[0])
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
-        token, body_asked, tries, result = row or (b"", b"", 0, None)
+        token, digest_asked, tries, result = row or (b"", b"", 0, None)
         if result:
-            reply = _reply(model, result)
-            is_same_request = body_asked.decode() == digest(body)
+            reply = _reply_of_result(model, result)
+            is_same_request = digest_asked.decode() == digest(body)
             if _is_final(reply, is_same_request=is_same_request, tries=tries):
-                usage = self._taken(reply, keys, request_id, tries)
+                usage = self._note_taken(reply, keys, request_id, tries)
                 return ChatReply(reply.choices, usage, reply.failures * request.n)
 
-        is_on_its_way = token and result is None
-        if is_on_its_way:
+        is_in_a_batch = token and result is None
+        if is_in_a_batch:
             self.waiting.add(token.decode())
         elif self._budget.live:
             # From here on the file keeps the reply like any, and what a repair brings.
+            # The key of a repair is that of the first try, a bar, and more.
             first_try_id = digest(keys[0].partition("|")[0])
             self.write(partial(batch_table.forget_request, request_id, first_try_id))
             return None
         else:
-            self._spool(model, ParkedRequest.of(request_id, body, tries + 1))
+            self._write_to_spool(model, ParkedRequest.of(request_id, body, tries + 1))
         self._count_as_parked(model, body, request.n)
         return _stands_in_a_batch(request.n)
 
@@ -187,17 +190,18 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Count a request and what it will cost at most; unknown prices are infinite."""
         price_sent, price_received = model.batch_prices or (inf, inf)
-        self._price_of_parked += len(body) / 3 * price_sent
+        most_tokens_sent = len(body) / 3  # a token has three characters at least
+        self._price_of_parked += most_tokens_sent * price_sent
         self._price_of_parked += n_replies * _REPLY_TOKENS * price_received
         self._n_parked += 1
 
-    def _taken(
+    def _note_taken(
         self, reply: ChatReply, keys: Sequence[str], request_id: str, tries: int
     ) -> Usage:
         """Note that this pass has taken an answer, and return what it cost."""
         n_replies = max(1, len(reply.choices))
         reply_ids = [digest(key) for key in keys[:n_replies]]
-        self.write(partial(batch_table.take, reply_ids, request_id, self._pass))
+        self.write(partial(batch_table.note_taken, reply_ids, request_id, self._pass))
         if not self._budget.live:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
@@ -209,7 +213,9 @@ class ParkingStore(SqliteStore):
         self._failures.add(request_id)
         return replace(reply.usage, calls=tries * reply.usage.calls)
 
-    def _spool(self, model: OpenAICompatibleModel, request: ParkedRequest) -> None:
+    def _write_to_spool(
+        self, model: OpenAICompatibleModel, request: ParkedRequest
+    ) -> None:
         """Write a request that is to stand in a batch to the file of its model."""
         if model not in self._spools:
             folder = self.path.resolve().parent
@@ -221,7 +227,7 @@ class ParkingStore(SqliteStore):
         """Make batches of what is parked.
 
         The pass that parked nothing forgets the answers that it took. A later round of
-        at most ``max_live`` requests is ``small``: it makes no batch, and the next pass
+        at most ``max_live`` requests is ``asks_live_next``: it makes no batch, and the next pass
         asks it live.
 
         Raises:
@@ -233,15 +239,17 @@ class ParkingStore(SqliteStore):
             if self._is_small_round():
                 logger.info("%d requests are asked live", self._n_parked)
                 self._budget.live = True
-                self.small = True
+                self.asks_live_next = True
                 self.waiting.add("")
                 return
             for model, spool in self._spools.items():
                 spool.seek(0)
+                # A part of the file at a time: neither a batch nor memory grows too big.
                 while lines := spool.readlines(_MAX_BYTES):
                     requests = [ParkedRequest.from_line(line) for line in lines]
                     for start in range(0, len(requests), _MAX_REQUESTS):
-                        await self._make(model, requests[start : start + _MAX_REQUESTS])
+                        requests_of_batch = requests[start : start + _MAX_REQUESTS]
+                        await self._make_batch(model, requests_of_batch)
         if not self.waiting:
             await self._committed_change(
                 partial(batch_table.forget_answers_of, self._pass)
@@ -252,13 +260,15 @@ class ParkingStore(SqliteStore):
         if not self._n_parked:
             return
         limits = self._budget.limits
-        calls = self._budget.calls + self._n_parked
-        spent = self._budget.spent + self._price_of_parked
-        if calls <= (limits.max_calls or inf) and spent <= (limits.max_cost or inf):
+        n_calls = self._budget.calls + self._n_parked
+        cost = self._budget.spent + self._price_of_parked
+        may_call = n_calls <= (limits.max_calls or inf)
+        may_pay = cost <= (limits.max_cost or inf)
+        if may_call and may_pay:
             return
-        price = "an unknown price" if spent == inf else f"up to ${spent:.4f}"
+        price = "an unknown price" if cost == inf else f"up to ${cost:.4f}"
         raise errors.BatchFailed(
-            f"no batch was made: {calls} requests, for {price} in all, are more than"
+            f"no batch was made: {n_calls} requests, for {price} in all, are more than"
             " the limits allow"
         )
 
@@ -268,7 +278,7 @@ class ParkingStore(SqliteStore):
         max_live = self._budget.limits.max_live or 0
         return is_later_round and 0 < self._n_parked <= max_live
 
-    async def _make(
+    async def _make_batch(
         self, model: OpenAICompatibleModel, requests: Sequence[ParkedRequest]
     ) -> None:
         """Make a batch of requests that no other process has claimed.
@@ -279,7 +289,9 @@ class ParkingStore(SqliteStore):
         token = uuid4().hex
         variable = model.api_key_env or ""
         lines = await self._committed_change(
-            partial(batch_table.claim, requests, token, model.base_url, variable)
+            partial(
+                batch_table.claim_requests, requests, token, model.base_url, variable
+            )
         )
         if not lines:
             self.waiting.add("")
@@ -287,14 +299,14 @@ class ParkingStore(SqliteStore):
         self.waiting.add(token)
         file_id = ""
         try:
-            file_id = await batch_calls.upload(model, lines)
+            file_id = await batch_calls.upload_file(model, lines)
             is_still_ours = await self._committed_change(
                 partial(batch_table.restart_clock, token)
             )
             if not is_still_ours:
                 # It took so long that another process took it for one never made.
                 return
-            batch_id = await self._make_of_file(model, file_id, token)
+            batch_id = await self._make_batch_of_file(model, file_id, token)
             logger.info(
                 "%s is submitted: %d requests to %s", batch_id, len(lines), model.name
             )
@@ -318,7 +330,7 @@ class ParkingStore(SqliteStore):
                 f"a batch was not made, and the next run asks its requests: {error}"
             ) from None
 
-    async def _make_of_file(
+    async def _make_batch_of_file(
         self, model: OpenAICompatibleModel, file_id: str, token: str
     ) -> str:
         """Make a batch of a file, and enter its name, which is returned.
@@ -342,12 +354,13 @@ class ParkingStore(SqliteStore):
             making.cancel()
             raise
 
-    async def look(
+    async def look_at_batches(
         self, collect: bool = True, cancel: bool = False
     ) -> dict[str, dict[str, Any]]:
-        """What services say of batches, by token.
+        """Return what services say of batches, by token, and keep their answers.
 
-        Those at addresses of no model here are listed in ``elsewhere``.
+        Batches at addresses of no model here are left alone, and listed in
+        ``elsewhere``.
 
         Args:
             collect: Whether the answers of those that have ended are kept.
@@ -361,10 +374,10 @@ class ParkingStore(SqliteStore):
         for batch in await self._committed_change(batch_table.all_batches):
             model = self._models.get(batch.endpoint)
             if model is None:
-                self._leave(batch)
+                self._leave_alone(batch)
                 continue
             self._say_of_key(model, batch)
-            state = await self._state(model, batch)
+            state = await self._state_of(model, batch)
             is_going = bool(state["id"]) and state["status"] not in ENDED
             if cancel and is_going:
                 state = await batch_calls.cancel_batch(model, str(state["id"]))
@@ -373,12 +386,14 @@ class ParkingStore(SqliteStore):
             states[batch.token] = state
         return states
 
-    async def _state(
+    async def _state_of(
         self, model: OpenAICompatibleModel, batch: Batch
     ) -> dict[str, Any]:
-        """What the service says of a batch.
+        """Return what the service says of a batch.
 
-        Where its id at the service is not known yet, it is looked for by its token.
+        A batch whose id at the service is not known, because a run was ended while it
+        was made, is looked for by its token. If it is not listed for ten minutes, it
+        was never made, and counts as expired.
         """
         if batch.id:
             state = await batch_calls.batch_by_id(model, batch.id)
@@ -396,7 +411,7 @@ class ParkingStore(SqliteStore):
             state["status"] = "expired"
         return state
 
-    def _leave(self, batch: Batch) -> None:
+    def _leave_alone(self, batch: Batch) -> None:
         """Leave a batch alone, and say where it is."""
         if batch.token in self.elsewhere:
             return
@@ -423,19 +438,21 @@ class ParkingStore(SqliteStore):
         False if there are none, or if the deadline of the run comes first: its batches
         go on then.
         """
-        going = self.waiting
+        on_their_way = self.waiting
         try:
             async with asyncio.timeout(self._budget.remaining) as deadline:
-                while going:
-                    with suppress(errors.TransientJudgeError):  # each try told of it
-                        states = await self.look()
-                        going = {
+                while on_their_way:
+                    # each try logged why it failed
+                    with suppress(errors.TransientJudgeError):
+                        states = await self.look_at_batches()
+                        on_their_way = {
                             token
                             for token, state in states.items()
                             if state["status"] not in ENDED
                         }
-                    going = going & self.waiting
-                    await asyncio.sleep(LOOK_SECONDS if going else 0)
+                    # the file may hold batches of other runs, too
+                    on_their_way = on_their_way & self.waiting
+                    await asyncio.sleep(LOOK_SECONDS if on_their_way else 0)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -445,33 +462,39 @@ class ParkingStore(SqliteStore):
     async def _collect(
         self, model: OpenAICompatibleModel, batch: Batch, state: dict[str, Any]
     ) -> None:
-        """Keep what a batch that has ended answered.
+        """Keep what a batch that has ended answered, and log what became of it.
 
-        One whose answers cannot be read yet is looked at again.
+        A batch whose answers cannot be read yet is looked at again later.
 
         Raises:
             BatchFailed: If it was refused or cancelled, or has no answer at all.
         """
         token = batch.token
         status = state["status"]
-        n_entered, n_output_lines = await self._answers(model, token, state)
-        n_paid = state["request_counts"].get("completed", int(status == "completed"))
-        if n_output_lines < n_paid and await self._may_be_readable_later(batch):
+        n_entered, n_output_lines = await self._enter_answers_of(model, token, state)
+        # A service that counts nothing has answered one request at least.
+        n_completed = state["request_counts"].get(
+            "completed", 1 if status == "completed" else 0
+        )
+        if n_output_lines < n_completed and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
 
-        is_lost = status == "completed" and not n_entered and await self._is_lost(token)
+        is_lost = False
+        if status == "completed" and n_entered == 0:
+            is_lost = await self._is_lost(token)
         count_failed = partial(batch_table.count_passing_failures, token)
         n_failed = await self._committed_change(count_failed)
+        # With a code, requests without an answer get it as their error.
         code = _CODES_BY_STATUS.get(status)
         n_unanswered = await self._committed_change(
             partial(batch_table.forget_batch, token, code)
         )
         if code is None:
-            n_again = n_unanswered + n_failed
+            n_to_ask_again = n_unanswered + n_failed
         else:  # those without an answer have failed now, too
-            n_again = await self._committed_change(count_failed)
-        summary = _summary(state, n_entered - n_failed, n_again)
+            n_to_ask_again = await self._committed_change(count_failed)
+        summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
             raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
@@ -486,10 +509,14 @@ class ParkingStore(SqliteStore):
         count = partial(batch_table.count_first_tries_unanswered, token)
         return bool(await self._committed_change(count))
 
-    async def _answers(
+    async def _enter_answers_of(
         self, model: OpenAICompatibleModel, token: str, state: dict[str, Any]
     ) -> tuple[int, int]:
-        """Enter the answers of a batch; how many are new, and lines of its output."""
+        """Enter the answers of a batch into the file.
+
+        Returns:
+            How many of them are new, and how many lines its output file has.
+        """
         n_entered = 0
         n_output_lines = 0
         for name in ("error_file_id", "output_file_id"):
@@ -515,7 +542,7 @@ class ParkingStore(SqliteStore):
         return time.time() - first_look < SETTLED_SECONDS
 
     async def _committed_change(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        """What a change of the file gives, once it is committed."""
+        """Make a change of the file, and return what it gives, once it is committed."""
         results: list[T] = []
         self.write(lambda connection: results.append(change(connection)))
         await self.settled()
@@ -527,12 +554,12 @@ class ParkingStore(SqliteStore):
         return results[0]
 
 
-def _summary(state: Mapping[str, Any], n_answered: int, n_again: int) -> str:
-    """What became of a batch."""
+def _summary(state: Mapping[str, Any], n_answered: int, n_to_ask_again: int) -> str:
+    """What became of a batch, in words."""
     name = state["id"] or "a batch not made"
     return (
-        f"{name}: {state['status']}, {n_answered} requests answered, {n_again} to be"
-        " asked again"
+        f"{name}: {state['status']}, {n_answered} requests answered, {n_to_ask_again}"
+        " to be asked again"
     )
 
 
@@ -550,11 +577,11 @@ def _is_final(reply: ChatReply, *, is_same_request: bool, tries: int) -> bool:
     """
     if reply.choices or tries >= MAX_TRIES:
         return True
-    will_pass = bool(reply.failures) and isinstance(reply.failures[0], _PASSING)
+    will_pass = bool(reply.failures) and isinstance(reply.failures[0], _PASSING_ERRORS)
     return is_same_request and not will_pass
 
 
-def _reply(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
+def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     """A result as a reply, at the price of a batch, or with its failure."""
     if result.decode() == CONTRADICTORY:
         contradiction = errors.ConflictingVerdicts(

@@ -11,12 +11,12 @@ from ragmetrics_core.models.chat import ChatReply
 from ragmetrics_core.models.limits import Budget, Limits, RateLimiter
 from ragmetrics_core.scale.scorer import Scorer
 
-# seconds after which a call whose worker is gone is taken for paid; a judge waits 300
-# for a reply
+# Seconds after which a call whose worker is gone is taken for paid; a judge waits 300
+# for a reply.
 _LOST_AFTER = 600.0
-# calls that may wait in the actor; those that tell how calls ended must never wait
-# behind them
-_AT_ONCE = 1_000_000
+# Calls that may wait in the actor. Those that tell how a call ended must never wait
+# behind them.
+_MOST_WAITING_CALLS = 1_000_000
 
 
 def score_dataset(
@@ -51,9 +51,13 @@ def score_dataset(
     data = import_extra("ray.data", "ray", "scoring a Ray dataset")
     if scorer.limits is not None:
         ray = import_extra("ray", "ray", "scoring a Ray dataset")
-        named = {"name": job or f"ragmetrics-{uuid4().hex}", "get_if_exists": True}
-        settings = {**named, "num_cpus": 0, "max_concurrency": _AT_ONCE}
-        keeper = ray.remote(JobLimits).options(**settings).remote(scorer.limits)
+        actor_class = ray.remote(JobLimits).options(
+            name=job or f"ragmetrics-{uuid4().hex}",
+            get_if_exists=True,
+            num_cpus=0,
+            max_concurrency=_MOST_WAITING_CALLS,
+        )
+        keeper = actor_class.remote(scorer.limits)
         scorer = copy(scorer)
         scorer.budget = partial(_JobBudget, keeper)
     return dataset.map_batches(
@@ -67,6 +71,8 @@ def score_dataset(
 
 
 class _Worker:
+    """What Ray makes once in each worker process, and calls with each batch of rows."""
+
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
 
@@ -84,8 +90,10 @@ class JobLimits:
     def __init__(self, limits: Limits) -> None:
         self._budget = Budget(limits)
         self._rate = RateLimiter(self._budget, ("job",)) if limits.per_minute else None
-        self._held: dict[int, tuple[float, asyncio.TimerHandle]] = {}
-        self._dearest = 0.0
+        # By number of the call: tokens counted for the rate, and a timer that takes the
+        # call for lost.
+        self._calls_in_flight: dict[int, tuple[float, asyncio.TimerHandle]] = {}
+        self._dearest = 0.0  # US dollars of the dearest call so far
 
     async def remaining(self) -> float | None:
         """Seconds until the deadline; None without one."""
@@ -97,32 +105,36 @@ class JobLimits:
         Gives its number, or why none may leave any more.
         """
         try:
-            counted = 0.0 if self._rate is None else await self._rate.acquire(tokens)
+            tokens_counted = 0.0
+            if self._rate is not None:
+                tokens_counted = await self._rate.acquire(tokens)
             await self._budget.acquire(tokens)
         except LimitReached as reached:
             return str(reached)
-        number, loop = self._budget.calls, asyncio.get_running_loop()
-        self._held[number] = (
-            counted,
-            loop.call_later(
-                _LOST_AFTER, self._ended, number, Usage(cost=self._dearest)
-            ),
+        number = self._budget.calls
+        dearest = Usage(cost=self._dearest)
+        timer = asyncio.get_running_loop().call_later(
+            _LOST_AFTER, self._note_end, number, dearest
         )
+        self._calls_in_flight[number] = (tokens_counted, timer)
         return number
 
     async def observe(self, number: int, usage: Usage | None) -> None:
         """Learn what a call cost; None for one that failed."""
-        self._ended(number, usage)
+        self._note_end(number, usage)
 
-    def _ended(self, number: int, usage: Usage | None) -> None:
-        counted, timer = self._held.pop(number, (0.0, None))
-        if timer is None:
+    def _note_end(self, number: int, usage: Usage | None) -> None:
+        """Count a call as ended, once: its worker tells it, or the timer does."""
+        if number not in self._calls_in_flight:
             return
+        tokens_counted, timer = self._calls_in_flight.pop(number)
         timer.cancel()
-        reply = None if usage is None else ChatReply((), usage)
-        self._dearest = max(self._dearest, (usage and usage.cost) or 0.0)
+        reply = None
+        if usage is not None:
+            reply = ChatReply((), usage)
+            self._dearest = max(self._dearest, usage.cost or 0.0)
         if self._rate is not None:
-            self._rate.observe(counted, reply)
+            self._rate.observe(tokens_counted, reply)
         self._budget.observe(None, reply)
 
 
@@ -130,27 +142,26 @@ class _JobBudget(Budget):
     """What a worker may spend: what the job's limits leave."""
 
     def __init__(self, keeper: Any) -> None:
-        self._ray, self._keeper = (
-            import_extra("ray", "ray", "scoring a Ray dataset"),
-            keeper,
-        )
-        left = self._ray.get(keeper.remaining.remote())
-        super().__init__(Limits(deadline=left and max(left, 1e-9)))
+        self._ray = import_extra("ray", "ray", "scoring a Ray dataset")
+        self._keeper = keeper
+        deadline = self._ray.get(keeper.remaining.remote())
+        if deadline:
+            deadline = max(deadline, 1e-9)
+        super().__init__(Limits(deadline=deadline))
 
     async def acquire(self, tokens: float) -> int:
         """Ask for a call."""
         self.check()
         try:
-            told = await self._keeper.acquire.remote(tokens)
+            number_or_reason = await self._keeper.acquire.remote(tokens)
         except self._ray.exceptions.RayError:
-            told = "the actor that keeps the limits of the job is gone"
-        if isinstance(told, str):
-            self.reached = LimitReached(told)
-            self.check()
-        return int(told)
+            number_or_reason = "the actor that keeps the limits of the job is gone"
+        if isinstance(number_or_reason, str):
+            self.reached = LimitReached(number_or_reason)
+            self.check()  # raises it
+        return int(number_or_reason)
 
     def observe(self, ticket: int, outcome: ChatReply | JudgeError | None) -> None:
         """Tell how a call ended."""
-        self._keeper.observe.remote(
-            ticket, outcome.usage if isinstance(outcome, ChatReply) else None
-        )
+        usage = outcome.usage if isinstance(outcome, ChatReply) else None
+        self._keeper.observe.remote(ticket, usage)

@@ -36,33 +36,36 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
                 "limits are divided among the partitions: say how many, with"
                 " partitions="
             )
-        limits, scorer = share_of(scorer.limits, partitions), copy(scorer)
+        limits = share_of_limits(scorer.limits, partitions)
+        scorer = copy(scorer)
         scorer.limits = limits
-    added = arrow.from_arrow_schema(scorer.added(frame.columns))
+    added = arrow.from_arrow_schema(scorer.added_schema(frame.columns))
 
-    def scored(batches: Iterator[Any]) -> Iterator[Any]:
+    def score_batches(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             yield from scorer(batch).to_batches()
 
     parts = frame if partitions is None else frame.repartition(partitions)
     return parts.mapInArrow(
-        scored, types.StructType([*frame.schema.fields, *added.fields])
+        score_batches, types.StructType([*frame.schema.fields, *added.fields])
     )
 
 
-def share_of(limits: Limits, parts: int) -> Limits:
-    """What one of so many parts may spend."""
+def share_of_limits(limits: Limits, parts: int) -> Limits:
+    """What one of so many parts may spend, so that all together keep the limits.
+
+    ``SettingError`` if there are fewer calls than parts.
+    """
     if limits.max_calls is not None and limits.max_calls < parts:
         raise SettingError(
             f"max_calls={limits.max_calls} leaves no call for some of {parts}"
             " partitions: take fewer"
         )
-    shared = ("max_cost", "requests_per_minute", "tokens_per_minute")
-    shares = {
-        name: own / parts
-        for name in shared
-        if (own := getattr(limits, name)) is not None
-    }
-    return limits.model_copy(
-        update={**shares, "max_calls": limits.max_calls and limits.max_calls // parts}
-    )
+    shares: dict[str, float] = {}
+    for name in ("max_cost", "requests_per_minute", "tokens_per_minute"):
+        limit = getattr(limits, name)
+        if limit is not None:
+            shares[name] = limit / parts
+    if limits.max_calls is not None:
+        shares["max_calls"] = limits.max_calls // parts
+    return limits.model_copy(update=shares)

@@ -50,30 +50,35 @@ from ragmetrics_core.reporting.summary import (
     Tally,
 )
 
+# The shapes of evidence that reports understand.
 _SHAPES = (JudgedChunks, Polled, FactMatrix)
-_SHOWN = 1000  # rows on a page
-# more of it ahead would be in memory at the same time
-_LITTLE = {"batch_readahead": 4, "fragment_readahead": 1}
-_ABOUT: dict[str, Any] = {
+_MOST_ROWS_SHOWN = 1000  # on a page
+# What is read ahead stands in memory at the same time.
+_SMALL_READAHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
+# Fields that came later, so that earlier files lack them.
+_LATER_COLUMNS = {"holding_contexts": bool}
+# What a summary needs of a row beside its metrics: the struct "sample".
+_SAMPLE_COLUMNS: dict[str, Any] = {
     "problem": str,
     "group": str,
     "without_context": bool,
     "error": bool,
     "grade": str,
+    "unfinished": Usage,
+    **_LATER_COLUMNS,
 }
-# what a summary needs of a row beside its metrics
-_ABOUT["unfinished"] = Usage
-_LATER = {"holding_contexts": bool}  # came later, so that earlier files lack it
-_ABOUT |= _LATER
-_COUNTED: dict[str, tuple[str, ...]] = {
+_COUNTED_FIELDS: dict[str, tuple[str, ...]] = {
     name: (name,) for name in ("status", "value", "reason", "code", "usage", "judge")
 }
 # what a summary counts of each metric
-_COUNTED |= {"type": ("error", "type"), "useful": ("evidence", "useful")}
-_NOT_OURS = ("kind", "ledger")  # of evidence; a ledger is another thing in each shape
+_COUNTED_FIELDS |= {"type": ("error", "type"), "useful": ("evidence", "useful")}
+_FIELDS_LEFT_OUT = (
+    "kind",
+    "ledger",
+)  # of evidence; a ledger is another thing in each shape
 
 
-def columns_of(
+def columns_of_results(
     results: Sequence[SampleResult], metrics: Sequence[str]
 ) -> dict[str, Any]:
     """Return the columns that are added to those of the input.
@@ -81,104 +86,117 @@ def columns_of(
     They are Arrow arrays by name, with one entry per result.
     """
     pa = import_extra("pyarrow", "parquet", "a table of results")
-    added = {"sample": pa.array([_about(row) for row in results], _arrow(_ABOUT))}
-    return added | {
-        name: pa.array([_cell(row.results.get(name)) for row in results], result_type())
-        for name in metrics
-    }
+    facts = [_facts_of_sample(row) for row in results]
+    columns = {"sample": pa.array(facts, _arrow_type(_SAMPLE_COLUMNS))}
+    for name in metrics:
+        cells = [_cell_of_result(row.results.get(name)) for row in results]
+        columns[name] = pa.array(cells, result_type())
+    return columns
 
 
 @cache
 def result_type() -> Any:
-    """The Arrow type of one metric's result."""
-    evidence = {
-        name: evidence_field.annotation
-        for shape in _SHAPES
-        for name, evidence_field in _fields(shape).items()
+    """The Arrow type of one metric's result.
+
+    Of the evidence it has the fields of all shapes that reports understand.
+    """
+    evidence: dict[str, Any] = {"kind": str}
+    for shape in _SHAPES:
+        for name, field in _evidence_fields(shape).items():
+            evidence[name] = field.annotation
+    evidence["rest"] = str  # all other fields, as JSON
+    fields = {
+        "status": str,
+        "value": float,
+        "reason": str,
+        "code": str,
+        "error": ErrorInfo,
+        "evidence": evidence,
+        "judge": str,
+        "signature": str,
+        "usage": Usage,
     }
-    return _arrow(
-        {"status": str, "value": float, "reason": str, "code": str, "error": ErrorInfo}
-        | {
-            "evidence": {"kind": str, **evidence, "rest": str},
-            "judge": str,
-            "signature": str,
-            "usage": Usage,
-        }
-    )
+    return _arrow_type(fields)
 
 
-def _arrow(kind: Any) -> Any:
-    """The Arrow type of a field's annotation."""
+def _arrow_type(kind: Any) -> Any:
+    """The Arrow type of a field's annotation.
+
+    A union with None has the type of the other; what is no number, truth value, tuple,
+    model or mapping of fields is a text.
+    """
     pa = import_extra("pyarrow", "parquet", "a table of results")
-    origin, inner = (
-        get_origin(kind),
-        [argument for argument in get_args(kind) if argument is not NoneType],
-    )
+    origin = get_origin(kind)
+    arguments = [argument for argument in get_args(kind) if argument is not NoneType]
     if origin in (Annotated, Union, UnionType):
-        return _arrow(inner[0])
+        return _arrow_type(arguments[0])
     if origin is tuple:
-        return pa.list_(_arrow(inner[0]))
+        return pa.list_(_arrow_type(arguments[0]))
+    fields: dict[str, Any] | None = None
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        kind = {name: field.annotation for name, field in kind.model_fields.items()}
+        fields = {name: field.annotation for name, field in kind.model_fields.items()}
     elif kind is Usage:
-        kind = get_type_hints(Usage)
-    if isinstance(kind, dict):
+        fields = get_type_hints(Usage)
+    elif isinstance(kind, dict):
+        fields = kind
+    if fields is not None:
         return pa.struct(
-            [(name, _arrow(field_kind)) for name, field_kind in kind.items()]
+            [(name, _arrow_type(field_kind)) for name, field_kind in fields.items()]
         )
-    return {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}.get(
-        kind, pa.string()
-    )
+    numbers = {float: pa.float64(), int: pa.int64(), bool: pa.bool_()}
+    return numbers.get(kind, pa.string())
 
 
-def _fields(shape: type[BaseModel]) -> dict[str, Any]:
+def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
     return {
         name: field
         for name, field in shape.model_fields.items()
-        if name not in _NOT_OURS
+        if name not in _FIELDS_LEFT_OUT
     }
 
 
-def _about(row: SampleResult) -> dict[str, Any]:
+def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
     """Return what a summary needs of a sample, so that it need not read its texts.
 
-    ``"auto"`` clusters by ``group``.
+    ``group`` is that by which ``cluster="auto"`` clusters.
     """
-    about = {
+    facts: dict[str, Any] = {
         "problem": row.problem or None,
         "unfinished": plain(row.unfinished),
     }
-    if (sample := row.sample) is not None:
-        about["without_context"] = answered_without_context(sample)
-        about["holding_contexts"] = answer_holds_contexts(sample)
-        about["error"] = sample.error is not None
-        about["grade"] = sample.capture and sample.capture.grade
-        about["group"] = group_of(sample, "auto")
-    return {name: plain(value) for name, value in about.items()}
+    sample = row.sample
+    if sample is not None:
+        facts["without_context"] = answered_without_context(sample)
+        facts["holding_contexts"] = answer_holds_contexts(sample)
+        facts["error"] = sample.error is not None
+        facts["grade"] = None if sample.capture is None else sample.capture.grade
+        facts["group"] = group_of(sample, "auto")
+    return {name: plain(value) for name, value in facts.items()}
 
 
-def _cell(result: MetricResult | None) -> dict[str, Any] | None:
+def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
+    """A result as the value of its column; None where the metric was not judged."""
     if result is None:
         return None
     cell: Any = plain(result.model_copy(update={"signature": str(result.signature)}))
     if result.evidence is not None:
+        # The fields of its shape are columns; what is left goes into `rest`.
         rest = cell["evidence"]
-        named = [
-            name
-            for shape in _SHAPES
-            if isinstance(result.evidence, shape)
-            for name in _fields(shape)
-        ]
-        shared_fields = {name: rest.pop(name) for name in ("kind", *named)}
+        column_fields = {"kind": rest.pop("kind")}
+        for shape in _SHAPES:
+            if isinstance(result.evidence, shape):
+                for name in _evidence_fields(shape):
+                    column_fields[name] = rest.pop(name)
         if isinstance(result.evidence, JudgedChunks):
-            shared_fields["useful"] = result.evidence.useful_known
-        cell["evidence"] = {**shared_fields, "rest": json.dumps(rest)}
+            column_fields["useful"] = result.evidence.useful_known
+        cell["evidence"] = {**column_fields, "rest": json.dumps(rest)}
     return dict(cell)
 
 
-def _result(
+def _fields_of_result(
     metric: str, cell: Mapping[str, Any], sample: Sample | None
 ) -> dict[str, Any]:
+    """The fields of a metric's result, from the value of its column."""
     fields = {name: value for name, value in cell.items() if value is not None}
     if "evidence" in fields:
         evidence = {
@@ -187,10 +205,12 @@ def _result(
             if value is not None
         }
         if "asked" in evidence:
-            # None after one poll; by both it is known what was polled
+            # It is None after one poll. Both fields make evidence known as polled.
             evidence.setdefault("repeatability")
-        fields["evidence"] = evidence | json.loads(evidence.pop("rest"))
-    return {"metric": metric, "sample_id": sample and sample.id, **fields}
+        rest = json.loads(evidence.pop("rest"))
+        fields["evidence"] = {**evidence, **rest}
+    sample_id = None if sample is None else sample.id
+    return {"metric": metric, "sample_id": sample_id, **fields}
 
 
 class ParquetRows(Sequence[SampleResult]):
@@ -213,8 +233,8 @@ class ParquetRows(Sequence[SampleResult]):
             self._data = data.replace_schema(schema)
             self._to_count = self._columns_to_count(schema)
             self._count: int = self._data.scanner(columns=self._to_count).count_rows()
-        # which names the file, or the column of unlike types
         except (OSError, ValueError, TypeError) as error:
+            # pyarrow's words name the file, or the column of unlike types
             why = f"{type(error).__name__}, {str(error)[:200]}"
             raise InputError(
                 f"{path} is not what a Scorer wrote, or cannot be read as Parquet:"
@@ -229,59 +249,58 @@ class ParquetRows(Sequence[SampleResult]):
 
     def _columns_to_count(self, schema: Any) -> dict[str, Any]:
         """The fields that a summary needs, by the name that its batches give them."""
-        in_file = {field.name for field in schema.field("sample").type}
-        fields = {
-            name: self._field("sample", name)
-            for name in _ABOUT
-            if name in in_file or name not in _LATER
-        }
+        names_in_file = {field.name for field in schema.field("sample").type}
+        fields: dict[str, Any] = {}
+        for name in _SAMPLE_COLUMNS:
+            # a file of before may lack only the later ones
+            if name in names_in_file or name not in _LATER_COLUMNS:
+                fields[name] = self._field("sample", name)
         for metric in self.metrics:
-            for name, place in _COUNTED.items():
-                fields[f"{metric}/{name}"] = self._field(metric, *place)
+            for name, path in _COUNTED_FIELDS.items():
+                fields[f"{metric}/{name}"] = self._field(metric, *path)
         return fields
 
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, place: Any) -> Any:
-        places = range(self._count)[place]
-        return self.at([places])[0] if isinstance(places, int) else self.at(places)
+    def __getitem__(self, index: Any) -> Any:
+        chosen = range(self._count)[index]  # one index, or those of a slice
+        if isinstance(chosen, int):
+            return self.rows_at([chosen])[0]
+        return self.rows_at(chosen)
 
     def __iter__(self) -> Iterator[SampleResult]:
-        rows = (
-            row
-            for batch in self._data.to_batches(batch_size=1000, **_LITTLE)
-            for row in arrow_rows(batch, maps="lossy")
-        )
-        return (self._row(index, row) for index, row in enumerate(rows))
+        index = 0
+        for batch in self._data.to_batches(batch_size=1000, **_SMALL_READAHEAD):
+            for row in arrow_rows(batch, maps="lossy"):
+                yield self._result_of_row(index, row)
+                index += 1
 
-    def at(self, places: Sequence[int]) -> list[SampleResult]:
-        """The rows at these places; it reads on until it has them all."""
-        rows = arrow_rows(
-            self._data.take(list(places), batch_size=1000, **_LITTLE), maps="lossy"
-        )
-        return [self._row(index, row) for index, row in zip(places, rows, strict=True)]
+    def rows_at(self, indices: Sequence[int]) -> list[SampleResult]:
+        """The rows with these indices; the file is read on until all are there."""
+        table = self._data.take(list(indices), batch_size=1000, **_SMALL_READAHEAD)
+        rows = arrow_rows(table, maps="lossy")
+        return [
+            self._result_of_row(index, row)
+            for index, row in zip(indices, rows, strict=True)
+        ]
 
     def values(self, metric: str, *field: str) -> Iterator[Any]:
         """One field of a metric's results, e.g. ``value``, in the order of the rows.
 
         Nothing else is read.
         """
-        return (
-            value
-            for column in self.columns(metric, *field)
-            for value in column.to_pylist()
-        )
+        for column in self.columns(metric, *field):
+            yield from column.to_pylist()
 
     def columns(self, metric: str, *field: str) -> Iterator[Any]:
         """One field of a metric's results as Arrow arrays, in the order of the rows."""
-        projection = {"own": self._field(metric, *field)}
-        return (
-            batch["own"]
-            for batch in self._data.to_batches(
-                columns=projection, batch_size=100_000, **_LITTLE
-            )
+        projection = {"field": self._field(metric, *field)}
+        batches = self._data.to_batches(
+            columns=projection, batch_size=100_000, **_SMALL_READAHEAD
         )
+        for batch in batches:
+            yield batch["field"]
 
     def add_to(self, tally: Tally, *, clustered: bool) -> None:
         """Count every row of samples without ledgers, column by column.
@@ -289,27 +308,28 @@ class ParquetRows(Sequence[SampleResult]):
         That is fifty times as fast as row by row.
         """
         for batch in self._data.to_batches(
-            columns=self._to_count, batch_size=50_000, **_LITTLE
+            columns=self._to_count, batch_size=50_000, **_SMALL_READAHEAD
         ):
             self._add_batch(batch, tally, clustered=clustered)
 
     def _add_batch(self, batch: Any, tally: Tally, *, clustered: bool) -> None:
-        from pyarrow import array, compute  # there, since it reads the rows
+        """Count the rows of a batch; each is a sample, or a bad row with a problem."""
+        from pyarrow import array, compute  # it is installed: it has read the rows
 
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
         groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
         keys = array([_cluster_number(group, clustered) for group in groups])
         is_judged: Any = False
-        tally.usage += _spent(batch["unfinished"])
+        tally.usage += _sum_of_usages(batch["unfinished"])
         for metric, metric_tally in tally.metrics.items():
-            cells = {name: batch[f"{metric}/{name}"] for name in _COUNTED}
+            cells = {name: batch[f"{metric}/{name}"] for name in _COUNTED_FIELDS}
             is_judged = compute.or_(is_judged, compute.is_valid(cells["status"]))
-            tally.usage += _spent(cells["usage"])
+            tally.usage += _sum_of_usages(cells["usage"])
             status = compute.if_else(is_sample, cells["status"], "bad")
             _add_results(metric_tally, cells, status, keys)
         tally.rows.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
         self._count_traits(batch, tally, is_sample, is_judged)
-        tally.grades.update(_values(batch["grade"].filter(is_sample)))
+        tally.grades.update(_counts_by_value(batch["grade"].filter(is_sample)))
 
     def _count_traits(
         self, batch: Any, tally: Tally, is_sample: Any, is_judged: Any
@@ -322,28 +342,30 @@ class ParquetRows(Sequence[SampleResult]):
             "judged": is_judged,
             "application_errors": batch["error"],
         }
-        for name in ("without_context", *_LATER):
+        for name in ("without_context", *_LATER_COLUMNS):
             if name in self._to_count:
                 traits[name] = batch[name]
         for name, has_trait in traits.items():
             tally.rows[name] += compute.and_(is_sample, has_trait).true_count
 
-    def _row(self, index: int, row: dict[str, Any] | RowError) -> SampleResult:
+    def _result_of_row(
+        self, index: int, row: dict[str, Any] | RowError
+    ) -> SampleResult:
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
+        inputs = {name: row[name] for name in self._inputs}
+        facts = row["sample"]
+        sample: Sample | None = None
         try:
-            inputs = {name: row[name] for name in self._inputs}
-            about = row["sample"]
-            sample = (
-                None if about["problem"] else Sample.from_row(inputs, **self._columns)
-            )
+            if not facts["problem"]:
+                sample = Sample.from_row(inputs, **self._columns)
         except RowError as error:
             raise InputError(
                 f"{self._path}, row {index}: {error}; give the columns that the Scorer"
                 " was given"
             ) from error
         results = {
-            name: _result(name, row[name], sample)
+            name: _fields_of_result(name, row[name], sample)
             for name in self.metrics
             if row[name] is not None
         }
@@ -351,8 +373,8 @@ class ParquetRows(Sequence[SampleResult]):
             "index": index,
             "sample": sample,
             "results": results,
-            "unfinished": about["unfinished"],
-            "problem": about["problem"] or "",
+            "unfinished": facts["unfinished"],
+            "problem": facts["problem"] or "",
         }
         return validated(SampleResult, fields, f"{self._path}, row {index}")
 
@@ -375,7 +397,7 @@ def _schema_of_results(data: Any) -> Any:
     return schema
 
 
-def _spent(usages: Any) -> Usage:
+def _sum_of_usages(usages: Any) -> Usage:
     """What a column of usages sums up to; an unknown cost stays unknown."""
     pc = import_extra("pyarrow.compute", "parquet", "a report from Parquet")
     totals: dict[str, Any] = {}
@@ -388,21 +410,21 @@ def _spent(usages: Any) -> Usage:
 
 
 def _metrics_in(schema: Any) -> tuple[str, ...]:
-    """The columns that hold results of a metric."""
-    fields_of_results = {field.name for field in result_type()}
-    return tuple(
-        column.name
-        for column in schema
-        if {field.name for field in getattr(column.type, "fields", ())}
-        >= fields_of_results
-    )
+    """The columns that hold results of a metric, known by their fields."""
+    names_of_result = {field.name for field in result_type()}
+    metrics: list[str] = []
+    for column in schema:
+        fields = getattr(column.type, "fields", ())  # only a struct has some
+        if names_of_result <= {field.name for field in fields}:
+            metrics.append(column.name)
+    return tuple(metrics)
 
 
 def _cluster_number(group: str | None, clustered: bool) -> int:
-    """The number of a row's cluster; −1 for one that stands alone."""
+    """The number of a row's cluster; −1 for a row that stands alone."""
     if group is None or not clustered:
         return -1
-    return hash(group) & sys.maxsize
+    return hash(group) & sys.maxsize  # never negative
 
 
 def _n_uncertain(cells: Mapping[str, Any], is_scored: Any) -> int:
@@ -442,8 +464,8 @@ def _add_results(
     tally.uncertain += _n_uncertain(cells, is_scored)
     tally.keys.extend(keys.filter(is_scored).to_pylist())
     tally.unknown.extend(keys.filter(is_unknown).to_pylist())
-    tally.undefined.update(_values(cells["code"].filter(is_undefined)))
-    tally.failed.update(_values(cells["type"].filter(is_failed)))
+    tally.undefined.update(_counts_by_value(cells["code"].filter(is_undefined)))
+    tally.failed.update(_counts_by_value(cells["type"].filter(is_failed)))
     reasons = cells["reason"]
     tally.failure = tally.failure or _first_reason(reasons, is_failed)
     tally.why = tally.why or _first_reason(reasons, is_undefined)
@@ -455,7 +477,7 @@ def _first_reason(reasons: Any, is_wanted: Any) -> str:
     return next(iter(reasons.filter(is_wanted).to_pylist()), "")
 
 
-def _values(column: Any) -> dict[Any, int]:
+def _counts_by_value(column: Any) -> dict[Any, int]:
     """How often each value of a column occurs."""
     return {
         pair["values"]: pair["counts"]
@@ -475,27 +497,25 @@ class ParquetReport(Report):
     results: ParquetRows
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
-        self.results = rows = ParquetRows(path, columns)
-        signatures: dict[str, Signature] = {}
-        notes = []
-        for name in rows.metrics:
-            written: set[str] = set()
-            for column in rows.columns(name, "signature"):
-                written.update(_values(column))
-            if len(written) > 1:
-                notes.append(f"{name}: rows of {len(written)} signatures")
-            signatures[name] = Signature.model_validate(min(written, default=name))
-        judges = {signature.judge for signature in signatures.values()} - {""}
-        # A run's facts name judges beside the metrics, not in them.
-        unjudged = {
-            name: signature.without_judge() for name, signature in signatures.items()
-        }
-        details = {
-            signature.judge: signature.details for signature in signatures.values()
-        }
+        self.results = ParquetRows(path, columns)
+        metrics: dict[str, Signature] = {}
+        details: dict[str, dict[str, str]] = {}
+        notes: list[str] = []
+        for name in self.results.metrics:
+            lines: set[str] = set()  # signatures as they are written
+            for column in self.results.columns(name, "signature"):
+                lines.update(_counts_by_value(column))
+            if len(lines) > 1:
+                notes.append(f"{name}: rows of {len(lines)} signatures")
+            # Of several the first in the alphabet, so that every reading is the same.
+            signature = Signature.model_validate(min(lines, default=name))
+            # A run's facts name judges beside the metrics, not in them.
+            metrics[name] = signature.without_judge()
+            details[signature.judge] = signature.details
+        judges = sorted(judge for judge in details if judge)
         self.run = RunFacts(
-            metrics=unjudged,
-            judges=tuple(sorted(judges)),
+            metrics=metrics,
+            judges=tuple(judges),
             details=details,
             notes=tuple(notes),
         )
@@ -531,7 +551,7 @@ class ParquetReport(Report):
 
     def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
         """The rows with the lowest scores of a metric, the lowest first."""
-        return self.results.at(
+        return self.results.rows_at(
             lowest(self.results.values(self._named(metric), "value"), count)
         )
 
@@ -541,15 +561,18 @@ class ParquetReport(Report):
         If rows are left out, a note says that figures and diagnoses are of those shown.
         """
         count = len(self.results)
-        drawn = sorted(random.Random(0).sample(range(count), min(count, _SHOWN)))  # noqa: S311  # no secret
-        note = (
-            f"The page shows {len(drawn):,} of {count:,} rows, drawn at random; figures"
-            " and diagnoses are of these."
-        )
-        notes = (*self.run.notes, note) if len(drawn) < count else self.run.notes
-        return Report(
-            self.results.at(drawn), self.run.model_copy(update={"notes": notes})
-        )
+        generator = random.Random(0)  # noqa: S311  # no secret
+        n_shown = min(count, _MOST_ROWS_SHOWN)
+        drawn_indices = sorted(generator.sample(range(count), n_shown))
+        notes = self.run.notes
+        if n_shown < count:
+            note = (
+                f"The page shows {n_shown:,} of {count:,} rows, drawn at random; figures"
+                " and diagnoses are of these."
+            )
+            notes = (*notes, note)
+        facts = self.run.model_copy(update={"notes": notes})
+        return Report(self.results.rows_at(drawn_indices), facts)
 
     def __repr__(self) -> str:
         return (

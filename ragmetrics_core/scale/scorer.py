@@ -1,5 +1,6 @@
 """Scoring a table: one pure function from rows to rows, for the engines that carry it to many machines."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any
@@ -19,11 +20,11 @@ from ragmetrics_core.engine.run import Metrics, Run, stream
 from ragmetrics_core.metrics.registry import chosen
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
-from ragmetrics_core.scale.parquet_report import columns_of
+from ragmetrics_core.scale.parquet_report import columns_of_results
 
-_SAMPLE_COLUMN = "sample"  # as ``columns_of`` names it
-# a run takes one table after the other, whichever thread of an engine brings it
-_TURN = Lock()
+_SAMPLE_COLUMN = "sample"  # as ``columns_of_results`` names it
+# A run takes one table after the other, whichever thread of an engine brings it.
+_one_table_at_a_time = Lock()
 
 
 class Scorer:
@@ -64,17 +65,20 @@ class Scorer:
         concurrency: int = 32,
         **columns: Any,
     ) -> None:
-        self.metrics, self.limits = tuple(chosen(metrics)), limits
+        self.metrics = tuple(chosen(metrics))
+        self.limits = limits
+        # Makes the budget of this process, where an engine keeps that of the whole job.
         self.budget: Callable[[], Budget] | None = None
         if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
             raise SettingError(
                 f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the"
                 " samples in the scored table; give it another name="
             )
-        if taking := [metric.name for metric in self.metrics if metric.needs_others]:
+        needing_others = [metric.name for metric in self.metrics if metric.needs_others]
+        if needing_others:
             raise SettingError(
-                f"{', '.join(taking)} as set here takes contexts of other rows, which"
-                " depend on how they are divided: give control_contexts="
+                f"{', '.join(needing_others)} as set here takes contexts of other rows,"
+                " which depend on how they are divided: give control_contexts="
             )
         self._columns = columns_by_field(
             columns, beside=Scorer.__init__.__annotations__
@@ -85,26 +89,33 @@ class Scorer:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_run": None}
 
-    def added(self, names: Iterable[str]) -> Any:
-        """The Arrow schema of the columns that are added to a table with columns of these names.
+    def added_schema(self, names: Iterable[str]) -> Any:
+        """The Arrow schema of the columns that scoring adds to a table.
+
+        Args:
+            names: Names of the table's columns.
 
         Raises:
             SettingError: If a column of the table has the name of one that is added, or
                 of another one.
         """
         pa = import_extra("pyarrow", "parquet", "scoring a table")
-        columns, names = (
-            columns_of((), [metric.name for metric in self.metrics]),
-            list(names),
-        )
-        if doubled := sorted(
-            {name for name in names if name in columns or names.count(name) > 1}
-        ):
+        metrics = [metric.name for metric in self.metrics]
+        added_columns = columns_of_results((), metrics)
+        n_by_name = Counter(names)
+        clashing = [
+            name
+            for name, count in n_by_name.items()
+            if count > 1 or name in added_columns
+        ]
+        if clashing:
             raise SettingError(
-                f"the table has columns {', '.join(doubled)} twice, or scoring adds"
-                " them: rename them"
+                f"the table has columns {', '.join(sorted(clashing))} twice, or scoring"
+                " adds them: rename them"
             )
-        return pa.schema([(name, column.type) for name, column in columns.items()])
+        return pa.schema(
+            [(name, column.type) for name, column in added_columns.items()]
+        )
 
     def __call__(self, table: Any) -> Any:
         """Score every row.
@@ -124,45 +135,39 @@ class Scorer:
             JudgeUnavailable: If the judge's first call shows that it will answer
                 nothing, e.g. for a wrong key.
         """
-        fields = [*table.schema, *self.added(table.schema.names)]
-        rows = [self._sample(row) for row in arrow_rows(table)]
-        with _TURN:
+        fields = [*table.schema, *self.added_schema(table.schema.names)]
+        rows = [self._sample_or_error(row) for row in arrow_rows(table)]
+        with _one_table_at_a_time:
             if self._run is None:
-                self._run = Run(
-                    *self._settings,
-                    self.limits if self.budget is None else self.budget(),
-                )
+                limits = self.limits if self.budget is None else self.budget()
+                self._run = Run(*self._settings, limits)
             results = list(stream(self._run, rows, progress=False, columns={}))
             if self._run.interrupted:  # an engine ends a task so
                 raise KeyboardInterrupt
-        # behind a limit that ended the run
-        for index, row in enumerate(rows[len(results) :], len(results)):
-            bad = isinstance(row, RowError)
-            results.append(
-                SampleResult(
-                    index=index,
-                    sample=None if bad else row,
-                    problem=str(row) if bad else "",
-                )
-            )
-        added = columns_of(results, [metric.name for metric in self.metrics])
+        # Rows behind a limit that ended the run: they stay in the table, not judged.
+        for index in range(len(results), len(rows)):
+            row = rows[index]
+            if isinstance(row, RowError):
+                result = SampleResult(index=index, sample=None, problem=str(row))
+            else:
+                result = SampleResult(index=index, sample=row)
+            results.append(result)
+        metrics = [metric.name for metric in self.metrics]
+        added = columns_of_results(results, metrics)
         pa = import_extra("pyarrow", "parquet", "scoring a table")
         return pa.Table.from_arrays(
             [*table.columns, *added.values()], schema=pa.schema(fields)
         )
 
-    def _sample(self, row: Any) -> Sample | RowError:
+    def _sample_or_error(self, row: Any) -> Sample | RowError:
+        """The sample of a row, or the error why it has none."""
+        if isinstance(row, RowError):
+            return row
         try:
-            return (
-                row
-                if isinstance(row, RowError)
-                else Sample.from_row(row, **self._columns)
-            )
-        except (
-            AmbiguousColumns
-            # which row comes first depends on how an engine divides them: none ends a
-            # job
-        ) as error:
+            return Sample.from_row(row, **self._columns)
+        except AmbiguousColumns as error:
+            # In the first row of a run it would end the run. Which row is the first
+            # depends on how an engine divides them, so here none ends a job.
             return RowError(str(error))
         except RowError as error:
             return error
