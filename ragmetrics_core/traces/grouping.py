@@ -16,7 +16,7 @@ from dataclasses import replace
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from ragmetrics_core.data import (
     InputError,
@@ -76,13 +76,13 @@ class Lines:
         self.bad: list[RowError] = []
         self.piped: BufferedReader | None = None
         if Path("-") in self.paths:
-            self.piped = _spooled(sys.stdin.buffer)
+            self.piped = _spool(sys.stdin.buffer)
             weakref.finalize(self, self.piped.close)
         self._files: list[BufferedReader] = []
         self._recent_lines: dict[Place, list[Span]] = {}
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
+    def open_files(self) -> Iterator[None]:
         """Open the files for one reading."""
         with ExitStack() as stack:
             self._recent_lines.clear()
@@ -91,7 +91,8 @@ class Lines:
                 if path == Path("-") and self.piped is not None:
                     self._files.append(self.piped)
                 else:
-                    self._files.append(stack.enter_context(_opened(path)))
+                    file = stack.enter_context(_open(path))
+                    self._files.append(file)
             try:
                 yield
             finally:
@@ -108,6 +109,7 @@ class Lines:
             for offset, length in _values(file):
                 for part_offset, part_length in self._parts(file, offset, length):
                     yield number, part_offset, part_length
+                # whoever read a part has moved the place in the file
                 file.seek(offset + length)
 
     def _parts(
@@ -124,7 +126,7 @@ class Lines:
                 return parts
         return [(offset, length)]
 
-    def parsed(self, place: Place) -> list[Span]:
+    def parse(self, place: Place) -> list[Span]:
         """Parse the spans of one line.
 
         Those of the latest lines are remembered, unless the lines are long.
@@ -133,13 +135,14 @@ class Lines:
             TooLarge: If the line would take more memory than ``largest`` bytes.
         """
         if place not in self._recent_lines:
-            is_long = place[2] > _LONG
+            _, _, length = place
+            is_long = length > _LONG
             if is_long or len(self._recent_lines) >= _MAX_RECENT_LINES:
                 self._recent_lines.clear()
-            self._recent_lines[place] = self._parsed(*place)
+            self._recent_lines[place] = self._parse(*place)
         return self._recent_lines[place]
 
-    def _parsed(self, file_number: int, offset: int, length: int) -> list[Span]:
+    def _parse(self, file_number: int, offset: int, length: int) -> list[Span]:
         if self.values:
             return list(spans_in(self.values[offset]))
         most = max(self.largest, _LONG)
@@ -197,6 +200,7 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     length = 0
     begins_line = True
     closes = True
+    # a long line comes in pieces: its first one says whether it closes a value
     while piece := file.readline(_PIECE):
         if begins_line:
             closes = piece.startswith(closing_start)
@@ -248,7 +252,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
         InputError: If nothing has a known form.
     """
     # a temporary file, once it is larger than its cache
-    with closing(sqlite3.connect("")) as index, lines.opened():
+    with closing(sqlite3.connect("")) as index, lines.open_files():
         _write_index(index, lines)
         for trace, _, size in index.execute(_TRACES_AS_THEY_ENDED):
             if size > lines.largest:
@@ -265,7 +269,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
     unknown_keys = ""  # of the first line of no known form
     for number, place in enumerate(lines.places(), start=1):
         try:
-            spans = lines.parsed(place)
+            spans = lines.parse(place)
         except TooLarge as error:
             lines.bad.append(RowError(f"line {number} {error}"))
         except (UnknownForm, *WRONG) as error:
@@ -274,12 +278,18 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
             lines.bad.append(RowError(f"line {number} holds no span: {_reason(error)}"))
         else:
             _index_line(index, lines, number, place, spans)
-    if lines.bad and not index.execute("SELECT 1 FROM lines LIMIT 1").fetchone():
-        names = ", ".join(map(str, lines.paths)) or "the list"
-        if not unknown_keys:
-            raise RowError(f"{names}, {lines.bad[0]}")
-        raise InputError(_NO_FORM.format(names, unknown_keys))
+    has_spans = index.execute("SELECT 1 FROM lines LIMIT 1").fetchone() is not None
+    if lines.bad and not has_spans:
+        _refuse_all(lines, unknown_keys)
     index.execute("CREATE INDEX by_trace ON lines (trace)")
+
+
+def _refuse_all(lines: Lines, unknown_keys: str) -> NoReturn:
+    """Raise why no line holds a span: the form is unknown, or that of the first one."""
+    names = ", ".join(map(str, lines.paths)) or "the list"
+    if unknown_keys:
+        raise InputError(_NO_FORM.format(names, unknown_keys))
+    raise RowError(f"{names}, {lines.bad[0]}")
 
 
 def _reason(error: Exception) -> str:
@@ -295,14 +305,15 @@ def _index_line(
     spans: Sequence[Span],
 ) -> None:
     """Write the spans of a line into the index, each with its share of the length."""
-    share = place[2] // max(1, len(spans))
+    _, _, length = place
+    length_per_span = length // max(1, len(spans))
     rows = []
     for span in spans:
         is_text = _is_text(span.trace)
         if not span.id or not is_text:
             lines.bad.append(UnreadableSpan(number, span.trace))
         if span.trace and is_text:
-            rows.append((span.trace, span.end, share, *place))
+            rows.append((span.trace, span.end, length_per_span, *place))
     index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -318,44 +329,54 @@ def _is_text(name: str) -> bool:
 def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[Span]:
     """The spans of a trace, each once, with what events tell of them."""
     spans: dict[str, Span] = {}
-    for span in chain.from_iterable(map(lines.parsed, places)):
-        if span.trace != trace:
+    for span in chain.from_iterable(lines.parse(place) for place in places):
+        if span.trace != trace:  # the line holds spans of other traces, too
             continue
         earlier = spans.get(span.id, span)
-        spans[span.id] = _merged(earlier, span)
+        spans[span.id] = _merge(earlier, span)
         if _contradict(earlier, span):
             # two spans of one id
             spans[""] = Span(trace, "", name="unreadable")
     return [span for span in spans.values() if span.name]
 
 
-def _merged(earlier: Span, later: Span) -> Span:
+def _merge(earlier: Span, later: Span) -> Span:
     """Make one span of two records: events of a span tell of it without a name."""
-    span, event = (earlier, later) if earlier.name else (later, earlier)
+    if earlier.name:
+        span = earlier
+        event = later
+    else:
+        span = later
+        event = earlier
     return replace(span, attributes={**event.attributes, **span.attributes})
 
 
 def _contradict(earlier: Span, later: Span) -> bool:
     """Whether two records of a span give an attribute different values."""
     for name in earlier.attributes.keys() & later.attributes:
-        values = (earlier.attributes[name], later.attributes[name])
-        if None not in values and str(values[0]) != str(values[1]):
+        first_value = earlier.attributes[name]
+        second_value = later.attributes[name]
+        if first_value is None or second_value is None:
+            continue
+        if str(first_value) != str(second_value):
             return True
     return False
 
 
-def _opened(path: Path) -> BufferedReader:
+def _open(path: Path) -> BufferedReader:
     """Open a file whose lines are JSON and that can be read twice."""
     with as_input_error(f"{path} cannot be read"):
         source = path.open("rb")
         start = source.peek(4)[:4] if source.seekable() else b""
-    if start == b"PAR1":
+    if start == b"PAR1":  # Parquet
         source.close()
-        return _spooled(_parquet_lines(path))
-    if start[:2] == b"\x1f\x8b":
+        return _spool(_parquet_lines(path))
+    if start.startswith(b"\x1f\x8b"):  # gzip
         with source, gzip.open(source) as packed:
-            return _spooled(_bounded(path, _unpacked(packed)))
-    return source if source.seekable() else _spooled(source)
+            return _spool(_refuse_too_much(path, _unpack(packed)))
+    if not source.seekable():
+        return _spool(source)
+    return source
 
 
 def _parquet_lines(path: Path) -> Iterator[bytes]:
@@ -366,7 +387,7 @@ def _parquet_lines(path: Path) -> Iterator[bytes]:
             yield json.dumps(row, default=str).encode() + b"\n"
 
 
-def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
+def _unpack(packed: gzip.GzipFile) -> Iterator[bytes]:
     """Yield what a packed file holds.
 
     Where it was cut off or is damaged, a line follows that is no JSON.
@@ -378,9 +399,10 @@ def _unpacked(packed: gzip.GzipFile) -> Iterator[bytes]:
         yield b"\0"
 
 
-def _bounded(path: Path, parts: Iterable[bytes]) -> Iterator[bytes]:
+def _refuse_too_much(path: Path, parts: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the parts of a packed file; ``InputError`` if no traces hold as much."""
-    most = max(MOST_UNPACKED, _MAX_UNPACKED_RATIO * path.stat().st_size)
+    size_of_file = path.stat().st_size
+    most = max(MOST_UNPACKED, _MAX_UNPACKED_RATIO * size_of_file)
     size = 0
     for part in parts:
         size += len(part)
@@ -393,7 +415,7 @@ def _bounded(path: Path, parts: Iterable[bytes]) -> Iterator[bytes]:
         yield part
 
 
-def _spooled(parts: Iterable[bytes]) -> BufferedReader:
+def _spool(parts: Iterable[bytes]) -> BufferedReader:
     """Keep what cannot be read twice, in memory or in a temporary file."""
     # lives as long as the samples are read
     file = tempfile.SpooledTemporaryFile(max_size=_MAX_SPOOLED_IN_MEMORY)  # noqa: SIM115

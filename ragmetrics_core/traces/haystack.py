@@ -52,21 +52,20 @@ def read(calls: Sequence[Call]) -> None:
     Args:
         calls: The outermost calls of the trace.
     """
-    readings = [
-        (call, call.reading)
-        for outermost in calls
-        for call in outermost.walk()
-        if call.reading is not None
-    ]
-    for call, reading in readings:
+    calls_with_readings: list[tuple[Call, Reading]] = []
+    for outermost in calls:
+        for call in outermost.walk():
+            if call.reading is not None:
+                calls_with_readings.append((call, call.reading))
+    for call, reading in calls_with_readings:
         reading.input = _with_objects(reading.input)
         reading.output = _with_objects(reading.output)
         if isinstance(reading.input, str) and reading.input.startswith("{'"):
             # it held a function, so that it is no JSON
             reading.input = _with_objects(parse_repr(reading.input))
         reading.kind = _kind(call, reading)
-    trace = _Trace(calls, [reading for _, reading in readings])
-    for call, reading in reversed(readings):
+    trace = _Trace(calls, [reading for _, reading in calls_with_readings])
+    for call, reading in reversed(calls_with_readings):
         trace.read(call, reading)
 
 
@@ -80,28 +79,38 @@ class _Trace:
         self._documents_by_id = _documents_by_id(readings)
         outputs = [mapping(reading.output) for reading in readings]
         self._builds_index = any("documents_written" in output for output in outputs)
-        lists = [output.get("documents") for output in outputs]
-        lists = [documents for documents in lists if isinstance(documents, tuple)]
-        self._ends_without_documents = lists[-1:] == [()]
+        last_documents = None
+        for output in outputs:
+            documents = output.get("documents")
+            if isinstance(documents, tuple):
+                last_documents = documents
+        self._ends_without_documents = last_documents == ()
 
     def read(self, call: Call, reading: Reading) -> None:
         """Read one component or run; those inside it have been read."""
         inputs = dict(_sockets(reading.input))
         outputs = dict(_sockets(reading.output))
+        is_outermost = call in self._outermost
+        only_builds_index = self._builds_index and not self._models
         if reading.kind == "model":
-            prompt = messages_in((inputs.get("messages"), inputs.get("prompt")))
-            reading.prompt = prompt or reading.prompt
-            reading.replies = reading.replies or replies_in(outputs.get("replies"))
-            reading.input = None
-            reading.output = None
+            self._read_model(reading, inputs, outputs)
         elif reading.kind in ("retriever", "reranker"):
             self._read_retriever(reading, inputs)
-        elif call in self._outermost and self._builds_index and not self._models:
+        elif is_outermost and only_builds_index:
             reading.kind = "ignored"
-        elif call in self._outermost and not isinstance(reading.output, str):
+        elif is_outermost and not isinstance(reading.output, str):
             self._read_run(reading, inputs, outputs)
         elif reading.kind == "step":
             self._read_step(call, reading, inputs, outputs)
+
+    def _read_model(
+        self, reading: Reading, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+    ) -> None:
+        prompt = messages_in((inputs.get("messages"), inputs.get("prompt")))
+        reading.prompt = prompt or reading.prompt
+        reading.replies = reading.replies or replies_in(outputs.get("replies"))
+        reading.input = None
+        reading.output = None
 
     def _read_retriever(self, reading: Reading, inputs: Mapping[str, Any]) -> None:
         if reading.documents is None:
@@ -138,6 +147,7 @@ class _Trace:
         reading.input = None
         reading.output = documents or None
         if "Builder" in _component_type(call):
+            # it hands on what others returned, and brings nothing
             reading.output = None
 
     def _documents(self, output: Any) -> tuple[Document, ...]:
@@ -145,13 +155,12 @@ class _Trace:
 
         Those that were cut to an id get the text that another component returned.
         """
-        documents = each(output, Document)
-        return tuple(
-            document
-            if document.text
-            else self._documents_by_id.get(document.id, document)
-            for document in documents
-        )
+        documents = []
+        for document in each(output, Document):
+            if not document.text:
+                document = self._documents_by_id.get(document.id, document)
+            documents.append(document)
+        return tuple(documents)
 
     def _answer(self, outputs: Mapping[str, Any]) -> Any:
         """What a run answered: its answers, else the one text that it returned.
@@ -163,12 +172,13 @@ class _Trace:
         if self._answers:
             return tuple(self._answers)
         texts = list(_texts(_answer_values(outputs)))
-        several_models = len(self._models) > 1
+        has_several_models = len(self._models) > 1
         if len(texts) == 1:
-            is_verdict = several_models and len(texts[0].split()) < 2
+            (text,) = texts
+            is_verdict = has_several_models and len(text.split()) < 2  # such as "yes"
             if not is_verdict:
-                return texts[0]
-        if texts or several_models:
+                return text
+        if texts or has_several_models:
             # several texts, a verdict, or a tool ended the run
             for model in self._models:
                 model.replies = ()
@@ -219,14 +229,16 @@ def _windows(
     call: Call, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[Document, ...]:
     """Documents with the texts around each, if another component takes these."""
-    windows = zip(
-        each(inputs, Document), outputs.get("context_windows", ()), strict=False
-    )
     output_spec = plain(call.span.attributes.get("haystack.component.output_spec"))
     socket = mapping(mapping(output_spec).get("context_windows"))
-    if not socket.get("receivers", True):
+    is_taken = socket.get("receivers", True)
+    if not is_taken:
         return ()
-    return tuple(replace(document, text=text) for document, text in windows)
+    texts = outputs.get("context_windows", ())
+    windows = []
+    for document, text in zip(each(inputs, Document), texts, strict=False):
+        windows.append(replace(document, text=text))
+    return tuple(windows)
 
 
 def _component_type(call: Call) -> str:
@@ -247,8 +259,8 @@ def _kind(call: Call, reading: Reading) -> Kind | None:
     attributes = call.span.attributes
     takes = str(attributes.get("haystack.component.input_spec", ""))
     gives = str(attributes.get("haystack.component.output_spec", ""))
-    replies = "replies" in mapping(reading.output) or '"replies": ' in gives
-    if inputs and replies:
+    gives_replies = "replies" in mapping(reading.output) or '"replies": ' in gives
+    if inputs and gives_replies:
         return "model"
     if not is_traced_by_haystack(call.span):
         return reading.kind
@@ -277,26 +289,29 @@ def _with_objects(value: Any) -> Any:
     Extracted answers are left out.
     """
     if isinstance(value, tuple):
-        return tuple(map(_with_objects, value))
+        return tuple(_with_objects(element) for element in value)
     if isinstance(value, Mapping):
         if {"data", "query", "meta"} <= set(value):
             text = str(value["data"] or "")
             return Answer(text, "answers", extracted="documents" not in value)
         return {key: _with_objects(entry) for key, entry in value.items()}
     if isinstance(value, str) and _WRITTEN.match(value):
-        return _object_written(value)
+        return _object_of_repr(value)
     return value
 
 
-def _object_written(text: str) -> Any:
+def _object_of_repr(text: str) -> Any:
     """The object that ``repr`` wrote; None where it was cut or was extracted."""
     answer = _ANSWER.match(text)
     if answer is not None:
-        return Answer(str(ast.literal_eval(answer[1])), "answers")
+        quoted = answer[1]
+        return Answer(str(ast.literal_eval(quoted)), "answers")
     document = _DOCUMENT.match(text)
     if document is not None:
         return Document("", document[1])
-    return parse_repr(text) if text.startswith("Chat") else None
+    if text.startswith("Chat"):
+        return parse_repr(text)
+    return None
 
 
 def _texts(value: Any) -> Iterator[str]:

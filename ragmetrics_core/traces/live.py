@@ -24,7 +24,7 @@ from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
 from ragmetrics_core.traces.reader import Code, TraceReader
 from ragmetrics_core.traces.span_trees import Resolve
-from ragmetrics_core.traces.spans import spans_in
+from ragmetrics_core.traces.spans import Span, spans_in
 
 _SHUTDOWN_SECONDS = 2.0
 _LET_GO = (
@@ -167,9 +167,11 @@ class SampleProcessor(BackgroundEvaluator[int]):
                 n_let_go += 1
         if n_let_go:
             self._lost(n_let_go, _LET_GO.format(self._max_open))
-        if _is_root(span) and not self.record(trace):
-            with self._ending:
-                self._let_go(trace)
+        if _is_root(span):
+            is_queued = self.record(trace)
+            if not is_queued:
+                with self._ending:
+                    self._let_go(trace)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Judge all traces whose root has ended; False at the timeout."""
@@ -184,7 +186,8 @@ class SampleProcessor(BackgroundEvaluator[int]):
 
     def _let_go(self, trace: int) -> None:
         """Forget the spans of a trace and do not take any later ones."""
-        self._n_open_spans -= len(self._open_spans.pop(trace, ()))
+        spans = self._open_spans.pop(trace, ())
+        self._n_open_spans -= len(spans)
         self._let_go_traces[trace] = None
         if len(self._let_go_traces) > self._max_open:
             self._let_go_traces.popitem(last=False)
@@ -194,16 +197,15 @@ class SampleProcessor(BackgroundEvaluator[int]):
 
         What is inside of spans that go on stays.
         """
-        roots: list[Any] = []
+        ended_spans: list[Any] = []
         spans_by_parent = defaultdict[int, list[Any]](list)
         with self._ending:
             for span in self._open_spans.pop(trace, ()):
                 if _is_root(span):
-                    roots.append(span)
+                    ended_spans.append(span)
                 else:
                     spans_by_parent[span.parent.span_id].append(span)
-            ended_spans = roots
-            # the list grows while it is gone through
+            # the list of roots grows by what is inside them while it is gone through
             for span in ended_spans:
                 ended_spans += spans_by_parent.pop(span.context.span_id, ())
             self._n_open_spans -= len(ended_spans)
@@ -214,14 +216,17 @@ class SampleProcessor(BackgroundEvaluator[int]):
 
     def _samples(self, trace: int) -> list[Sample]:
         """The samples that are complete with the ended spans of a trace."""
-        ended_spans = self._take_ended_spans(trace)
-        spans = list(chain.from_iterable(map(spans_in, ended_spans)))
+        spans: list[Span] = []
+        for ended_span in self._take_ended_spans(trace):
+            spans += spans_in(ended_span)
         if not spans:
             return []
         name = spans[0].trace
         samples = self._reader.read(name, spans)
         if not samples:
-            self.without[self._reader.without[name]] += 1
+            reason = self._reader.without[name]
+            self.without[reason] += 1
+        # the reader would remember each trace of a process that never ends
         self._reader.without.clear()
         self._reader.used.traces.clear()
         return samples

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 
 _HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
@@ -75,18 +74,19 @@ def spans_in(value: Any) -> Iterator[Span]:
     Raises:
         UnknownForm: If it has none of the forms.
     """
-    if hasattr(value, "to_json"):
+    if hasattr(value, "to_json"):  # of the SDK
         yield _span(_fields_of_sdk_span(value))
         return
     if isinstance(value, list):
-        yield from chain.from_iterable(map(spans_in, value))
+        for element in value:
+            yield from spans_in(element)
         return
     if not isinstance(value, Mapping):
         yield _span(value)
         return
     observations = value.get("data", value.get("observations"))
     if isinstance(observations, list):
-        yield from chain.from_iterable(map(spans_in, observations))
+        yield from spans_in(observations)
     elif not _OTLP_MARKS.isdisjoint(value):
         yield from _otlp_spans(value)
     elif isinstance(observations, Mapping) and "info" in value:
@@ -104,6 +104,12 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
 
     Its own ``to_json`` would take several times as long, beside the application.
     """
+    attributes = {}
+    for key, value in span.attributes.items():
+        attributes[key] = list(value) if isinstance(value, tuple) else value
+    events = []
+    for event in span.events:
+        events.append({"name": event.name, "attributes": event.attributes})
     fields = {
         "trace_id": f"{span.context.trace_id:032x}",
         "span_id": f"{span.context.span_id:016x}",
@@ -111,16 +117,10 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
         "scope": getattr(span.instrumentation_scope, "name", ""),
         "start_time": span.start_time,
         "end_time": span.end_time,
-        "attributes": {
-            key: list(entry) if isinstance(entry, tuple) else entry
-            for key, entry in span.attributes.items()
-        },
+        "attributes": attributes,
         "status": {"code": span.status.status_code.name},
         "dropped_attributes_count": span.dropped_attributes,
-        "events": [
-            {"name": event.name, "attributes": event.attributes}
-            for event in span.events
-        ],
+        "events": events,
     }
     if span.parent is not None:
         fields["parent_id"] = f"{span.parent.span_id:016x}"
@@ -152,14 +152,16 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
             yield _span(fields, scope=scope_name)
         for record in value.get("logRecords") or ():
             if not isinstance(record, Mapping) or record.get("spanId"):
-                yield _without_name(_span(record))
+                yield _drop_name(_span(record))
     except WRONG:
         yield _span(value)
 
 
-def _without_name(event: Span) -> Span:
+def _drop_name(event: Span) -> Span:
     """An event of a span; an unreadable one keeps the name that says so."""
-    return replace(event, name="") if event.id else event
+    if not event.id:
+        return event
+    return replace(event, name="")
 
 
 def _span(value: Any, **further_fields: Any) -> Span:
@@ -183,7 +185,7 @@ def _span(value: Any, **further_fields: Any) -> Span:
             attributes=_attributes(fields),
             error=_error(fields),
             remote=bool(flags & _PARENT_IS_REMOTE),
-            dropped=_dropped(fields),
+            dropped=_n_dropped(fields),
         )
     except WRONG:
         return Span(trace, "", name="unreadable")
@@ -204,13 +206,18 @@ def _with_context(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
     """The first field of some names that holds anything; "" if none does."""
-    entries = (fields.get(name) for name in names)
-    return next((entry for entry in entries if entry not in (None, "")), "")
+    for name in names:
+        value = fields.get(name)
+        if value not in (None, ""):
+            return value
+    return ""
 
 
-def _dropped(fields: Mapping[str, Any]) -> int:
+def _n_dropped(fields: Mapping[str, Any]) -> int:
     count = fields.get("droppedAttributesCount")
-    return int(count or fields.get("dropped_attributes_count") or 0)
+    if not count:
+        count = fields.get("dropped_attributes_count")
+    return int(count or 0)
 
 
 def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,28 +227,30 @@ def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
         return _otlp_attributes(attributes)
     if "run_type" in fields:
         return _langsmith_attributes(fields)
-    columns = {
-        key.removeprefix("attributes."): entry
-        for key, entry in fields.items()
-        if key.startswith("attributes.")
-    }
+    # Phoenix nests attributes, or has a column for each
+    columns = {}
+    for key, value in fields.items():
+        if key.startswith("attributes."):
+            columns[key.removeprefix("attributes.")] = value
     kind = fields.get("span_kind")
     if isinstance(attributes, Mapping) or kind or columns:
-        # Phoenix nests them, or has a column for each
         return _phoenix_attributes(kind, {**columns, **(attributes or {})})
     return _langfuse_attributes(fields)
 
 
 def _otlp_attributes(attributes: Sequence[Any]) -> dict[str, Any]:
-    return {
-        attribute["key"]: _otlp_value(attribute.get("value"))
-        for attribute in attributes
-    }
+    values = {}
+    for attribute in attributes:
+        values[attribute["key"]] = _otlp_value(attribute.get("value"))
+    return values
 
 
 def _langsmith_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = (fields.get("extra") or {}).get("metadata") or {}
-    attributes = {f"langsmith.metadata.{key}": entry for key, entry in metadata.items()}
+    attributes = {}
+    extra = fields.get("extra") or {}
+    metadata = extra.get("metadata") or {}
+    for key, value in metadata.items():
+        attributes[f"langsmith.metadata.{key}"] = value
     attributes["langsmith.span.kind"] = fields.get("run_type")
     attributes["gen_ai.prompt"] = fields.get("inputs")
     attributes["gen_ai.completion"] = fields.get("outputs")
@@ -273,19 +282,22 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
     Lists of plain values and metadata are leaves.
     """
-    is_list_of_mappings = isinstance(value, list) and any(
-        isinstance(element, Mapping) for element in value
-    )
     if name == "metadata":
         yield name, value
-    elif is_list_of_mappings:
-        for place, element in enumerate(value):
-            yield from _leaves(f"{name}.{place}", element)
     elif isinstance(value, Mapping):
         for key, entry in value.items():
             yield from _leaves(f"{name}.{key}", entry)
+    elif _is_list_with_mappings(value):
+        for place, element in enumerate(value):
+            yield from _leaves(f"{name}.{place}", element)
     else:
         yield name, value
+
+
+def _is_list_with_mappings(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    return any(isinstance(element, Mapping) for element in value)
 
 
 def _error(fields: Mapping[str, Any]) -> str | None:
@@ -294,13 +306,9 @@ def _error(fields: Mapping[str, Any]) -> str | None:
     if not isinstance(status, Mapping):
         status = {"code": fields.get("status_code"), "message": fields.get("error")}
     exception = _last_exception(fields)
-    kind = str(exception.get("exception.type") or "").rpartition(".")[2]
-    has_failed = (
-        status.get("code", status.get("status_code")) in _FAILED
-        or fields.get("level") == "ERROR"
-        or bool(fields.get("error"))
-    )
-    if not has_failed and kind != "GraphInterrupt":
+    full_name = str(exception.get("exception.type") or "")
+    _, _, kind = full_name.rpartition(".")
+    if not _has_failed(fields, status) and kind != "GraphInterrupt":
         return None
     message = (
         exception.get("exception.message")
@@ -308,20 +316,24 @@ def _error(fields: Mapping[str, Any]) -> str | None:
         or fields.get("statusMessage")
         or ""
     )
-    text = f"{kind}: {message}".partition("\nTraceback")[0]
+    text, _, _ = f"{kind}: {message}".partition("\nTraceback")
     return text.strip(": ") or "error"
+
+
+def _has_failed(fields: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    code = status.get("code", status.get("status_code"))
+    if code in _FAILED or fields.get("level") == "ERROR":
+        return True
+    return bool(fields.get("error"))
 
 
 def _last_exception(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of the last exception among a span's events."""
-    exceptions = [
-        event
-        for event in fields.get("events") or ()
-        if event.get("name") == "exception"
-    ]
-    if not exceptions:
-        return {}
-    return _attributes({"attributes": exceptions[-1].get("attributes") or {}})
+    last_exception: Mapping[str, Any] = {}
+    for event in fields.get("events") or ():
+        if event.get("name") == "exception":
+            last_exception = event
+    return _attributes({"attributes": last_exception.get("attributes") or {}})
 
 
 def _hex_id(value: Any) -> str:
@@ -351,15 +363,18 @@ def _nanoseconds(value: Any) -> int:
         microseconds = int(value.timestamp() * 1e6)
         return microseconds * 1000
     number = float(value)
+    # by its size, as times of these decades are: nanoseconds, milliseconds, seconds
     if number > 1e17:
         return int(value)
-    is_milliseconds = number > 1e11
-    return int(number * (1e6 if is_milliseconds else 1e9))
+    if number > 1e11:
+        return int(number * 1e6)
+    return int(number * 1e9)
 
 
 def _otlp_value(value: Any) -> Any:
-    """A value of OTLP as a plain one."""
-    kind, content = next(iter((value or {}).items()), ("", None))
+    """A value of OTLP, a mapping of its kind to its content, as a plain one."""
+    entries = list((value or {}).items())
+    kind, content = entries[0] if entries else ("", None)
     if kind == "arrayValue":
         elements = (content or {}).get("values") or ()
         return [_otlp_value(element) for element in elements]

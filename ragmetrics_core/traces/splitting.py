@@ -88,13 +88,17 @@ def _marks_outside_texts(
         chunk = file.read(min(_CHUNK, end - position))
         if not chunk:
             return
-        at = 1 if is_escaped else 0
+        searched_from = 1 if is_escaped else 0
         is_escaped = False
-        while mark := (_INSIDE if in_text else _OUTSIDE).search(chunk, at):
-            at = mark.end()
+        while True:
+            pattern = _INSIDE if in_text else _OUTSIDE
+            mark = pattern.search(chunk, searched_from)
+            if mark is None:
+                break
+            searched_from = mark.end()
             if mark[0] == b"\\":
-                at += 1
-                is_escaped = at > len(chunk)
+                searched_from += 1
+                is_escaped = searched_from > len(chunk)
             elif mark[0] == b'"':
                 in_text = not in_text
             else:
@@ -110,7 +114,8 @@ def _holds_no_spans(file: BufferedReader, opening: bytes, begin: int, end: int) 
     rest = file.read(end - begin).strip()
     if opening.strip() == b"[":
         return not rest
+    other_fields = b"{" + rest.removeprefix(b",")
     try:
-        return _HOLDING_SPANS.isdisjoint(json.loads(b"{" + rest.removeprefix(b",")))
+        return _HOLDING_SPANS.isdisjoint(json.loads(other_fields))
     except (ValueError, RecursionError):
         return False
