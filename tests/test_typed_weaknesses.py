@@ -314,6 +314,17 @@ def test_a_card_that_is_made_anew_asks_only_the_padded_row_again(
     }
 
 
+def test_no_answer_of_another_company_is_taken_from_the_store(tmp_path: Path) -> None:
+    with Server(Model(certainty=0.8, company_off=0.15)) as server:
+        judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
+        ask = asking(judge, concurrency=1, store=tmp_path / "replies")
+        card = measured(judge, rows("relevant"), ask, draws=2)
+    company = [
+        figure.value for figure in card.figures["relevant"] if figure.measure == COMPANY
+    ]
+    assert company == [pytest.approx(0.15)] * 2
+
+
 def test_a_card_of_another_judge_has_no_such_line() -> None:
     card = measured(LexicalJudge(), rows("relevant"), asking(LexicalJudge()), draws=2)
     measures = {figure.measure for figure in card.figures["relevant"]}
