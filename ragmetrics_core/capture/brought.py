@@ -42,38 +42,42 @@ class Seen:
     known: Sequence[str]  # texts that stand there for another reason
 
     def of(
-        self, told: Sequence[Arrival], earlier: Sequence[EvidenceCall]
+        self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
     ) -> tuple[tuple[Brought, ...], tuple[EvidenceCall, ...]]:
         """What each call brought in the words shown of it, and calls of earlier turns with what is still shown.
 
         Args:
-            told: The arrivals of this turn.
+            arrivals: The arrivals of this turn.
             earlier: The calls of earlier turns.
         """
-        there = self._texts_there(told, earlier)
+        texts_there = self._texts_there(arrivals, earlier)
         still_shown = (
-            call.model_copy(update={"shown": self._shown(call.items, there)})
+            call.model_copy(update={"shown": self._shown(call.items, texts_there)})
             for call in earlier
         )
-        return tuple(self._brought(told, there)), tuple(still_shown)
+        return tuple(self._brought(arrivals, texts_there)), tuple(still_shown)
 
     def _texts_there(
-        self, told: Sequence[Arrival], earlier: Sequence[EvidenceCall]
+        self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
     ) -> set[str]:
         """Texts of tools and of earlier turns that stand in the prompts, most of each, or among the contexts."""
-        texts = [item.text for call in earlier for item in call.items]
-        texts += [one.text for one in told if one.text is not None]
-        own = {context.text for context in self.contexts.values()}
-        asked = [text for text in dict.fromkeys(texts) if text not in own]
+        texts = [context.text for call in earlier for context in call.items]
+        texts += [arrival.text for arrival in arrivals if arrival.text is not None]
+        context_texts = {context.text for context in self.contexts.values()}
+        sought = [text for text in dict.fromkeys(texts) if text not in context_texts]
         places = (
-            locate(asked, self.prompts or (), known=[*self.known, *own]).places
-            if asked
+            locate(
+                sought, self.prompts or (), known=[*self.known, *context_texts]
+            ).places
+            if sought
             else ()
         )
-        there = {asked[one.candidate] for one in places if one.coverage >= _MOST_OF_IT}
-        return own | there | self._behind_contexts(told)
+        located = {
+            sought[place.candidate] for place in places if place.coverage >= _MOST_OF_IT
+        }
+        return context_texts | located | self._behind_contexts(arrivals)
 
-    def _behind_contexts(self, told: Sequence[Arrival]) -> set[str]:
+    def _behind_contexts(self, arrivals: Sequence[Arrival]) -> set[str]:
         """Texts of tools of which a step made documents that are contexts (LangGraph's CRAG and its search of the web).
 
         The contexts explain their places in the prompts, so that locating leaves the
@@ -81,52 +85,62 @@ class Seen:
         """
         steps = (
             arrival
-            for arrival in told
+            for arrival in arrivals
             if arrival.kind == "retrieval" and arrival.node.kind in _MAKING
         )
         keys = {document.key for step in steps for document in step.documents}
-        made = [
+        streams_made = [
             stream(context.text)
             for key, context in self.contexts.items()
             if key in keys
         ]
         texts = (
-            (arrival.text for arrival in told if arrival.text is not None)
-            if made
+            (arrival.text for arrival in arrivals if arrival.text is not None)
+            if streams_made
             else ()
         )
         return {
             text
             for text in texts
-            if any(share_a_passage(one, stream(text)) for one in made)
+            if any(share_a_passage(letters, stream(text)) for letters in streams_made)
         }
 
-    def _brought(self, told: Sequence[Arrival], there: set[str]) -> Iterator[Brought]:
+    def _brought(
+        self, arrivals: Sequence[Arrival], texts_there: set[str]
+    ) -> Iterator[Brought]:
         """What each call brought, in the words that were shown of it."""
-        arrived = [document for one in told for document in one.documents]
+        arrived = [document for arrival in arrivals for document in arrival.documents]
         context_of = iter(shown_as(arrived, self.contexts))
-        for one in told:
-            if one.text is not None:
-                items: tuple[Context, ...] = (Context(text=one.text),)
-                yield Brought(one, items, self._shown(items, there))
+        for arrival in arrivals:
+            if arrival.text is not None:
+                contexts: tuple[Context, ...] = (Context(text=arrival.text),)
+                yield Brought(arrival, contexts, self._shown(contexts, texts_there))
                 continue
-            keys = list(islice(context_of, len(one.documents)))
-            items = tuple(
+            keys = list(islice(context_of, len(arrival.documents)))
+            contexts = tuple(
                 self._item(document, key)
-                for document, key in zip(one.documents, keys, strict=True)
+                for document, key in zip(arrival.documents, keys, strict=True)
             )
-            shown = tuple(place for place, key in enumerate(keys) if key is not None)
+            places_shown = tuple(
+                place for place, key in enumerate(keys) if key is not None
+            )
             yield Brought(
-                one, items, shown if shown or self.prompts is not None else None
+                arrival,
+                contexts,
+                places_shown if places_shown or self.prompts is not None else None,
             )
 
     def _shown(
-        self, items: Sequence[Context], there: set[str]
+        self, contexts: Sequence[Context], texts_there: set[str]
     ) -> tuple[int, ...] | None:
         """The places of items whose texts are there."""
         if self.prompts is None:
             return None
-        return tuple(place for place, item in enumerate(items) if item.text in there)
+        return tuple(
+            place
+            for place, context in enumerate(contexts)
+            if context.text in texts_there
+        )
 
     def _item(self, document: Document, key: Key | None) -> Context:
         """A document with its own id and, where a context shows it, the words shown."""

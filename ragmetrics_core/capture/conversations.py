@@ -41,10 +41,10 @@ class Said:
     @property
     def so_far(self) -> tuple[Turn, ...]:
         """What user and assistant had said when it was over."""
-        said = (("user", self.question), ("assistant", self.answer))
+        sides = (("user", self.question), ("assistant", self.answer))
         return (
             *self.history,
-            *(Turn(role=role, content=text) for role, text in said if text),
+            *(Turn(role=role, content=text) for role, text in sides if text),
         )[-2 * _MOST_CALLS :]
 
 
@@ -79,17 +79,17 @@ class Conversations:
             quoted: The last earlier turn that its prompts quote as such.
         """
         name = self._name_of(tree)
-        last, way = self._last_and_way(tree, name, quoted)
-        if last is None:
+        last_turn, way = self._last_and_way(tree, name, quoted)
+        if last_turn is None:
             return replace(tree, conversation=name or _new(tree))
         history = tree.history
-        if _lacks_words_of(last, tree, is_quoted=quoted is not None):
-            history = last.so_far
+        if _lacks_words_of(last_turn, tree, is_quoted=quoted is not None):
+            history = last_turn.so_far
         return replace(
             tree,
-            conversation=last.ledger.conversation,
-            turn=1 + max(last.ledger.turn, _asked(history)),
-            earlier=last.ledger.calls,
+            conversation=last_turn.ledger.conversation,
+            turn=1 + max(last_turn.ledger.turn, _asked(history)),
+            earlier=last_turn.ledger.calls,
             history=history,
             conversation_at=way,
         )
@@ -107,9 +107,9 @@ class Conversations:
         if tree.turn == 1:  # the framework says that nothing was said before
             return None, ""
         if name is not None:
-            last = self._last_of(name, tree)
-            if last is not None or not tree.kept or name != tree.conversation:
-                return last, ""
+            last_turn = self._last_of(name, tree)
+            if last_turn is not None or not tree.kept or name != tree.conversation:
+                return last_turn, ""
             # an application may fill another memory for each message
             quoted = None
         by_words = self._last_by_words(tree)
@@ -127,7 +127,9 @@ class Conversations:
         """
         words = _last_words(tree)
         ended = [turn for turn in self.turns if turn.words == words]
-        if not ended and [one.role for one in tree.history[-2:]] == list(_SIDES):
+        if not ended and [message.role for message in tree.history[-2:]] == list(
+            _SIDES
+        ):
             ended = [turn for turn in self.turns if _is_rendered_as(turn, words)]
         if ended:
             return ended[0] if len(ended) == 1 else None
@@ -135,7 +137,7 @@ class Conversations:
 
     def _last_before_others(self, tree: Tree) -> Said | None:
         """The last turn in the history of a run behind which others stand that were no samples, or of another form."""
-        lines = [one_line(one.content) for one in tree.history]
+        lines = [one_line(said_turn.content) for said_turn in tree.history]
         pairs = set(pairwise(lines))
         standing = [
             turn for turn in self.turns if all(turn.words) and turn.words in pairs
@@ -148,29 +150,36 @@ class Conversations:
 
         Of other blocks where they stand.
         """
-        spoken = {one_line(one.content) for one in tree.history}
-        others = list(self._before.turns) if self._before is not None else []
-        turns = [turn for turn in others if spoken.issuperset(turn.words)]
-        own = [
+        spoken = {one_line(said_turn.content) for said_turn in tree.history}
+        of_other_blocks = list(self._before.turns) if self._before is not None else []
+        turns = [turn for turn in of_other_blocks if spoken.issuperset(turn.words)]
+        of_this_name = [
             turn for turn in (*turns, *self.turns) if turn.ledger.conversation == name
         ]
         words = _last_words(tree)
-        same_words = (turn for turn in reversed(own) if turn.words == words)
-        return next(same_words, own[-1] if own else None)
+        same_words = (turn for turn in reversed(of_this_name) if turn.words == words)
+        return next(same_words, of_this_name[-1] if of_this_name else None)
 
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Remember a turn, as it was placed, by its samples."""
-        for one in samples:
-            if one.ledger is not None:
-                own = (
-                    call for call in one.ledger.calls if call.turn == one.ledger.turn
+        for sample in samples:
+            if sample.ledger is not None:
+                of_this_turn = (
+                    call
+                    for call in sample.ledger.calls
+                    if call.turn == sample.ledger.turn
                 )
-                ledger = one.ledger.model_copy(
-                    update={"calls": (*tree.earlier, *own)[-_MOST_CALLS:]}
+                ledger = sample.ledger.model_copy(
+                    update={"calls": (*tree.earlier, *of_this_turn)[-_MOST_CALLS:]}
                 )
-                said = one.question or "", one.answer or ""
+                question_and_answer = sample.question or "", sample.answer or ""
                 self.turns.append(
-                    Said(*said, ledger, one.history, tuple(map(one_line, said)))
+                    Said(
+                        *question_and_answer,
+                        ledger,
+                        sample.history,
+                        tuple(map(one_line, question_and_answer)),
+                    )
                 )
         if (
             self._before is not None
@@ -216,21 +225,25 @@ def of_blocks(named: str | None = None, redact: object = None) -> Conversations:
 
 def _last_words(tree: Tree) -> tuple[str, ...]:
     """The last two messages of a history, as they are compared."""
-    return tuple(one_line(one.content) for one in tree.history[-2:])
+    return tuple(one_line(message.content) for message in tree.history[-2:])
 
 
-def _lacks_words_of(last: Said, tree: Tree, *, is_quoted: bool) -> bool:
+def _lacks_words_of(last_turn: Said, tree: Tree, *, is_quoted: bool) -> bool:
     """Whether the history of a run lacks what was said until its last turn, or holds a prompt in the question's place.
 
     A run without any may be handed none; what a summary or a prompt tells it was kept.
     """
     prompts = (message for node in tree.root.walk() for message in node.prompt)
-    is_kept = tree.history or is_quoted or any(one.role == "summary" for one in prompts)
+    is_kept = (
+        tree.history
+        or is_quoted
+        or any(message.role == "summary" for message in prompts)
+    )
     if not is_kept:
         return False
-    missing = _asked(last.so_far) - _asked(tree.history)
+    missing = _asked(last_turn.so_far) - _asked(tree.history)
     words = _last_words(tree)
-    is_rendered = last.words != words and _is_rendered_as(last, words)
+    is_rendered = last_turn.words != words and _is_rendered_as(last_turn, words)
     return missing > 0 or (missing == 0 and is_rendered)
 
 
@@ -244,10 +257,12 @@ def _is_rendered_as(turn: Said, words: Sequence[str]) -> bool:
 
 
 def _asked(history: Sequence[Turn]) -> int:
-    return sum(one.role == "user" for one in history)
+    return sum(said_turn.role == "user" for said_turn in history)
 
 
 def _new(tree: Tree) -> str:
     """A name for a conversation that has none: the same for the same run, and another for each run."""
-    said = repr((tree.root.name, tree.root.began, tree.root.ended, tree.question))
-    return hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    identity = repr((tree.root.name, tree.root.began, tree.root.ended, tree.question))
+    return hashlib.blake2b(
+        identity.encode("utf-8", "replace"), digest_size=8
+    ).hexdigest()

@@ -107,8 +107,8 @@ class Group:
 
     def is_split_from(self, question: str | None) -> bool:
         """Whether a question is the one that was split into those that its parts answered."""
-        asked = {one_line(writer.question) for writer in self.writers} - {""}
-        return bool(self.parts) and one_line(question) in asked
+        questions = {one_line(writer.question) for writer in self.writers} - {""}
+        return bool(self.parts) and one_line(question) in questions
 
     def is_of(self, strand: str) -> bool:
         """Whether one of its runs is of a strand."""
@@ -118,14 +118,16 @@ class Group:
         """Whether one of its models wrote a query."""
         return any(wrote(tree, query) for tree in self.trees)
 
-    def gave(self, taken: Iterable[Document]) -> bool:
+    def gave(self, taken_documents: Iterable[Document]) -> bool:
         """Whether it holds one of some documents, which a run was handed: a reranker that is called by hand."""
-        held = {
+        names = {
             document.id or document.text
             for node in self.nodes
             for document in node.documents or ()
         }
-        return any((document.id or document.text) in held for document in taken)
+        return any(
+            (document.id or document.text) in names for document in taken_documents
+        )
 
     def turns(self) -> list[list[Tree]]:
         """Its runs as turns: all of them are one.
@@ -134,10 +136,10 @@ class Group:
         each of them is one, in doubt.
         """
         written = {writer.root for writer in self.writers}
-        asked = [tree for tree in self.trees if tree.root not in written]
-        if any(tree.root not in self.parts for tree in asked):
+        asking = [tree for tree in self.trees if tree.root not in written]
+        if any(tree.root not in self.parts for tree in asking):
             return [self.trees]
-        return [[doubtful(tree, _ONE_OF_SEVERAL)] for tree in asked]
+        return [[doubtful(tree, _ONE_OF_SEVERAL)] for tree in asking]
 
     def add_writers(self, writers: Iterable[Tree]) -> None:
         """Add runs that wrote what others of it are asked."""
@@ -154,7 +156,11 @@ class Group:
         showings: list[_Showing] = []
         if self.parts:
             # what a writer wrote is a question, which stands in the prompt of its part
-            earlier = [known for known in self.trees if known not in self.writers]
+            earlier = [
+                known_tree
+                for known_tree in self.trees
+                if known_tree not in self.writers
+            ]
             asked_before = Group(earlier, answered_at=self.answered_at)
             prompts = _Prompts.of(Calls(tree))
             showings = _showings([asked_before], prompts, by_question=True)
@@ -170,9 +176,9 @@ class Group:
         if answers:
             self.answered_at = end_of(tree.root)
 
-    def take_over(self, others: Iterable[Group]) -> None:
+    def take_over(self, groups: Iterable[Group]) -> None:
         """Hold the runs of other groups, too, in the order in which they began."""
-        for group in others:
+        for group in groups:
             self.trees += group.trees
             self.writers += group.writers
             self.parts |= group.parts
@@ -213,8 +219,8 @@ class Groups:
             group.add_writers([writer])
         group.add(tree, answers=False)
         if len(open_writers) > 1:
-            for one in open_writers:
-                if (asking := self._group_of(one)) is not None:
+            for open_writer in open_writers:
+                if (asking := self._group_of(open_writer)) is not None:
                     asking.doubt(_SEVERAL_WROTE)
 
     def _open_writers(
@@ -233,9 +239,9 @@ class Groups:
         ]
         all_of_them = {tree.root: tree for tree in (*writers, *written)}
         ordered = sorted(all_of_them.values(), key=lambda tree: tree.root.began)
-        own = [tree for tree in ordered if tree.strand == strand]
-        if own:
-            return own[-1:]
+        of_the_strand = [tree for tree in ordered if tree.strand == strand]
+        if of_the_strand:
+            return of_the_strand[-1:]
         waiting = [tree for tree in ordered if not self._is_answered(tree)]
         return waiting or ordered[-1:]
 
@@ -284,7 +290,7 @@ class Groups:
         for there, and wrote something else: further queries; or the retrieval was
         handed its documents.
         """
-        same, others = self._near(tree.strand)
+        same, near_groups = self._near(tree.strand)
         if writer is not None:
             group = self._group_of(writer)
             if group is not None:
@@ -293,7 +299,7 @@ class Groups:
                 is_new = query not in map(one_line, group.queries)
                 if is_new and _is_told_to(writer, group):
                     return group
-        for group in (*same, *others):
+        for group in (*same, *near_groups):
             if group.gave(tree.root.taken):
                 return group
         return None
@@ -308,18 +314,18 @@ class Groups:
         """
         messages = [message for call in calls.models for message in call.prompt]
         prompts = [message.text for message in messages]
-        said = {
+        said_lines = {
             one_line(message.text)
             for message in messages
             if message.role == "assistant"
         }
-        same, others = self._near(tree.strand)
+        same, near_groups = self._near(tree.strand)
         hosts = [Text(prompt) for prompt in prompts]
-        ways = {group: _way_of_quoting(group, hosts) for group in (*same, *others)}
+        ways = {group: _way_of_quoting(group, hosts) for group in (*same, *near_groups)}
         over = [
             group
             for group, way in ways.items()
-            if _has_moved_on(group, way, said, tree.question)
+            if _has_moved_on(group, way, said_lines, tree.question)
             or (way == "nowhere" and _asks_anew(tree, group, prompts))
         ]
         for group in over:
@@ -327,15 +333,15 @@ class Groups:
                 group.doubt(_MAY_GO_ON)
         showings = _shown(
             [group for group in same if group not in over],
-            [group for group in others if group not in over],
+            [group for group in near_groups if group not in over],
             _Prompts.of(calls),
         )
         if not showings:
             return None
-        first, *rest = [showing.group for showing in showings]
-        first.take_over(rest)
+        first_group, *rest = [showing.group for showing in showings]
+        first_group.take_over(rest)
         self._waiting = [group for group in self._waiting if group not in rest]
-        first.add(
+        first_group.add(
             tree, answers=any(calls.weights[call] == FREE_TEXT for call in calls.models)
         )
         if any(
@@ -343,8 +349,8 @@ class Groups:
             and not showing.shows_what_was_found
             for showing in showings
         ):
-            first.doubt(_MAY_GO_ON)
-        return first
+            first_group.doubt(_MAY_GO_ON)
+        return first_group
 
     def take_over_due(self, strand: str | None = None, query: str = "") -> list[Group]:
         """Give up the groups that no further run will join.
@@ -383,8 +389,8 @@ class Groups:
         """Groups of a strand, and the latest of others; the latest first."""
         latest = self._waiting[::-1]
         same = [group for group in latest if group.is_of(strand)]
-        others = latest[:_MOST_OF_OTHER_STRANDS]
-        return same, [group for group in others if group not in same]
+        of_other_strands = latest[:_MOST_OF_OTHER_STRANDS]
+        return same, [group for group in of_other_strands if group not in same]
 
 
 def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
@@ -396,12 +402,12 @@ def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
 
 def _is_told_to(writer: Tree, group: Group) -> bool:
     """Whether a run was shown what was searched for first in a group: it wrote further queries for it."""
-    shown = "\n".join(
+    words_shown = "\n".join(
         one_line(message.text) for node in writer.root.walk() for message in node.prompt
     )
-    asked = [node for node in group.nodes if node.query]
-    first = min(asked, key=lambda node: node.began, default=None)
-    return first is not None and one_line(first.query) in shown
+    queried = [node for node in group.nodes if node.query]
+    first_query = min(queried, key=lambda node: node.began, default=None)
+    return first_query is not None and one_line(first_query.query) in words_shown
 
 
 def _has_moved_on(

@@ -126,10 +126,10 @@ class Problems:
 
         The first of its kind is logged, by a sentence if one is given.
         """
-        others = self._others()
-        for one in others:
-            one.note(message, sentence)
-        if others:
+        listeners = self._others()
+        for listener in listeners:
+            listener.note(message, sentence)
+        if listeners:
             return
         with self._lock:
             is_named = message in self._counts or len(self._counts) < _MOST_KINDS
@@ -226,7 +226,9 @@ class Listeners:
         closed: Callable[[Listener], None] = lambda _: None,
     ) -> None:
         self.open: tuple[Listener, ...] = ()
-        self.problems = Problems(others=lambda: [one.problems for one in self.open])
+        self.problems = Problems(
+            others=lambda: [listener.problems for listener in self.open]
+        )
         self._opened, self._closed = opened, closed
         self._lock = Lock()
 
@@ -243,12 +245,14 @@ class Listeners:
         if not listener.everywhere:
             # No token: a block may be left in another context than it was entered in.
             _entered.set(
-                tuple(other for other in _entered.get() if other is not listener)
+                tuple(entered for entered in _entered.get() if entered is not listener)
             )
         with self._lock:
             if listener not in self.open:
                 return
-            self.open = tuple(other for other in self.open if other is not listener)
+            self.open = tuple(
+                still_open for still_open in self.open if still_open is not listener
+            )
             self._closed(listener)
 
     def here(self) -> tuple[Listener, ...]:
@@ -256,20 +260,27 @@ class Listeners:
         if not self.open or is_judge_work():
             return ()
         entered = _entered.get()
-        found = tuple(one for one in self.open if one.everywhere or one in entered)
-        strangers = [one for one in self.open if not one.everywhere]
-        if not strangers or any(not one.everywhere for one in found):
-            return found
-        for one in strangers:
-            one.missed = one.missed or not one.all_threads
-        return (*found, *(one for one in strangers if one.all_threads))
+        listeners = tuple(
+            listener
+            for listener in self.open
+            if listener.everywhere or listener in entered
+        )
+        strangers = [listener for listener in self.open if not listener.everywhere]
+        if not strangers or any(not listener.everywhere for listener in listeners):
+            return listeners
+        for stranger in strangers:
+            stranger.missed = stranger.missed or not stranger.all_threads
+        return (
+            *listeners,
+            *(stranger for stranger in strangers if stranger.all_threads),
+        )
 
     def begin(self) -> tuple[Listener, ...]:
         """The same, and they know that a run began."""
-        found = self.here()
-        for one in found:
-            one.begun = True
-        return found
+        listeners = self.here()
+        for listener in listeners:
+            listener.begun = True
+        return listeners
 
 
 def in_a_capture() -> bool:

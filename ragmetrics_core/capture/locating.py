@@ -89,35 +89,36 @@ class _Settling:
 
     def located(self) -> Located:
         """Settle everything."""
-        found = list(self.search.showings())
-        standing = _short_that_stand(found, self.search)
+        showings = list(self.search.showings())
+        standing = _short_that_stand(showings, self.search)
         self._compete(
             [
                 showing
-                for showing in found
+                for showing in showings
                 if showing.group.size >= EDGE or showing in standing
             ]
         )
         touching: dict[Group, list[Showing]] = defaultdict(list)
-        for showing in found:
+        for showing in showings:
             if showing.group.size < EDGE and showing not in standing:
                 touching[showing.group].append(showing)
         for group in sorted(self.groups, key=lambda group: -group.size):
             if group.size < EDGE and group.text.raw.strip():
                 self._settle_short(group, touching[group])
-        shown = self._shown_of_candidates()
-        self._share_parts(shown)
+        showing_of = self._shown_of_candidates()
+        self._share_parts(showing_of)
         changed = ChangedTexts(self.prompt, self.ground)
         places = [
             (
-                shown_at(index, self.texts[index], self.prompt, shown[index])
-                if index in shown
-                else self._missing(index, bool(shown), changed)
+                shown_at(index, self.texts[index], self.prompt, showing_of[index])
+                if index in showing_of
+                else self._missing(index, bool(showing_of), changed)
             )
             for index in self.candidates
         ]
         return Located(
-            tuple(places), tuple(sorted(shown, key=lambda index: shown[index].place))
+            tuple(places),
+            tuple(sorted(showing_of, key=lambda index: showing_of[index].place)),
         )
 
     def _compete(self, showings: Sequence[Showing]) -> None:
@@ -130,15 +131,17 @@ class _Settling:
         for showing in sorted(
             showings, key=lambda showing: (showing in filled, *_rank(showing))
         ):
-            alike = rivals[showing.place, showing.size]
+            equal_rivals = rivals[showing.place, showing.size]
             if self._free_bytes(showing) < min(OWN, showing.group.size):
                 showing.group.why = showing.group.why or _EXPLAINED
-            elif len(alike) > 1 and not any(
+            elif len(equal_rivals) > 1 and not any(
                 rival.size == rival.group.size or rival.group.explains
-                for rival in alike
+                for rival in equal_rivals
             ):
                 _mark(self.ground, showing)
-                self.shared[frozenset(rival.group for rival in alike)].append(alike)
+                self.shared[frozenset(rival.group for rival in equal_rivals)].append(
+                    equal_rivals
+                )
             elif _is_repetition(showing):
                 # the end of one chunk is the beginning of the next, which may need it
                 repeated.append(showing)
@@ -159,22 +162,22 @@ class _Settling:
         In another message it also joins parts that it overlaps: a long text is cut into
         pieces that overlap.
         """
-        others = showing.group.shown
+        showings = showing.group.shown
         if showing.whole:
-            others.append(showing)
+            showings.append(showing)
             return
-        if any(other.whole for other in others):
+        if any(rival.whole for rival in showings):
             return
         message = self.prompt.message(showing.spans[0].at)
-        for other in others:
-            new = without_overlap(showing.spans, other.spans)
+        for rival in showings:
+            new = without_overlap(showing.spans, rival.spans)
             elsewhere = all(
-                self.prompt.message(span.at) != message for span in other.spans
+                self.prompt.message(span.at) != message for span in rival.spans
             )
             if elsewhere or size_of(new) == showing.size:
-                other.spans = sorted([*other.spans, *new])
+                rival.spans = sorted([*rival.spans, *new])
                 return
-        others.append(showing)
+        showings.append(showing)
 
     def _settle_short(self, group: Group, touching: Iterable[Showing]) -> None:
         """Settle a short text where it touches no other letter and, if it is very short, stands apart."""
@@ -182,17 +185,17 @@ class _Settling:
         covered = False
         among: list[Showing] = []
         occurrences = ((showing, 0, 0) for showing in touching)
-        for showing, left, right in (
+        for showing, apart_left, apart_right in (
             occurrences
             if size >= self.search.shortest
             else self.search.occurrences(group)
         ):
             if self._is_covered(showing):
                 covered = True
-            elif min(left, right) >= (2 if size < ALONE else 1):
+            elif min(apart_left, apart_right) >= (2 if size < ALONE else 1):
                 group.shown.append(showing)
                 _mark(self.ground, showing)
-            elif size >= ALONE or left + right >= 2:
+            elif size >= ALONE or apart_left + apart_right >= 2:
                 among.append(showing)
         for showing in among:
             if group.explains:
@@ -218,12 +221,12 @@ class _Settling:
 
         Where there are more than these, whole ones count, then the longest.
         """
-        shown: dict[int, Showing] = {}
+        showing_of: dict[int, Showing] = {}
         for group in self.groups:
             best = sorted(group.shown, key=_worth)[: group.known + len(group.members)]
             best.sort(key=lambda showing: showing.place)
-            shown.update(zip(group.members, best[group.known :], strict=False))
-        return shown
+            showing_of.update(zip(group.members, best[group.known :], strict=False))
+        return showing_of
 
     def _share_parts(self, shown: dict[int, Showing]) -> None:
         """Parts that fit several: as many showings as candidates, then in their order; else nobody knows whose."""
@@ -232,8 +235,8 @@ class _Settling:
                 (member, group) for group in groups for member in group.members
             )
             places.sort(key=lambda fitting: min(showing.place for showing in fitting))
-            whole = any(showing.whole for fitting in places for showing in fitting)
-            title = not whole and any(
+            is_whole = any(showing.whole for fitting in places for showing in fitting)
+            title = not is_whole and any(
                 member in shown and shown[member].whole for member, _ in members
             )
             for index, (member, group) in enumerate(members):
@@ -302,10 +305,10 @@ def _worth(showing: Showing) -> tuple[object, ...]:
 
 def _is_repetition(showing: Showing) -> bool:
     """Whether a part shows nothing but what a longer part of the same text shows."""
-    if showing.whole or any(other.whole for other in showing.group.shown):
+    if showing.whole or any(rival.whole for rival in showing.group.shown):
         return False
     return any(
-        not without_overlap(showing.spans, other.spans) for other in showing.group.shown
+        not without_overlap(showing.spans, rival.spans) for rival in showing.group.shown
     )
 
 
@@ -342,8 +345,10 @@ def _filled(showings: Sequence[Showing], ground: int) -> set[Showing]:
         for showing in equal:
             if showing.unbroken:
                 continue
-            left = sum(fuller.count(0, span.at, span.end) for span in showing.spans)
-            if left < RESUMED:
+            bytes_left = sum(
+                fuller.count(0, span.at, span.end) for span in showing.spans
+            )
+            if bytes_left < RESUMED:
                 filled.add(showing)
         for showing in equal:
             if showing.whole:
@@ -358,19 +363,19 @@ def _fullness(showing: Showing) -> tuple[float, bool]:
 def _short_that_stand(found: Sequence[Showing], search: Search) -> set[Showing]:
     """Short texts that touch no letter, or none but those of a text that stands before or behind them."""
     in_order = sorted(found, key=lambda showing: showing.place)
-    whole = [showing for showing in in_order if showing.whole]
+    whole_showings = [showing for showing in in_order if showing.whole]
     sides = {
         showing: search.touching(showing.spans[0])
-        for showing in whole
+        for showing in whole_showings
         if showing.group.size < EDGE
     }
-    ends = {showing.spans[-1].end for showing in whole if showing not in sides}
+    ends = {showing.spans[-1].end for showing in whole_showings if showing not in sides}
     free_on_the_left = set()
     for showing in sides:
         if sides[showing][0] or showing.spans[0].at in ends:
             free_on_the_left.add(showing)
             ends.add(showing.spans[0].end)
-    starts = {showing.spans[0].at for showing in whole if showing not in sides}
+    starts = {showing.spans[0].at for showing in whole_showings if showing not in sides}
     standing = set()
     for showing in reversed(sides):
         if showing in free_on_the_left and (

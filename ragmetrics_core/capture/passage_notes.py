@@ -95,18 +95,18 @@ def _notes(
     for place, document in enumerate(retrieved):
         search, rank = searches.get(_name_of(document), (None, None))
         took_it = [step for step in steps if place in step.took]
-        kept = place in handed_on if took_it else None
+        is_kept = place in handed_on if took_it else None
         droppers = [step.name for step in took_it if place not in step.gave]
         rank_kept = None
-        if kept and len(last_steps) == 1:
+        if is_kept and len(last_steps) == 1:
             rank_kept = last_steps[0].gave.index(place) + 1
         notes.append(
             PassageNote(
                 retriever=search,
                 rank=rank,
-                kept=kept,
+                kept=is_kept,
                 rank_kept=rank_kept,
-                dropped_by=droppers[0] if kept is False and droppers else None,
+                dropped_by=droppers[0] if is_kept is False and droppers else None,
             )
         )
     return notes
@@ -145,17 +145,21 @@ def _dropped_inside(calls: Calls) -> dict[str, int]:
     dropped: dict[str, int] = {}
     for outer in calls.retrievals:
         inner = [node for node in outer.walk() if node is not outer]
-        found = [
+        found_inside = [
             document
             for node in inner
             if node.kind == "retriever"
             for document in node.documents or ()
         ]
-        once = list({one.id or one.text: one for one in found}.values())
+        once = list(
+            {
+                document.id or document.text: document for document in found_inside
+            }.values()
+        )
         if not once or outer.documents is None:
             continue
-        given = {one.key: one.context() for one in outer.documents}
-        n_dropped = shown_as(once, given).count(None)
+        handed_on = {document.key: document.context() for document in outer.documents}
+        n_dropped = shown_as(once, handed_on).count(None)
         if n_dropped:
             dropped[outer.name] = dropped.get(outer.name, 0) + n_dropped
     return dropped
@@ -185,13 +189,13 @@ def _steps_between(
         and node.documents is not None
         and (answered_by is None or end_of(node) <= answered_by.began)
         and node not in calls.retrievals
-        and not any(one.kind == "retriever" for one in calls.paths[node][:-1])
+        and not any(around.kind == "retriever" for around in calls.paths[node][:-1])
     ]
-    places = {_name_of(one): place for place, one in enumerate(retrieved)}
+    places = {_name_of(document): place for place, document in enumerate(retrieved)}
     steps: list[_Step] = []
     for node in sorted(nodes, key=end_of):
-        taken = node.taken or _there_before(node, calls)
-        took = _places(taken, retrieved, places)
+        taken_documents = node.taken or _there_before(node, calls)
+        took = _places(taken_documents, retrieved, places)
         gave = _places(node.documents or (), retrieved, places)
         steps.append(_Step(node.name, node, frozenset(took), tuple(gave)))
     return steps
@@ -232,7 +236,7 @@ def _places(
     names = [_name_of(document) for document in documents]
     if all(name in places for name in names):
         return list(dict.fromkeys(places[name] for name in names))
-    by_key = {one.key: one.context() for one in documents}
+    by_key = {document.key: document.context() for document in documents}
     order = {key: rank for rank, key in enumerate(by_key)}
     keys = shown_as(retrieved, by_key)
     ranked = [(order[key], place) for place, key in enumerate(keys) if key is not None]

@@ -48,7 +48,7 @@ class Place:
 
     def is_of_the_text_of(self, other: Place) -> bool:
         """Whether both are places of one text, of which ``union`` may be asked: a document may have several."""
-        texts = {shown.text.raw for shown in (*self.shown_in, *other.shown_in)}
+        texts = {part.text.raw for part in (*self.shown_in, *other.shown_in)}
         return len(texts) == 1
 
     @cached_property
@@ -62,7 +62,7 @@ class Place:
         text = self.shown_in[0].text
         if self.extent == "whole":
             return text.raw
-        pieces = _merged(piece for shown in self.shown_in for piece in shown.pieces)
+        pieces = _merged(piece for part in self.shown_in for piece in part.pieces)
         return " … ".join(_characters(text, piece) for piece in pieces)
 
 
@@ -100,8 +100,8 @@ def union(places: Sequence[Place]) -> Place:
     showing = [place for place in places if place.outcome == "shown"]
     if not showing:
         return places[0]
-    shown = tuple(part for place in showing for part in place.shown_in)
-    return replace(_place(showing[0].candidate, shown), part=showing[0].part)
+    parts = tuple(part for place in showing for part in place.shown_in)
+    return replace(_place(showing[0].candidate, parts), part=showing[0].part)
 
 
 def percentage(share: float) -> str:
@@ -179,12 +179,12 @@ def _place(candidate: int, shown: tuple[ShownIn, ...]) -> Place:
     coverage = _coverage(text, shown)
     runs = _merged(
         _Piece(run[0].of, run[-1].last, 0)
-        for one in shown
-        for run in runs_of(one.showing.spans)
+        for part in shown
+        for run in runs_of(part.showing.spans)
     )
     from_first, to_last = runs[0].first == 0, runs[-1].last == total
     if coverage >= WHOLE or any(
-        one.showing.literal or one.showing.whole for one in shown
+        part.showing.literal or part.showing.whole for part in shown
     ):
         return Place(
             candidate,
@@ -218,8 +218,8 @@ def _coverage(text: Text, shown: Iterable[ShownIn]) -> float:
     if not text.stream:
         return 1.0
     agreeing: list[Span] = []
-    for one in shown:
-        for span in one.showing.spans:
+    for part in shown:
+        for span in part.showing.spans:
             agreeing += without_overlap([span], agreeing)
     letters = b"".join(
         text.stream[span.of : span.last]

@@ -82,8 +82,8 @@ class Overrides:
     def needs_data(self) -> bool:
         """Whether a run's inputs and outputs are needed whole, for keys, paths and callables of the user."""
         return any(
-            one is not None
-            for one in (
+            source is not None
+            for source in (
                 self.question_from,
                 self.contexts_from,
                 self.answer_from,
@@ -102,12 +102,12 @@ class Overrides:
             return False, None
         if callable(source):
             return True, source(run)
-        found = (
+        lookups = (
             follow_path(place, path)
             for place in places
             for path in ([source], source.split("."))
         )
-        return next((one for one in found if one[0]), (False, None))
+        return next((lookup for lookup in lookups if lookup[0]), (False, None))
 
 
 def one_line(text: str | None) -> str:
@@ -120,8 +120,8 @@ def each(value: object, *kinds: type, depth: int = 8) -> Iterator[Any]:
     if isinstance(value, kinds):
         yield value
     elif depth and isinstance(value, (Mapping, list, tuple)):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from each(item, *kinds, depth=depth - 1)
+        for element in value.values() if isinstance(value, Mapping) else value:
+            yield from each(element, *kinds, depth=depth - 1)
 
 
 def documents_in(value: object) -> Iterator[Document]:
@@ -140,7 +140,7 @@ def contexts_in(value: object) -> list[Context]:
     if documents:
         return documents
     objects = value if isinstance(value, (list, tuple)) else [value]
-    if any(isinstance(item, Mapping) for item in objects):
+    if any(isinstance(element, Mapping) for element in objects):
         return list(Sample.from_row({"contexts": list(objects)}).contexts)
     return [Context(text=text) for text in texts_in(value)]
 
@@ -148,14 +148,14 @@ def contexts_in(value: object) -> list[Context]:
 def texts_in(value: object) -> Iterator[str]:
     """Texts in a value, those of messages included, of documents not."""
     return (
-        one.text if isinstance(one, Message) else one
-        for one in each(value, str, Message, depth=_DEPTH)
+        element.text if isinstance(element, Message) else element
+        for element in each(value, str, Message, depth=_DEPTH)
     )
 
 
 def is_message(value: object, text: str) -> bool:
     """True if a text stands in a value as a message."""
-    return any(one.text == text for one in each(value, Message, depth=_DEPTH))
+    return any(message.text == text for message in each(value, Message, depth=_DEPTH))
 
 
 def conversation(value: object) -> tuple[Message, ...] | None:
@@ -165,9 +165,12 @@ def conversation(value: object) -> tuple[Message, ...] | None:
     """
     if not isinstance(value, (list, tuple)) or not value:
         return None
-    found = [Message("user", item) if isinstance(item, str) else item for item in value]
-    kept = tuple(one for one in found if isinstance(one, Message))
-    return kept if len(kept) == len(found) else None
+    elements = [
+        Message("user", element) if isinstance(element, str) else element
+        for element in value
+    ]
+    messages = tuple(element for element in elements if isinstance(element, Message))
+    return messages if len(messages) == len(elements) else None
 
 
 def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
@@ -176,9 +179,9 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     if messages is not None:
         return next(
             (
-                one.text
-                for one in reversed(messages)
-                if one.role == "user" and one.text.strip()
+                message.text
+                for message in reversed(messages)
+                if message.role == "user" and message.text.strip()
             ),
             None,
         )
@@ -193,9 +196,9 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     ):
         return named
     texts = {
-        key: item
-        for key, item in value.items()
-        if isinstance(item, str) and item.strip()
+        key: field_value
+        for key, field_value in value.items()
+        if isinstance(field_value, str) and field_value.strip()
     }
     if len(texts) == 1:
         return next((text for key, text in texts.items() if key not in _WRITTEN), None)
@@ -255,13 +258,15 @@ def talk_in(
     messages = conversation(value)
     # a list of texts alone may be one of queries
     if messages is not None and any(each(value, Message)):
-        asked = [place for place, one in enumerate(messages) if one.role == "user"]
+        user_places = [
+            place for place, message in enumerate(messages) if message.role == "user"
+        ]
         same = [
             place
-            for place in asked
+            for place in user_places
             if one_line(messages[place].text) == one_line(question)
         ]
-        before = same if needs_question else same or asked
+        before = same if needs_question else same or user_places
         return Talk(spoken(messages[: max(before, default=0)]))
     if not depth or not isinstance(value, Mapping):
         return Talk()
@@ -306,8 +311,14 @@ def _pairs(value: object) -> tuple[Turn, ...]:
 
 def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     """What user and assistant said; no tool calls and no instructions."""
-    said = (one for one in messages if one.role in _SIDES and one.text.strip())
-    return tuple(Turn(role=one.role, content=one.text) for one in said)
+    spoken_messages = (
+        message
+        for message in messages
+        if message.role in _SIDES and message.text.strip()
+    )
+    return tuple(
+        Turn(role=message.role, content=message.text) for message in spoken_messages
+    )
 
 
 def answer_in(output: object) -> tuple[str | None, str]:
@@ -317,11 +328,18 @@ def answer_in(output: object) -> tuple[str | None, str]:
     """
     if not isinstance(output, Mapping):
         return answer_text(output), ""
-    found = (
+    answers_and_keys = (
         (answer_text(output.get(key)), key)
         for key in ("structured_response", *ANSWER_KEYS, "messages")
     )
-    return next((one for one in found if one[0] is not None), (None, ""))
+    return next(
+        (
+            answer_and_key
+            for answer_and_key in answers_and_keys
+            if answer_and_key[0] is not None
+        ),
+        (None, ""),
+    )
 
 
 def answer_text(value: object) -> str | None:
@@ -341,14 +359,14 @@ def answer_text(value: object) -> str | None:
     if isinstance(value, (list, tuple)):
         return last_answer(
             ()
-            if any(isinstance(item, str) for item in value)
+            if any(isinstance(element, str) for element in value)
             else conversation(value) or ()
         )
     if not isinstance(value, Mapping):
         return None
-    found = answer_in(value)[0]
-    if found is not None:
-        return found
+    named_answer = answer_in(value)[0]
+    if named_answer is not None:
+        return named_answer
     if not value or any(documents_in(value)) or has_no_answer(value):
         return None
     return compact(value)
@@ -377,10 +395,17 @@ def last_answer(messages: tuple[Message, ...]) -> str | None:
     Else a direct result of a tool.
     """
     # the latest first
-    after = list(takewhile(lambda one: one.role != "user", reversed(messages)))
-    spoken = (one for one in after if one.role == "assistant" and not one.calls)
-    direct = (one for one in after[:1] if one.role == "tool")
-    return next((one.text for one in chain(spoken, direct) if one.text.strip()), None)
+    after = list(takewhile(lambda message: message.role != "user", reversed(messages)))
+    spoken = (
+        message
+        for message in after
+        if message.role == "assistant" and not message.calls
+    )
+    direct = (message for message in after[:1] if message.role == "tool")
+    return next(
+        (message.text for message in chain(spoken, direct) if message.text.strip()),
+        None,
+    )
 
 
 def compact(value: object) -> str:

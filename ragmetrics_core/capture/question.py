@@ -89,13 +89,15 @@ class Turn:
 
         A query that is the text of a document stands there as the document.
         """
-        asked = [self.question] if self.question else []
-        texts = {document.text for found in self.calls.lists() for document in found}
+        texts_asked = [self.question] if self.question else []
+        texts = {
+            document.text for documents in self.calls.lists() for document in documents
+        }
         if self.standalone and self.standalone not in texts:
-            asked.append(self.standalone)
+            texts_asked.append(self.standalone)
         return (
-            *asked,
-            *(said.content for said in self.tree.history),
+            *texts_asked,
+            *(said_turn.content for said_turn in self.tree.history),
             *self.tree.instructions,
         )
 
@@ -195,11 +197,11 @@ class _Search:
     @cached_property
     def asked_of_others(self) -> frozenset[str]:
         """What all calls inside the run were asked, each text in one line."""
-        asked: list[str] = []
+        texts_asked: list[str] = []
         for node in self.calls.nodes[1:]:
             if node.query:
-                asked += [node.query, *texts_in(parsed(node.query))]
-        return frozenset(map(one_line, asked))
+                texts_asked += [node.query, *texts_in(parsed(node.query))]
+        return frozenset(map(one_line, texts_asked))
 
     @cached_property
     def is_rewritten(self) -> bool:
@@ -236,11 +238,11 @@ def by_a_label(search: _Search) -> Asked | None:
     An agent that is run with instructions and, behind "User question", the user's
     words: it asks its tool just these.
     """
-    given = search.tree.question or ""
-    labels = [label.end() for label in _LABEL.finditer(given)]
+    whole_text = search.tree.question or ""
+    labels = [label.end() for label in _LABEL.finditer(whole_text)]
     for start in labels:
-        if one_line(given[start:]) in search.asked_of_others:
-            words = given[start:].strip()
+        if one_line(whole_text[start:]) in search.asked_of_others:
+            words = whole_text[start:].strip()
             return Asked(words, search.tree.asked_at, (_BEHIND_A_LABEL,))
     return None
 
@@ -260,9 +262,9 @@ def by_the_framework(search: _Search) -> Asked | None:
 
 def _ends_with_one(question: str, search: _Search) -> bool:
     """Whether the last line of a longer text is just what was searched for, and no line before it is."""
-    *before, last = map(one_line, question.strip().splitlines() or [""])
+    *before, last_line = map(one_line, question.strip().splitlines() or [""])
     is_longer = any(before)
-    if not is_longer or last not in search.asked_of_others:
+    if not is_longer or last_line not in search.asked_of_others:
         return False
     return search.asked_of_others.isdisjoint(before)
 
@@ -286,7 +288,9 @@ def by_the_words_to_the_model(search: _Search) -> Asked | None:
     if call is None:
         return None
     messages = [
-        one.text for one in call.prompt if one.role == "user" and one.text.strip()
+        message.text
+        for message in call.prompt
+        if message.role == "user" and message.text.strip()
     ]
     if not messages or not (choosing or _is_plain(messages[-1], calls)):
         return None
@@ -357,8 +361,8 @@ def asked_without_a_chain(calls: Calls) -> str | None:
 def _asked(calls: Calls, where: Overrides) -> Asked:
     """The question by the first rule that finds one."""
     search = _Search(calls, where)
-    found = (rule(search) for rule in QUESTION_RULES)
-    return next(asked for asked in found if asked is not None)
+    tried = (rule(search) for rule in QUESTION_RULES)
+    return next(answer for answer in tried if answer is not None)
 
 
 def _is_shown(query: str, calls: Calls) -> bool:

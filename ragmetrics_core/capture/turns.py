@@ -158,27 +158,27 @@ class Turns(Generic[Run]):
         """
         tree = parts[-1]
         writers = self._writers_of(tree) if len(parts) == 1 else []
-        whole = joined([*writers, *parts], FLOW if writers else THREAD)
-        calls = Calls(whole, self._where.context_tools or ())
+        whole_tree = joined([*writers, *parts], FLOW if writers else THREAD)
+        calls = Calls(whole_tree, self._where.context_tools or ())
         if tree.thread is not None and _stopped_before_its_tools(calls):
             return self._hold(tree.thread, parts)
         if len(parts) == 1 and not (tree.error or tree.root.error):
             samples_of_others = self._samples_if_it_waits(tree, calls)
             if samples_of_others is not None:
                 return samples_of_others
-        whole = self._placed(whole)
+        whole_tree = self._placed(whole_tree)
         if not calls.tried and self._was_found_earlier(tree.root.taken):
-            whole = doubtful(whole, _FOUND_EARLIER)
-        samples = samples_of(whole, self._where)
-        if tree.thread is not None and any(one.answer is None for one in samples):
+            whole_tree = doubtful(whole_tree, _FOUND_EARLIER)
+        samples = samples_of(whole_tree, self._where)
+        if tree.thread is not None and any(sample.answer is None for sample in samples):
             return self._hold(tree.thread, parts)
         if samples:
-            self._read_later.doubt_one_that_is_replaced(whole, calls)
+            self._read_later.doubt_one_that_is_replaced(whole_tree, calls)
         elif len(parts) > 1 or (tree.root.kind == "agent" and tree.answers):
-            self._unsampled.add(whole, counts_anyway=True)
+            self._unsampled.add(whole_tree, counts_anyway=True)
         elif tree.turned_away:
             self._unsampled.add(tree, counts_anyway=False)
-        self._remember(whole, samples)
+        self._remember(whole_tree, samples)
         self._unsampled.keep_words_of(samples)
         return samples
 
@@ -222,11 +222,11 @@ class Turns(Generic[Run]):
         self, trees: Sequence[Tree], name: str, *, over: bool = True
     ) -> list[Sample]:
         """Samples of runs that belong together; ``over``: no further run will, so that they are a turn."""
-        whole = self._placed(joined(trees, name))
-        samples = samples_of(whole, self._where)
+        whole_tree = self._placed(joined(trees, name))
+        samples = samples_of(whole_tree, self._where)
         self._unsampled.keep_words_of(samples)
         if over:
-            self._remember(whole, samples)
+            self._remember(whole_tree, samples)
         return samples
 
     def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
@@ -285,8 +285,8 @@ class Turns(Generic[Run]):
         group = self._groups.join(tree, calls)
         if group is not None:
             # the same was searched for again, beside the answer
-            asked = {one_line(query) for query in group.queries}
-            self._read_later.doubt_those_shown_to(tree, calls, asked)
+            queries = {one_line(query) for query in group.queries}
+            self._read_later.doubt_those_shown_to(tree, calls, queries)
             return True
         self._read_later.doubt_those_shown_to(tree, calls)
         if self._is_a_sample_by_itself(tree):
@@ -316,12 +316,13 @@ class Turns(Generic[Run]):
         from a draft. A question that a model wrote is no turn of the user's.
         """
         quoted = [] if tree.history else self._quoted_by(tree)
-        said = [
-            one.turn
-            for one in quoted
-            if one.is_said and not self._is_written(tree.strand, one.turn.question)
+        said_turns = [
+            quoted_turn.turn
+            for quoted_turn in quoted
+            if quoted_turn.is_said
+            and not self._is_written(tree.strand, quoted_turn.turn.question)
         ]
-        placed = self.conversations.placed(tree, said[-1] if said else None)
+        placed = self.conversations.placed(tree, said_turns[-1] if said_turns else None)
         if quoted and not placed.history:
             return replace(placed, doubts=(*placed.doubts, _TALK))
         return placed
@@ -350,8 +351,10 @@ def _stopped_before_its_tools(calls: Calls) -> bool:
     """Whether a graph's messages end with calls of tools that did not run: a breakpoint."""
     output = calls.tree.output
     messages = output.get("messages") if isinstance(output, Mapping) else None
-    last = messages[-1] if isinstance(messages, (list, tuple)) and messages else None
-    if not isinstance(last, Message):
+    last_message = (
+        messages[-1] if isinstance(messages, (list, tuple)) and messages else None
+    )
+    if not isinstance(last_message, Message):
         return False
-    ids = {call.id for call in last.calls}
+    ids = {call.id for call in last_message.calls}
     return bool(ids) and all(node.call not in ids for node in calls.nodes)
