@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
-from ragmetrics_core import Report, Sample, Scored, Undefined
+from ragmetrics_core import Report, Sample, Scored, Undefined, evaluate
 from ragmetrics_core.data import (
     CaptureNotes,
     Cell,
@@ -25,15 +28,10 @@ from ragmetrics_core.data import (
     PassageNote,
     SampleResult,
 )
-from ragmetrics_core.reporting.journey import (
-    ADVICE,
-    COLUMNS,
-    Journey,
-    Loss,
-    SampleJourney,
-    journey,
-    journey_of,
-)
+from ragmetrics_core.reporting.journey import ADVICE, Journey, first_to_mend, journey
+from ragmetrics_core.reporting.journey_columns import COLUMNS
+from ragmetrics_core.reporting.sample_journey import Loss, SampleJourney, journey_of
+from ragmetrics_core.scale.scorer import Scorer
 from ragmetrics_core.statistics.means import mean_interval
 
 TEXTS = [
@@ -256,7 +254,7 @@ def test_a_fact_is_lost_where_the_last_passage_that_holds_it_is(name: str) -> No
     (fact,) = found.facts
     assert (fact.lost, fact.known) == (lost, known)
     if known:
-        assert found.lost_at == lost
+        assert first_to_mend([found]) == lost
 
 
 def test_a_fact_in_a_passage_of_which_the_prompt_does_not_tell_is_unknown() -> None:
@@ -597,3 +595,37 @@ def test_a_planted_loss_of_facts_is_named(lost: Loss, sound: int, planted: int) 
     assert found.mend == lost
     assert stage is not None
     assert stage.lost == planted
+
+
+def test_a_parquet_report_has_the_journey_of_its_rows(tmp_path: Path) -> None:
+    rows = [
+        {
+            "question": f"When was bridge {number} opened?",
+            "retrieved": [
+                f"Bridge {number} is of iron.",
+                f"It was opened in 18{number}.",
+            ],
+            "contexts": [f"Bridge {number} is of iron."],
+            "answer": "It is of iron.",
+            "reference": f"Bridge {number} was opened in 18{number}.",
+        }
+        for number in range(10, 14)
+    ]
+    metrics = ["utilization", "accuracy"]
+    scored = Scorer(metrics)(pa.Table.from_pylist(rows))
+    parquet.write_table(scored, tmp_path / "a.parquet")
+    found = Report.from_parquet(tmp_path).journey()
+    assert found == evaluate(rows, metrics=metrics, judge="lexical").journey()
+    stage = found.of("not_shown")
+    assert stage is not None
+    assert (stage.lost, stage.of) == (4, 8)
+    assert found.facts > 0
+
+
+def test_long_rows_are_followed_in_time() -> None:
+    words = [f"word{number}" for number in range(2000)]
+    retrieved = [" ".join([f"page {page}", *words[page:]]) for page in range(40)]
+    contexts = [f"Of page {page}: {' '.join(words[:900])} end" for page in range(20)]
+    started = time.process_time()
+    followed(retrieved=retrieved, contexts=contexts)
+    assert time.process_time() - started < 5

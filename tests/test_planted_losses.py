@@ -48,7 +48,8 @@ from ragmetrics_core import (
 from ragmetrics_core.data import Fact, SampleResult
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
-from ragmetrics_core.reporting.journey import Journey, Loss
+from ragmetrics_core.reporting.journey import Journey
+from ragmetrics_core.reporting.sample_journey import Loss
 
 QUESTION = "When was the Velm bridge opened?"
 ANSWER = "It was opened in 1874."

@@ -30,7 +30,7 @@ from ragmetrics_core.data.results import (
 )
 from ragmetrics_core.data.sample import CaptureNotes, Context, Sample
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
-from ragmetrics_core.reporting.journey import COLUMNS
+from ragmetrics_core.reporting.journey_columns import COLUMNS
 from ragmetrics_core.reporting.jsonl import FORMAT
 from ragmetrics_core.reporting.report import JsonlWriter, Report, RunFacts
 

@@ -1,6 +1,6 @@
 """Which context shows a retrieved passage, where no run recorded it: by ids and texts alone. Pure."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from ragmetrics_core.data import Context, SampleResult
 
@@ -41,6 +41,7 @@ def parts_shown(
     unaccounted = [
         place for place, one in enumerate(texts) if one not in whole_passages
     ]
+    others = [_Other(place, contexts[place].id, texts[place]) for place in unaccounted]
     parts: list[Part] = []
     for passage in retrieved:
         text = _plain(passage.text)
@@ -50,9 +51,6 @@ def parts_shown(
             parts.append(_equal(passage, contexts, free_places[text], known_ids))
         else:
             holder = _holder(text, texts)
-            others = [
-                (place, contexts[place].id, texts[place]) for place in unaccounted
-            ]
             part = _part(passage, text, others)
             parts.append(part if holder is None else (holder, 1.0))
     return parts
@@ -88,22 +86,31 @@ def _equal(
     return places[0], 1.0
 
 
-def _part(
-    passage: Context, text: str, contexts: Sequence[tuple[int, str | None, str]]
-) -> Part:
+class _Other:
+    """A context that is no passage as a whole: a part of one, several, or other words."""
+
+    def __init__(self, place: int, own_id: str | None, text: str) -> None:
+        self.place = place
+        self.own_id = own_id
+        self.text = text
+        self.runs = frozenset(_runs_of_words(text))
+
+
+def _part(passage: Context, text: str, contexts: Sequence[_Other]) -> Part:
     """The context that shows most of a passage, and how much; one of its id comes first.
 
     A context that is another passage whole is none: chunks overlap.
     """
     best: tuple[bool, float, int | None] = (False, 0.0, None)
     alike: int | None = None
-    for place, own_id, shown in contexts:
-        same_id = passage.id is not None and passage.id == own_id
-        share = _share(text, shown, same_id=same_id)
+    runs = frozenset(_runs_of_words(text)) if contexts else frozenset()
+    for context in contexts:
+        same_id = passage.id is not None and passage.id == context.own_id
+        share = _share(text, context.text, same_id=same_id)
         if share > 0 and (same_id, share) > best[:2]:
-            best = (same_id, share, place)
-        if alike is None and (same_id or _share_words(text, shown)):
-            alike = place
+            best = (same_id, share, context.place)
+        if alike is None and (same_id or not runs.isdisjoint(context.runs)):
+            alike = context.place
     _, share, place_shown = best
     if place_shown is not None:
         return place_shown, share
@@ -129,13 +136,11 @@ def _share(text: str, shown: str, *, same_id: bool) -> float:
     return min(1.0, n_shown / n_letters) if n_letters else 0.0
 
 
-def _share_words(text: str, shown: str) -> bool:
-    """Whether two texts share so many words in a row that it is no chance."""
+def _runs_of_words(text: str) -> Iterator[tuple[str, ...]]:
+    """All runs of so many words that two texts share none by chance."""
     words = text.split()
     for start in range(len(words) - _WORDS_BY_NO_CHANCE + 1):
-        if " ".join(words[start : start + _WORDS_BY_NO_CHANCE]) in shown:
-            return True
-    return False
+        yield tuple(words[start : start + _WORDS_BY_NO_CHANCE])
 
 
 def _plain(text: str) -> str:

@@ -23,7 +23,7 @@ from ragmetrics_core.data import (
     table,
 )
 from ragmetrics_core.reporting.gates import all_in_words
-from ragmetrics_core.reporting.journey import COLUMNS, COUNTS, counts_of
+from ragmetrics_core.reporting.journey_columns import COLUMNS, COUNTS, counts_of
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import MetricSummary, Summary
 
@@ -284,7 +284,7 @@ def columns(
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``,
         ``<metric>_status`` and ``<metric>_reason``, then ``calls``, ``cost`` (US
         dollars), ``problem`` (why a row is no sample) and the counts of the journey
-        (``journey.COLUMNS``). Texts hold no lone surrogates, which no file can carry.
+        (``journey_columns.COLUMNS``). Texts hold no lone surrogates, which no file can carry.
     """
     samples = [row.sample for row in results]
     cells: dict[str, list[Any]] = {

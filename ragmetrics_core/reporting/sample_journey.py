@@ -1,0 +1,369 @@
+"""What became of the passages and facts of one sample, as far as it was recorded and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ragmetrics_core.data import (
+    Cell,
+    Context,
+    FactMatrix,
+    JudgedChunks,
+    PassageNote,
+    Sample,
+    SampleResult,
+)
+from ragmetrics_core.reporting.passage_matching import parts_shown, sentences_resting
+
+Loss = Literal[
+    "not_retrieved",
+    "missing",
+    "not_kept",
+    "not_shown",
+    "cut",
+    "not_useful",
+    "not_cited",
+]
+"""How a passage or a fact may be lost, in the order of the stages."""
+Showing = Literal["whole", "cut", "not shown"]
+
+WHOLE = 0.98
+"""From this share of its letters on, a passage counts as shown whole."""
+
+_NOT_RETRIEVED = (
+    "what was retrieved was not recorded: give the column retrieved, or capture the run"
+)
+# How contexts must be known for it to be known what was shown.
+_SEEN_IN_PROMPT = ("prompt", "undivided", "named")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage on its way; None where something is not known.
+
+    Args:
+        rank: Among the retrieved, from 1; None if what was retrieved is not known, or
+            for one that a retriever found inside and did not hand on.
+        id: The store's own id.
+        retriever: The call that found it first.
+        retriever_rank: Its rank there, from 1.
+        kept: Whether rerankers and filters handed it on.
+        rank_kept: Its rank behind the last of them, from 1.
+        dropped_by: The name of the one that did not.
+        shown: Whether the model was shown it, whole or cut.
+        share: The share of its letters that was shown.
+        context: Rank of the context that shows it, from 1.
+        useful: Whether it was judged useful.
+        cited: Whether the answer cites it.
+        sentences: Numbers of the answer's sentences that rest on it, from 1, where
+            adherence was judged by words.
+    """
+
+    rank: int | None = None
+    id: str | None = None
+    retriever: str | None = None
+    retriever_rank: int | None = None
+    kept: bool | None = None
+    rank_kept: int | None = None
+    dropped_by: str | None = None
+    shown: Showing | None = None
+    share: float | None = None
+    context: int | None = None
+    useful: bool | None = None
+    cited: bool | None = None
+    sentences: tuple[int, ...] = ()
+
+    @property
+    def was_shown(self) -> bool:
+        """True if the model was shown it, or a part of it."""
+        return self.shown in ("whole", "cut")
+
+    @property
+    def lost(self) -> Loss | None:
+        """At which stage it was lost; None if it passed all of which something is known.
+
+        One that was cut goes on.
+        """
+        if self.kept is False:
+            return "not_kept"
+        if self.shown == "not shown":
+            return "not_shown"
+        if self.useful is False:
+            return "not_useful"
+        if self.cited is False:
+            return "not_cited"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class FactOnItsWay:
+    """A fact of the reference.
+
+    Args:
+        number: Its number, from 1.
+        lost: Where it was lost: ``cut`` if only passages hold it of which a part was
+            shown, and nobody asked whether that part holds it; None if it was shown, or
+            nothing is known.
+        known: Whether it is known what became of it.
+        passages: Ranks of the passages that hold it, from 1.
+    """
+
+    number: int
+    lost: Loss | None
+    known: bool
+    passages: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SampleJourney:
+    """What became of the passages and facts of one sample.
+
+    Args:
+        passages: The retrieved ones in order; where these are not known, the contexts.
+        facts: Those that RetrievalAccuracy asked about; () if nobody asked.
+        unknown: By stage why nothing is known of it: ``retrieved``, ``kept``,
+            ``shown``, ``useful``, ``cited``, ``facts``.
+    """
+
+    passages: tuple[Passage, ...] = ()
+    facts: tuple[FactOnItsWay, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_settled(self) -> bool:
+        """True if facts were asked about, and it is known of each what became of it."""
+        return bool(self.facts) and all(fact.known for fact in self.facts)
+
+
+def journey_of(row: SampleResult) -> SampleJourney | None:
+    """Follow the passages and facts of one row.
+
+    None for a row that is no sample, or whose application failed.
+    """
+    sample = row.sample
+    if sample is None or row.problem or sample.error is not None:
+        return None
+    unknown: dict[str, str] = {}
+    passages = _on_their_way(sample, unknown)
+    useful = _useful_by_rank(row, unknown)
+    cited = _cited_ranks(sample, unknown)
+    resting = sentences_resting(row)
+    judged = tuple(
+        replace(
+            passage,
+            useful=useful.get(passage.context) if passage.was_shown else None,
+            cited=passage.context in cited
+            if passage.was_shown and cited is not None
+            else None,
+            sentences=resting.get(passage.context or 0, ()),
+        )
+        for passage in passages
+    )
+    return SampleJourney(judged, _facts(row, sample, judged, unknown), unknown)
+
+
+# Of one sample: what was recorded
+
+
+def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
+    """The passages as far as the run recorded them."""
+    why_not_seen = _why_not_seen(sample)
+    if why_not_seen:
+        unknown["shown"] = why_not_seen
+    if sample.retrieved is None:
+        unknown["retrieved"] = _NOT_RETRIEVED
+        unknown["kept"] = _NOT_RETRIEVED
+        return [] if why_not_seen else list(_shown_contexts(sample))
+    numbered = enumerate(zip(sample.retrieved, _notes(sample), strict=True), start=1)
+    passages = [_passage(rank, document, note) for rank, (document, note) in numbered]
+    if why_not_seen:
+        passages = [replace(one, shown=None, share=None) for one in passages]
+    elif any(passage.shown is None for passage in passages):
+        unknown["shown"] = "of some passages the prompt does not tell"
+    passages = _with_dropped_inside(passages, sample)
+    if passages and all(passage.kept is None for passage in passages):
+        unknown["kept"] = "no step between search and prompt was recorded"
+    return passages
+
+
+def _why_not_seen(sample: Sample) -> str:
+    """Why it is not known what the model was shown, in words; "" if it is."""
+    if sample.capture is None:
+        recorded = "contexts" in sample.model_fields_set
+        return "" if recorded else "what the model was shown was not recorded"
+    if sample.capture.evidence_from == "none_found":
+        return ""
+    if sample.capture.evidence_from not in _SEEN_IN_PROMPT:
+        return "no prompt tells what the model was shown"
+    return ""
+
+
+def _shown_contexts(sample: Sample) -> Iterable[Passage]:
+    """The contexts, which were shown in the words that they hold."""
+    for rank, context in enumerate(sample.contexts, start=1):
+        if not context.blank:
+            yield Passage(id=context.id, shown="whole", context=rank)
+
+
+def _notes(sample: Sample) -> Sequence[PassageNote]:
+    """What is known of each retrieved passage: recorded, else read off the texts."""
+    retrieved = sample.retrieved or ()
+    recorded = sample.capture.passages if sample.capture is not None else None
+    if recorded is not None and len(recorded) == len(retrieved):
+        return recorded
+    return [
+        PassageNote(context=context, share=share)
+        for context, share in parts_shown(retrieved, sample.contexts)
+    ]
+
+
+def _passage(rank: int, document: Context, note: PassageNote) -> Passage:
+    shown = _showing(note.share)
+    was_shown = shown in ("whole", "cut")
+    return Passage(
+        rank=rank,
+        id=document.id,
+        retriever=note.retriever,
+        retriever_rank=note.rank,
+        # what was shown was kept, whatever step dropped it on another way
+        kept=True if was_shown and note.kept is not None else note.kept,
+        rank_kept=note.rank_kept,
+        dropped_by=None if was_shown else note.dropped_by,
+        shown=shown,
+        share=note.share,
+        context=None if note.context is None else note.context + 1,
+    )
+
+
+def _showing(share: float | None) -> Showing | None:
+    if share is None:
+        return None
+    if share == 0:
+        return "not shown"
+    return "whole" if share >= WHOLE else "cut"
+
+
+def _with_dropped_inside(passages: Sequence[Passage], sample: Sample) -> list[Passage]:
+    """The passages, and behind them those that a retriever found inside and did not hand on.
+
+    Nothing else is known of these; those that it gave it handed on.
+    """
+    notes = sample.capture
+    count_by_name = (notes.dropped_inside if notes is not None else None) or {}
+    handed_on = [
+        replace(one, kept=True)
+        if one.kept is None and one.retriever in count_by_name
+        else one
+        for one in passages
+    ]
+    for name, count in count_by_name.items():
+        handed_on += [Passage(kept=False, dropped_by=name)] * count
+    return handed_on
+
+
+# Of one sample: what was judged
+
+
+def _useful_by_rank(
+    row: SampleResult, unknown: dict[str, str]
+) -> Mapping[int | None, bool | None]:
+    """By rank of a context whether it was judged useful."""
+    for result in row.results.values():
+        if isinstance(result.evidence, JudgedChunks):
+            return {chunk.rank: chunk.useful for chunk in result.evidence.chunks}
+    unknown["useful"] = "no metric judged whether passages are useful"
+    return {}
+
+
+def _cited_ranks(sample: Sample, unknown: dict[str, str]) -> set[int | None] | None:
+    """Ranks of the contexts that the answer cites; None if that is not known."""
+    if sample.citations is None:
+        unknown["cited"] = sample.citations_unknown
+        return None
+    return {place + 1 for one in sample.citations for place in one.contexts}
+
+
+def _facts(
+    row: SampleResult,
+    sample: Sample,
+    passages: Sequence[Passage],
+    unknown: dict[str, str],
+) -> tuple[FactOnItsWay, ...]:
+    """What became of each fact of the reference."""
+    matrices = (result.evidence for result in row.results.values())
+    matrix = next((one for one in matrices if isinstance(one, FactMatrix)), None)
+    if matrix is None:
+        unknown["facts"] = "no metric asked which facts of a reference were retrieved"
+        return ()
+    searched = sample.contexts if sample.retrieved is None else sample.retrieved
+    if any(len(cells) != len(searched) for cells in matrix.cells):
+        unknown["facts"] = "facts were judged over other texts than the sample holds"
+        return ()
+    facts = [
+        _fact(number, cells, sample, passages)
+        for number, cells in enumerate(matrix.cells, start=1)
+    ]
+    if not all(fact.known for fact in facts):
+        unknown["facts"] = _why_facts_are_unknown(passages)
+    return tuple(facts)
+
+
+def _fact(
+    number: int, cells: Sequence[Cell], sample: Sample, passages: Sequence[Passage]
+) -> FactOnItsWay:
+    """One fact, by the judge's verdict on each passage or context."""
+    holding = tuple(rank for rank, cell in enumerate(cells, 1) if cell.covered)
+    answered = all(cell.probability is not None for cell in cells)
+    if sample.retrieved is None:
+        known, lost = _in_contexts(sample, bool(holding), answered)
+    else:
+        holders = [one for one in passages if one.rank in holding]
+        known, lost = _through_stages(holders, answered)
+        if lost == "not_retrieved" and _droppers_inside(passages):
+            known, lost = False, None
+    return FactOnItsWay(number, lost, known, holding)
+
+
+def _why_facts_are_unknown(passages: Sequence[Passage]) -> str:
+    """Why it is not known of some fact what became of it."""
+    droppers = _droppers_inside(passages)
+    if droppers:
+        return (
+            "nobody asked whether a fact stood in what searches inside"
+            f" {droppers[0]} found and it did not hand on"
+        )
+    return "of some passages the judge or the prompt does not tell"
+
+
+def _droppers_inside(passages: Sequence[Passage]) -> list[str]:
+    """Names of retrievers that did not hand on what searches inside them found."""
+    return [one.dropped_by for one in passages if one.rank is None and one.dropped_by]
+
+
+def _in_contexts(
+    sample: Sample, is_held: bool, answered: bool
+) -> tuple[bool, Loss | None]:
+    """Whether it is known what became of a fact that was sought in the contexts, and its loss."""
+    if _why_not_seen(sample) or not (is_held or answered):
+        return False, None
+    return True, None if is_held else "missing"
+
+
+def _through_stages(
+    holders: Sequence[Passage], answered: bool
+) -> tuple[bool, Loss | None]:
+    """Whether it is known what became of a fact that these passages hold, and its loss."""
+    if not holders:
+        return answered, "not_retrieved" if answered else None
+    showings = {passage.shown for passage in holders}
+    if "whole" in showings:
+        return True, None
+    if None in showings and any(one.kept is not False for one in holders):
+        return False, None
+    if "cut" in showings:
+        return True, "cut"
+    if all(passage.kept is False for passage in holders):
+        return True, "not_kept"
+    return True, "not_shown"
