@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data.errors import ContentRefused, SettingError
 from ragmetrics_core.data.metric_evidence import CASES_IN_WORDS, Sufficed
 from ragmetrics_core.data.replies import Asked, Weight
@@ -50,6 +53,7 @@ from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_
 from ragmetrics_core.metrics.templates import shipped
 from ragmetrics_core.models.decision_model import OpenAIDecisionModel
 from ragmetrics_core.reporting.answering import Answering
+from ragmetrics_core.reporting.run_facts import SequentialDecision
 from ragmetrics_core.statistics.means import mean_interval
 from ragmetrics_core.testing.decision_loopback import DecisionServer
 
@@ -227,7 +231,7 @@ def test_the_text_has_the_four_cases_two_shares_and_no_total(report: Report) -> 
         "contexts                  answered              declined",
         "enough                           5                     2",
         "not enough        3 from elsewhere             1 rightly",
-        "uncertain whether the contexts were enough: 3, in no share",
+        "Uncertain whether the contexts were enough: 3, in no share.",
         "Answered where the contexts were enough: 5 of 7, 0.714 [0.359, 0.918].",
         "Declined where they were not: 1 of 4, 0.250 [0.046, 0.699].",
         (
@@ -245,6 +249,39 @@ def test_the_text_has_the_four_cases_two_shares_and_no_total(report: Report) -> 
     ]
     assert max(map(len, lines[:6])) <= 80
     assert str(lines[1]) in report.answering(cluster=None)._repr_html_()
+
+
+def test_page_and_terminal_show_the_cases_and_the_methods_name_the_source(
+    report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "results.jsonl"
+    report.to_jsonl(path)
+    page = tmp_path / "report.html"
+    assert main(["report", str(path), "--html", str(page)]) == 0
+    on_terminal, on_page = capsys.readouterr().out, unescape(page.read_text("utf-8"))
+    answering = report.answering()
+    assert str(answering) in on_terminal
+    for sentence in answering.sentences:
+        assert sentence in on_page
+    for cells in answering.rows:
+        assert re.search(r"\s*".join(f">{cell}<.*?" for cell in cells), on_page)
+    assert "Joren et al. 2024" in report.methods()
+    assert "arXiv:2411.06037" in report.methods()
+
+
+def test_rows_that_were_chosen_by_their_scores_have_shares_without_intervals(
+    report: Report,
+) -> None:
+    gate = SequentialDecision(
+        metric="context_recall", outcome="passed", sentence="passed", at_least=0.1
+    )
+    stopped = Report(
+        report.results, report.run.model_copy(update={"decisions": (gate,)})
+    )
+    answering = stopped.answering()
+    assert answering.cases == report.answering().cases
+    assert answering.answered.interval is None
+    assert str(answering.answered) == "5 of 7, 0.714"
 
 
 def test_rows_without_a_case_are_counted_and_stand_in_no_share() -> None:
@@ -288,6 +325,8 @@ def test_a_metric_of_another_name_is_counted() -> None:
     metrics = [ContextSufficiency(name="enough"), ContextRecall(name="right")]
     run = evaluate(samples(), metrics, judge=labels(), progress=False, store=False)
     assert run.answering("enough").right_answers is None
+    with pytest.raises(SettingError, match="no metric 'rihgt'"):
+        run.answering("enough", recall="rihgt")
     answering = run.answering("enough", recall="right")
     assert answering.metric == "enough"
     assert answering.right_answers is not None

@@ -83,7 +83,13 @@ def add_to(commands: Any) -> None:
         "of traces with ids alone: a mapping or function from ids to texts",
         "MODULE:NAME",
     )
-    add(parser, "--metrics", "separated by commas; by default all that apply", "NAMES")
+    add(
+        parser,
+        "--metrics",
+        "separated by commas; by default those of the four that apply; also"
+        " context_sufficiency, answer_relevance",
+        "NAMES",
+    )
     shared.add_judge(parser)
     help_text = (
         "a setting of a metric, e.g. adherence.polls=3 or module:name.polls=3; may be"

@@ -28,6 +28,8 @@ def screen_lines(
     lines += ["", text_grid(summary), ""]
     for metric, words in screen.sentences.items():
         lines.append(f"{metric_with_gloss(metric)}: {words}")
+    for answering in screen.answering:
+        lines += ["", *str(answering).splitlines()]
     lines += ["", screen.groups_in_words]
     if summary.folded_signs:
         lines.append("Signs of high risk, by rules of thumb; they are no verdict:")

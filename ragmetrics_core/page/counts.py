@@ -75,6 +75,25 @@ WORDINGS = {
         "Each fact of the reference is looked for in the retrieved texts; a fact may"
         " weigh more than another. Counted: a score of one half or more.",
     ),
+    "context_sufficiency": Wording(
+        "retrieval",
+        "shows",
+        "show",
+        "enough to answer",
+        "Could the question be answered from the text that was shown?",
+        "The judge reads the question and the texts that the application showed its"
+        " model, and no answer; the score is the probability that they are enough."
+        " Counted: a score over one half.",
+    ),
+    "answer_relevance": Wording(
+        "answer",
+        "addresses",
+        "address",
+        "the question at least in part",
+        "Does the answer address the question?",
+        "The answer is graded from 0 to 3 by how much of the question it addresses,"
+        " whatever is true. Counted: a score of one half or more, as grade 2 has.",
+    ),
 }
 """The shipped metrics; any other is told by its score."""
 
@@ -114,6 +133,7 @@ _HOLDS: dict[str, Callable[[Scored], bool | None]] = {
     "context_utilization": _useful_text_first,
     "context_adherence": _over_half,
     "context_recall": _mostly,
+    "context_sufficiency": _over_half,
 }
 
 

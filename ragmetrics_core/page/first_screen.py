@@ -18,6 +18,7 @@ from ragmetrics_core.data import (
     judges_in_words,
     replace_surrogates,
 )
+from ragmetrics_core.data.metric_evidence import Sufficed
 from ragmetrics_core.page.counts import MetricCounts
 from ragmetrics_core.page.row_groups import (
     JUDGE_FAILED,
@@ -29,6 +30,7 @@ from ragmetrics_core.page.row_groups import (
     Mending,
     group_of_row,
 )
+from ragmetrics_core.reporting.answering import Answering, AnsweringTally
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
@@ -101,6 +103,7 @@ class FirstScreen:
     why_first: str  # why the stage to mend is named
     at_risk: str  # how the gate at risk and the stage to mend belong together
     unscored_first: tuple[str, ...]  # groups whose rows without a score come first
+    answering: tuple[Answering, ...]  # of each metric of sufficiency
 
     @property
     def how_found(self) -> str:
@@ -145,6 +148,7 @@ class ScreenTally:
         self._clusters = array("q")
         self._hashes_of_contents = array("q")
         self._counts: defaultdict[str, MetricCounts] = defaultdict(MetricCounts)
+        self._answering: dict[str, AnsweringTally] = {}
         # the worst of each group, those with a score apart from those without
         self._examples: defaultdict[tuple[str, bool], list[Example]] = defaultdict(list)
 
@@ -152,10 +156,13 @@ class ScreenTally:
         """Count one row; returns its group."""
         code = group_of_row(row)
         self._groups.append(_CODES.index(code))
-        self._clusters.append(self._number_of(row.sample))
+        cluster = self._number_of(row.sample)
+        self._clusters.append(cluster)
         for name, result in row.results.items():
             if isinstance(result, Scored):
                 self._counts[name].add(name, result, code)
+                if isinstance(result.evidence, Sufficed):
+                    self._answering_of(name).add(row, cluster)
         content = _content_of(row.sample)
         if any(content):
             self._hashes_of_contents.append(hash(content))
@@ -214,7 +221,17 @@ class ScreenTally:
             why_first=_why_first(to_mend),
             at_risk=self._gate_at_risk(decisions, to_mend),
             unscored_first=unscored_first,
+            answering=tuple(
+                tally.answering(self._n_rows, has_intervals=not run.decisions)
+                for tally in self._answering.values()
+            ),
         )
+
+    def _answering_of(self, metric: str) -> AnsweringTally:
+        """What is counted of a metric that says whether contexts were enough."""
+        if metric not in self._answering:
+            self._answering[metric] = AnsweringTally(metric, "context_recall")
+        return self._answering[metric]
 
     def _unscored_first(self, losses: Sequence[Group]) -> tuple[str, ...]:
         """The groups whose rows without a score are worse than any low score.

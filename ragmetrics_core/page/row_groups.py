@@ -96,6 +96,6 @@ def _group_without_diagnosis(row: SampleResult) -> str:
     if scores:
         return "no_loss"
     codes = {result.code for result in results if isinstance(result, Undefined)}
-    return next(
-        (code for code in ("abstained", "missing") if code in codes), "undefined"
-    )
+    if codes & {"abstained", "declined"}:
+        return "abstained"
+    return "missing" if "missing" in codes else "undefined"

@@ -4,13 +4,21 @@ Four cases and two shares, and never one number: an application that declines mo
 better in one share and worse in the other.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import get_args
 
 from pydantic import Field
 
-from ragmetrics_core.data import Frozen, SampleResult, Scored, SettingError, Share
+from ragmetrics_core.data import (
+    Frozen,
+    SampleResult,
+    Scored,
+    SettingError,
+    Share,
+    element,
+)
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
     AnsweringCase,
@@ -18,8 +26,14 @@ from ragmetrics_core.data.metric_evidence import (
 )
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, numbering
 from ragmetrics_core.reporting.summary import counted
-from ragmetrics_core.statistics.means import Interval, mean, mean_interval
+from ragmetrics_core.statistics.means import (
+    FEWEST_CLUSTERS,
+    Interval,
+    mean,
+    mean_interval,
+)
 
+_WITH_ANSWER: tuple[AnsweringCase, ...] = ("answered", "unbacked")
 _RIGHT = 0.5  # the least Context Recall of an answer that counts as right
 _NOT_WRONG = (
     '"Answered from elsewhere" does not mean wrong: a model may know the answer, and'
@@ -34,16 +48,25 @@ class AnsweringShare(Frozen):
     total: int = Field(description="samples of which it could be expected")
     share: Share | None = Field(description="count / total; None without samples")
     interval: Interval | None = Field(
-        description="95 % interval of the share: Wilson, over clusters t"
+        None,
+        description=(
+            "95 % interval of the share: Wilson, over clusters t; None without samples,"
+            " and of a run until decided"
+        ),
     )
 
     def __str__(self) -> str:
-        if self.share is None or self.interval is None:
+        if self.share is None:
             return "no sample"
-        low, high = self.interval.low, self.interval.high
-        text = f"{self.count} of {self.total}, {self.share:.3f} [{low:.3f}, {high:.3f}]"
-        if self.interval.clusters is not None:
-            text += f" over {counted(self.interval.clusters, 'cluster')}"
+        text = f"{self.count:,} of {self.total:,}, {self.share:.3f}"
+        if self.interval is None:
+            return text
+        text += f" [{self.interval.low:.3f}, {self.interval.high:.3f}]"
+        n_clusters = self.interval.clusters
+        if n_clusters is not None:
+            text += f" over {counted(n_clusters, 'cluster')}"
+            if n_clusters < FEWEST_CLUSTERS:
+                text += ", which are few: a rough guide"
         return text
 
 
@@ -76,93 +99,171 @@ class Answering(Frozen):
     right_answers: dict[AnsweringCase, RightAnswers] | None = Field(
         None,
         description=(
-            "answers that match the reference, by case; None without Context Recall"
+            "answers that match the reference, by case; None where no answer has a"
+            " score of Context Recall"
         ),
     )
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join([*self._table(), *self.sentences])
 
-    def _lines(self) -> Iterator[str]:
-        """The cases as a table, the shares, and what the words mean."""
+    def _table(self) -> Iterator[str]:
+        """The four cases, in lines of equal columns."""
+        rows = (("contexts", "answered", "declined"), *self.rows)
+        for contexts, answered, declined in rows:
+            yield f"{contexts:<12}{answered:>22}{declined:>22}"
+
+    @property
+    def rows(self) -> tuple[tuple[str, str, str], ...]:
+        """Rows of a table: the contexts, how many answered, and how many declined."""
         cases = self.cases
-        cells = {case: str(count) for case, count in cases.items()}
-        yield f"{'contexts':<12}{'answered':>22}{'declined':>22}"
-        yield f"{'enough':<12}{cells['answered']:>22}{cells['over_declined']:>22}"
-        elsewhere = f"{cells['unbacked']} from elsewhere"
-        rightly = f"{cells['rightly_declined']} rightly"
-        yield f"{'not enough':<12}{elsewhere:>22}{rightly:>22}"
-        yield f"{CASES_IN_WORDS['uncertain']}: {cells['uncertain']}, in no share"
-        yield f"Answered where the contexts were enough: {self.answered}."
-        yield f"Declined where they were not: {self.rightly_declined}."
-        yield from self._lines_on_right_answers()
-        if self.without_case:
-            yield f"{counted(self.without_case, 'row')} without a case."
-        if cases["unbacked"]:
-            yield _NOT_WRONG
+        return (
+            ("enough", f"{cases['answered']:,}", f"{cases['over_declined']:,}"),
+            (
+                "not enough",
+                f"{cases['unbacked']:,} from elsewhere",
+                f"{cases['rightly_declined']:,} rightly",
+            ),
+        )
 
-    def _lines_on_right_answers(self) -> Iterator[str]:
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What stands under the table: the uncertain, the shares, and what words mean."""
+        n_uncertain = self.cases["uncertain"]
+        sentences = [
+            f"{CASES_IN_WORDS['uncertain'].capitalize()}: {n_uncertain:,}, in no share.",
+            f"Answered where the contexts were enough: {self.answered}.",
+            f"Declined where they were not: {self.rightly_declined}.",
+            *self._sentences_on_right_answers(),
+        ]
+        if self.without_case:
+            sentences.append(f"{counted(self.without_case, 'row')} without a case.")
+        if self.cases["unbacked"]:
+            sentences.append(_NOT_WRONG)
+        return tuple(sentences)
+
+    def _sentences_on_right_answers(self) -> Iterator[str]:
         """How many answers match the reference, for each case with an answer."""
         for case, answers in (self.right_answers or {}).items():
             n_known = answers.right + answers.wrong
             if n_known == 0:
                 continue
             yield (
-                f"Of those {CASES_IN_WORDS[case]}: {answers.right} of {n_known} match"
-                f" the reference (Context Recall of {_RIGHT:g} or more)."
+                f"Of those {CASES_IN_WORDS[case]}: {answers.right:,} of {n_known:,}"
+                f" match the reference (Context Recall of {_RIGHT:g} or more)."
             )
 
     def _repr_html_(self) -> str:
-        from ragmetrics_core.data.display import element
-
         return element("pre", [str(self)])
+
+
+class AnsweringTally:
+    """Counts the cases of rows that come one by one.
+
+    Args:
+        metric: Full name of the metric of sufficiency.
+        recall: Full name of the Context Recall that divides the answered.
+    """
+
+    def __init__(self, metric: str, recall: str) -> None:
+        self._metric = metric
+        self._recall = recall
+        # of each sample with a case, the number of its cluster
+        self._clusters: dict[AnsweringCase, array[int]] = {
+            case: array("q") for case in get_args(AnsweringCase)
+        }
+        self._matches: dict[AnsweringCase, Counter[str]] = {
+            case: Counter() for case in _WITH_ANSWER
+        }
+
+    def add(self, row: SampleResult, cluster: int) -> None:
+        """Count one row; one whose case is not known is left out.
+
+        Args:
+            row: The row.
+            cluster: Number of its cluster, negative for one of its own.
+
+        Raises:
+            SettingError: If the metric's result says nothing of sufficiency.
+        """
+        case = _case_of(row, self._metric)
+        if case is None:
+            return
+        self._clusters[case].append(cluster)
+        if case in self._matches:
+            self._matches[case][_match_with_reference(row, self._recall)] += 1
+
+    def answering(self, n_rows: int, *, has_intervals: bool = True) -> Answering:
+        """The cases counted so far.
+
+        Args:
+            n_rows: How many rows there are, those without a case among them.
+            has_intervals: False for a run that stopped for what it saw: rows that were
+                chosen so have no interval.
+        """
+        cases = {case: len(clusters) for case, clusters in self._clusters.items()}
+        right_answers = {
+            case: RightAnswers(**counts) for case, counts in self._matches.items()
+        }
+        has_recall = any(
+            answers.right or answers.wrong for answers in right_answers.values()
+        )
+        return Answering(
+            metric=self._metric,
+            cases=cases,
+            without_case=n_rows - sum(cases.values()),
+            answered=self._share("answered", "over_declined", has_intervals),
+            rightly_declined=self._share("rightly_declined", "unbacked", has_intervals),
+            right_answers=right_answers if has_recall else None,
+        )
+
+    def _share(
+        self, right: AnsweringCase, other: AnsweringCase, has_interval: bool
+    ) -> AnsweringShare:
+        """The share of one case in two."""
+        clusters = self._clusters[right] + self._clusters[other]
+        n_right = len(self._clusters[right])
+        values = array("d", [1.0] * n_right + [0.0] * (len(clusters) - n_right))
+        return AnsweringShare(
+            count=n_right,
+            total=len(values),
+            share=mean(values),
+            interval=mean_interval(values, clusters) if has_interval else None,
+        )
 
 
 def count_answering(
     results: Iterable[SampleResult],
     metric: str,
     *,
-    recall: str | None,
+    recall: str,
     cluster: GroupBy,
+    has_intervals: bool = True,
 ) -> Answering:
     """Count the cases of answering over the rows of a report.
 
     Args:
         results: The rows.
         metric: Full name of the metric of sufficiency.
-        recall: Full name of a Context Recall that divides the answered; None for none.
+        recall: Full name of the Context Recall that divides the answered.
         cluster: Which samples belong together.
+        has_intervals: False for a run that stopped for what it saw.
 
     Raises:
         SettingError: If a result of the metric says nothing of sufficiency, or no
             sample has the key of the clusters.
     """
-    tally = _Tally()
-    right_answers = {"answered": Counter[str](), "unbacked": Counter[str]()}
+    tally = AnsweringTally(metric, recall)
     keys_sought = KeysSought(cluster=cluster)
     number_of = numbering(cluster)
+    n_rows = 0
     for row in results:
+        n_rows += 1
         if row.sample is not None:
             keys_sought.look(row.sample)
-        case = _case_of(row, metric)
-        tally.add(case, number_of(row.sample))
-        if recall is not None and case in right_answers:
-            right_answers[case][_matches_reference(row, recall)] += 1
+        tally.add(row, number_of(row.sample))
     keys_sought.check()
-    return Answering(
-        metric=metric,
-        cases={case: tally.cases[case] for case in get_args(AnsweringCase)},
-        without_case=tally.cases[None],
-        answered=tally.share("answered", "over_declined"),
-        rightly_declined=tally.share("rightly_declined", "unbacked"),
-        right_answers=(
-            None
-            if recall is None
-            else {
-                case: RightAnswers(**counts) for case, counts in right_answers.items()
-            }
-        ),
-    )
+    return tally.answering(n_rows, has_intervals=has_intervals)
 
 
 def _case_of(row: SampleResult, metric: str) -> AnsweringCase | None:
@@ -178,35 +279,9 @@ def _case_of(row: SampleResult, metric: str) -> AnsweringCase | None:
     return result.evidence.case
 
 
-def _matches_reference(row: SampleResult, recall: str) -> str:
+def _match_with_reference(row: SampleResult, recall: str) -> str:
     """``right``, ``wrong`` or ``unknown``, by the Context Recall of the answer."""
     result = row.results.get(recall)
     if not isinstance(result, Scored):
         return "unknown"
     return "right" if result.value >= _RIGHT else "wrong"
-
-
-class _Tally:
-    """The cases counted, and the cluster of each sample with a case."""
-
-    def __init__(self) -> None:
-        self.cases: Counter[AnsweringCase | None] = Counter()
-        self._clusters: dict[AnsweringCase, list[int]] = {}
-
-    def add(self, case: AnsweringCase | None, cluster: int) -> None:
-        """Count one row."""
-        self.cases[case] += 1
-        if case is not None:
-            self._clusters.setdefault(case, []).append(cluster)
-
-    def share(self, right: AnsweringCase, other: AnsweringCase) -> AnsweringShare:
-        """The share of one case in two, with its interval."""
-        clusters_of_right = self._clusters.get(right, [])
-        clusters_of_other = self._clusters.get(other, [])
-        values = [1.0] * len(clusters_of_right) + [0.0] * len(clusters_of_other)
-        return AnsweringShare(
-            count=len(clusters_of_right),
-            total=len(values),
-            share=mean(values),
-            interval=mean_interval(values, clusters_of_right + clusters_of_other),
-        )

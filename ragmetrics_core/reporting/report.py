@@ -194,26 +194,33 @@ class Report:
         self,
         metric: str = "context_sufficiency",
         *,
-        recall: str = "context_recall",
+        recall: str | None = None,
         cluster: GroupBy = "auto",
     ) -> Answering:
         """Count what the application did where its contexts were enough and where not.
 
         Args:
             metric: Name of a ``ContextSufficiency`` of the run.
-            recall: Name of a ``ContextRecall``. Where the run has it, the answered
-                samples are divided by whether it is 0.5 or more.
+            recall: Name of a ``ContextRecall`` of the run; None for the one that is
+                named ``context_recall``, if there is one. The answered samples are
+                divided by whether it is 0.5 or more.
             cluster: Which samples belong together, as in ``summary``.
 
+        Returns:
+            The four cases, the uncertain beside them, and two shares with intervals;
+            ``print`` shows them as a table. Of a run until decided the shares have no
+            intervals.
+
         Raises:
-            SettingError: If the metric was not measured, or says nothing of
+            SettingError: If a metric was not measured, the first says nothing of
                 sufficiency, or no sample has the key of the clusters.
         """
         return count_answering(
             self.results,
             self._named(metric),
-            recall=recall if recall in self.metrics else None,
+            recall="context_recall" if recall is None else self._named(recall),
             cluster=cluster,
+            has_intervals=not self.decisions,
         )
 
     def scores(self, metric: str) -> list[float | None]:

@@ -367,7 +367,7 @@ def _stored(metric: Metric) -> str | dict[str, Any]:
     name = next(
         (
             name
-            for name, metric_class in capture.METRICS.items()
+            for name, metric_class in capture.NAMED_METRICS.items()
             if type(metric) is metric_class
         ),
         None,
