@@ -61,8 +61,10 @@ def _scores(result: SampleResult) -> Iterator[_Score]:
     if sample is None:
         return
     sample_id = sample.id or ""
-    trace = str(sample.metadata.get("trace_id") or "") or sample_id.partition("#")[0]
     span = str(sample.metadata.get("span_id") or "")
+    trace = str(sample.metadata.get("trace_id") or "")
+    if not trace:
+        trace, _, _ = sample_id.partition("#")
     if not trace:
         raise InputError(
             f"row {result.index} names no trace: its id must be one, or its metadata"
@@ -76,8 +78,9 @@ def _scores(result: SampleResult) -> Iterator[_Score]:
     for outcome in result.results.values():
         signature = str(outcome.signature)
         identity = ["ragmetrics", trace, *sample_of_trace, outcome.metric, signature]
+        score_id = uuid5(NAMESPACE_URL, json.dumps(identity))
         facts = {
-            "ragmetrics.id": str(uuid5(NAMESPACE_URL, json.dumps(identity))),
+            "ragmetrics.id": str(score_id),
             "signature": signature,
             "outcome": outcome.status,
         }
@@ -143,10 +146,10 @@ class _OtlpAnswers:
         Raises:
             ValueError: If the answer is not one of OTLP.
         """
-        kind = (
-            answer.headers.get("Content-Type", "").partition(";")[0].strip().casefold()
-        )
-        if kind == "text/html" or (answer.content and kind not in _OTLP_KINDS):
+        content_type, _, _ = answer.headers.get("Content-Type", "").partition(";")
+        kind = content_type.strip().casefold()
+        has_foreign_content = bool(answer.content) and kind not in _OTLP_KINDS
+        if kind == "text/html" or has_foreign_content:
             raise ValueError(kind)
         if not answer.content:
             return 0, False
@@ -154,9 +157,10 @@ class _OtlpAnswers:
             return self._count_in_json(answer.json())
         signal = "logs" if "Logs" in self._message else "trace"
         service = _otel(f"proto.collector.{signal}.v1.{signal}_service_pb2")
-        message = getattr(service, self._message).FromString(answer.content)
-        partial = message.partial_success
-        return int(getattr(partial, self._rejected)), bool(partial.error_message)
+        message_class = getattr(service, self._message)
+        partial = message_class.FromString(answer.content).partial_success
+        n_rejected = getattr(partial, self._rejected)
+        return int(n_rejected), bool(partial.error_message)
 
     def _count_in_json(self, body: Any) -> tuple[int, bool]:
         """Read an answer in JSON, whose names are written in either way."""
@@ -171,7 +175,7 @@ class _OtlpAnswers:
 
 def _camel_case(name: str) -> str:
     head, *words = name.split("_")
-    return head + "".join(map(str.title, words))
+    return head + "".join(word.title() for word in words)
 
 
 class OpenTelemetry(Sink):
@@ -197,9 +201,9 @@ class OpenTelemetry(Sink):
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample; ``InputError`` if they were not taken."""
-        records = [
-            self._record(score, self._judged(score)) for score in _scores(result)
-        ]
+        records = []
+        for score in _scores(result):
+            records.append(self._record(score, self._judged_span(score)))
         if not records:
             return
         is_sent = self._exporter.export(records).name == "SUCCESS"
@@ -214,7 +218,7 @@ class OpenTelemetry(Sink):
             " right?"
         )
 
-    def _judged(self, score: _Score) -> Any:
+    def _judged_span(self, score: _Score) -> Any:
         """The context of the span that a score judges."""
         try:
             trace_id = int(score.trace.removeprefix("tr-"), 16)
@@ -227,6 +231,17 @@ class OpenTelemetry(Sink):
         return _otel("trace").SpanContext(trace_id, span_id, is_remote=True)
 
     def _record(self, score: _Score, judged: Any) -> Any:
+        trace = _otel("trace")
+        judged_span = trace.NonRecordingSpan(judged)
+        record = _otel("_logs").LogRecord(
+            event_name="gen_ai.evaluation.result",
+            timestamp=time.time_ns(),
+            context=trace.set_span_in_context(judged_span),
+            attributes=self._attributes(score),
+        )
+        return _otel("sdk._logs").ReadableLogRecord(record, self._resource, self._scope)
+
+    def _attributes(self, score: _Score) -> dict[str, Any]:
         outcome = score.outcome
         attributes: dict[str, Any] = {
             "gen_ai.evaluation.name": outcome.metric,
@@ -239,14 +254,7 @@ class OpenTelemetry(Sink):
         attributes.update(score.facts)
         if outcome.status == "failed":
             attributes["error.type"] = outcome.error.type
-        trace = _otel("trace")
-        record = _otel("_logs").LogRecord(
-            event_name="gen_ai.evaluation.result",
-            timestamp=time.time_ns(),
-            context=trace.set_span_in_context(trace.NonRecordingSpan(judged)),
-            attributes=attributes,
-        )
-        return _otel("sdk._logs").ReadableLogRecord(record, self._resource, self._scope)
+        return attributes
 
 
 class OpenInference(OpenTelemetry):
@@ -260,11 +268,13 @@ class OpenInference(OpenTelemetry):
 
     def _record(self, score: _Score, judged: Any) -> Any:
         trace = _otel("trace")
-        number = UUID(score.id).int
+        trace_id = UUID(score.id).int
+        span_id = trace_id % 2**64
+        is_remote = False
         now = time.time_ns()
         return _otel("sdk.trace").ReadableSpan(
             f"evaluate {score.outcome.metric}",
-            trace.SpanContext(number, number % 2**64, False, trace.TraceFlags(1)),
+            trace.SpanContext(trace_id, span_id, is_remote, trace.TraceFlags(1)),
             resource=self._resource,
             attributes=self._attributes(score),
             links=[trace.Link(judged)],
@@ -287,11 +297,10 @@ class OpenInference(OpenTelemetry):
             evaluation["label"] = outcome.status
         else:
             evaluation["score"] = outcome.value
-        attributes = {
-            f"evaluations.0.evaluation.{name}": value
-            for name, value in evaluation.items()
-        }
-        return {"openinference.span.kind": "EVALUATOR", **attributes}
+        attributes: dict[str, Any] = {"openinference.span.kind": "EVALUATOR"}
+        for name, value in evaluation.items():
+            attributes[f"evaluations.0.evaluation.{name}"] = value
+        return attributes
 
     def _status(self, outcome: MetricResult) -> Any:
         trace = _otel("trace")
@@ -314,16 +323,18 @@ def _no_redirects_of_mlflow() -> Iterator[None]:
             os.environ[_MLFLOW_REDIRECTS] = before
 
 
-def _server_of_mlflow_needed(error: Exception) -> SettingError:
-    """What to say where no server is named, or what is named is none.
+def _error_without_server(error: Exception) -> SettingError:
+    """What to say where MLflow's server is not named, or what is named is none.
 
     MLflow then looks on this machine, and its client alone lacks packages for that.
     """
+    cause = type(error).__name__
+    if isinstance(error, ImportError):
+        cause += f": {error.name}"
     return SettingError(
         "mlflow needs MLFLOW_TRACKING_URI in the environment, the address of its"
         " server, e.g. http://127.0.0.1:5000; for traces in a local folder or database"
-        f" install the whole package: pip install mlflow ({type(error).__name__}"
-        f"{f': {error.name}' if isinstance(error, ImportError) else ''})"
+        f" install the whole package: pip install mlflow ({cause})"
     )
 
 
@@ -340,7 +351,7 @@ class MLflow(Sink):
         try:
             self._client = client.TracingClient()
         except wrong as error:
-            raise _server_of_mlflow_needed(error) from error
+            raise _error_without_server(error) from error
 
     def write(self, result: SampleResult) -> None:
         """Send the outcomes of one sample.
@@ -352,7 +363,7 @@ class MLflow(Sink):
             with _no_redirects_of_mlflow():
                 self._write(scores)
         except ImportError as error:
-            raise _server_of_mlflow_needed(error) from error
+            raise _error_without_server(error) from error
         except self._mlflow.exceptions.MlflowException as error:
             raise InputError(
                 f"row {result.index} was not taken by MLflow: {error.error_code}"
@@ -366,11 +377,11 @@ class MLflow(Sink):
     def _write(self, scores: Sequence[_Score]) -> None:
         if not scores:
             return
-        assessments = self._client.get_trace_info(scores[0].trace).assessments
-        written_ids = {
-            (assessment.metadata or {}).get("ragmetrics.id")
-            for assessment in assessments
-        }
+        trace = self._client.get_trace_info(scores[0].trace)
+        written_ids = set()
+        for assessment in trace.assessments:
+            metadata = assessment.metadata or {}
+            written_ids.add(metadata.get("ragmetrics.id"))
         for score in scores:
             if score.id not in written_ids:
                 self._log(score)
@@ -448,12 +459,18 @@ class Langfuse(Sink):
 
     def _body(self, score: _Score) -> Any:
         outcome = score.outcome
-        is_scored = outcome.value is not None
+        name = outcome.metric
+        value: float | str | None = outcome.value
+        data_type = "NUMERIC"
+        if value is None:
+            name = f"{outcome.metric}.outcome"
+            value = outcome.status
+            data_type = "CATEGORICAL"
         return self._api.CreateScoreRequest(
             id=score.id,
-            name=outcome.metric if is_scored else f"{outcome.metric}.outcome",
-            value=outcome.value if is_scored else outcome.status,
-            data_type="NUMERIC" if is_scored else "CATEGORICAL",
+            name=name,
+            value=value,
+            data_type=data_type,
             trace_id=score.trace,
             observation_id=score.span or None,
             comment=outcome.reason,
