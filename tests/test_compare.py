@@ -1051,6 +1051,13 @@ def test_rows_that_lost_most_are_those_of_the_metric_that_is_worse(
         two_metrics([0.9] * 39 + [0.0], [1.0] * 39 + [0.5])
     )
     assert [loss.metric for loss in undecided.lost_most] == ["m"], "m fell further"
+    few = two_metrics([0.9] * 40, [1.0] * 4 + ["abstained"] * 36).compare(
+        two_metrics([0.6] * 40, [0.0] * 2 + [1.0] * 2 + ["abstained"] * 36)
+    )
+    assert (few["m"].verdict, few["n"].verdict) == ("worse", "undecided")
+    means = (few["m"].difference, few["n"].difference)
+    assert means == pytest.approx((-0.3, -0.5))
+    assert few.lost_most[0].metric == "m", "what is decided comes first"
 
 
 def test_page_and_terminal_say_rule_caution_and_metrics_in_one_order(

@@ -1421,6 +1421,39 @@ def test_the_first_screen_says_it_in_words(tmp_path: Path) -> None:
 
 
 @needs_chromium
+@pytest.mark.parametrize("n_declined", [1, 4])
+def test_the_table_stands_in_the_order_of_the_worst_rows(
+    n_declined: int, browser: Browser, tmp_path: Path
+) -> None:
+    """Rows that declined come last, and first where they outnumber the losses."""
+    declined = Undefined(metric="m", reason="r", code="abstained")
+    answer = Sample(question="q", contexts=["c"], answer="I don't know.")
+    rows = [row(0, 0.9, "good"), row(1, 0.2, "bad"), row(2, 0.3, "bad")]
+    rows += [
+        SampleResult(index=place, sample=answer, results={"m": declined})
+        for place in range(3, 3 + n_declined)
+    ]
+    without_context = Sample(question="q", answer="a", contexts=())
+    undefined = Undefined(metric="m", reason="r", code="missing")
+    lost = SampleResult(
+        index=len(rows), sample=without_context, results={"m": undefined}
+    )
+    report = Report([*rows, lost], RUN)
+    page_of(report, tmp_path)
+    browser.open(tmp_path / "report.html")
+    shown = browser.js(
+        "return [...document.querySelectorAll('tr.row button')]"
+        ".map(button => Number(button.textContent.slice(2)))"
+    )
+    worst = screen_of(report, report.summary(), report.run).worst
+    assert shown[:3] == [example.row for example in worst]
+    if n_declined == 1:
+        assert shown == [5, 2, 3, 1, 4]
+    else:
+        assert shown == [4, 5, 6, 7, 8, 2, 3, 1]
+
+
+@needs_chromium
 def test_narrow_and_dark(browser: Browser, tmp_path: Path) -> None:
     page_of(
         Report(
