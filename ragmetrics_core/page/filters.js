@@ -190,12 +190,14 @@ function csvOf(place) {
   const calls = usages.reduce((sum, usage) => sum + (usage.calls || 0), 0);
   const known = row.sample && usages.every((usage) => usage.cost !== undefined);
   const cost = known ? usages.reduce((sum, usage) => sum + usage.cost, 0) : undefined;
-  return [row.index, sample.id || index[place][1], sample.question, sample.answer, ...found, calls, cost, row.problem];
+  return [row.index, sample.id || index[place][1], sample.question, sample.answer, ...found, calls, cost, row.problem, ...journeyOf(place)];
 }
+
+const journeyOf = (place) => columns.journey.of[place] || columns.journey.names.map(() => null);
 
 async function save(kind) {
   await ready;
-  const names = ["index", "id", "question", "answer", ...metrics.flatMap((name) => [name, name + "_status", name + "_reason"]), "calls", "cost", "problem"];
+  const names = ["index", "id", "question", "answer", ...metrics.flatMap((name) => [name, name + "_status", name + "_reason"]), "calls", "cost", "problem", ...columns.journey.names];
   const csv = () => [names, ...shown.map(csvOf)].map((cells) => cells.map(cellOf).join(",") + "\r\n").join("");
   if (kind === "csv") download("samples.csv", csv(), "text/csv");
   else download("samples.jsonl", shown.map((place) => JSON.stringify(detail(place)) + "\n").join(""), "application/jsonl");

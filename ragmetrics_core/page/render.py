@@ -31,6 +31,7 @@ from ragmetrics_core.page.sample_rows import (
     detail_lines,
     entry_of,
     facets_of,
+    journey_cells,
     json_text,
     packed,
 )
@@ -121,6 +122,7 @@ def page_data(
         "digest": sha256(shown.encode(errors="replace")).hexdigest(),
         "groups": TITLES,
         "unscored_first": screen.unscored_first,
+        "journey": journey_cells(rows),
         "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
         "ranks": _points(shares, run),

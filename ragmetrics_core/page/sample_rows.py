@@ -13,6 +13,7 @@ from zlib import compressobj
 from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
 from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.page.row_groups import group_of_row
+from ragmetrics_core.reporting.journey_columns import COLUMNS, counts_of
 from ragmetrics_core.reporting.jsonl import plain
 
 LONGEST = 20_000
@@ -79,6 +80,22 @@ def _outcome_of(result: MetricResult | None) -> float | str | None:
     if result is None:
         return None
     return result.status if result.value is None else round(result.value, 4)
+
+
+def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
+    """The journey of each row as a table has it: names of the columns, cells by row.
+
+    A row of which nothing is known has None.
+    """
+    counts = [counts_of(row) for row in rows]
+    cells = [[of_row[name] for name in COLUMNS] for of_row in counts]
+    return {
+        "names": COLUMNS,
+        "of": [
+            of_row if any(cell is not None for cell in of_row) else None
+            for of_row in cells
+        ],
+    }
 
 
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
