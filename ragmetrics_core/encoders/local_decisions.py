@@ -80,6 +80,7 @@ class LocalDecisionModel(DecisionModel):
     name = ""
     cache_key: str | None = ""
     most_questions = 400
+    on_this_machine = True
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ class DecisionJudge(ModelJudge):
         model: The decision model.
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no
-            limit.
+            limit, as always for a model on this machine.
         replicate: Number of an independent repetition: stored answers of one are not
             used for another.
 
@@ -78,6 +78,8 @@ class DecisionJudge(ModelJudge):
                 f"DecisionJudge asks models of typed questions, and got a"
                 f" {type(self.model).__name__}; give a DecisionModel, or take LLMJudge"
             )
+        if self.model.on_this_machine:
+            self.timeout = None
         super().__post_init__()
 
     @property

@@ -61,9 +61,12 @@ class DecisionModel(ChatModel):
 
     Attributes:
         most_questions: Most questions that one request may hold.
+        on_this_machine: Whether it computes here. Its calls take turns, so that a long
+            wait is no fault of them, and no limit of their time holds.
     """
 
     most_questions: int = 128
+    on_this_machine: bool = False
 
     @property
     def details(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,25 @@ def test_law_an_answer_does_not_depend_on_the_company(
 
 
 # The house
+
+
+def test_waiting_for_its_turn_is_no_timeout(
+    certain: LocalDecisionModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_to = certain._answer_to
+
+    def slow(request: Any) -> Any:
+        time.sleep(0.1)
+        return answer_to(request)
+
+    monkeypatch.setattr(certain, "_answer_to", slow)
+    judge = DecisionJudge(certain, timeout=0.15)
+    metrics = [ContextUtilization(), RetrievalAccuracy()]
+    report = evaluate([SAMPLE], metrics, judge=judge, progress=False, store=False)
+    assert [result.status for result in report.results[0].results.values()] == [
+        "scored"
+    ] * 2
+    assert report.usage.faults == 0
 
 
 def test_a_second_run_asks_nothing(reading: LocalDecisionModel, tmp_path: Path) -> None:
