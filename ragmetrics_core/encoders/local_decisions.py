@@ -71,7 +71,8 @@ class LocalDecisionModel(DecisionModel):
     Raises:
         MissingDependency: If the extra ``local`` is not installed.
         SettingError: If transformers has no such pipeline, the model is not on this
-            machine or cannot be loaded, or states no window.
+            machine or cannot be loaded, states no window, or its labels are not one
+            token each.
 
     Source:
         The pipeline ``decision`` of transformers 5.23.
@@ -110,6 +111,8 @@ class LocalDecisionModel(DecisionModel):
         self._logits: Any = None
         self._reads_labels = not hasattr(self._pipeline.model, "decide")
         self._pipeline.model.register_forward_hook(self._keep_logits)
+        if self._reads_labels:
+            _check_labels(model, self._pipeline)
 
     def __repr__(self) -> str:
         return f"LocalDecisionModel({self.name!r})"
@@ -238,6 +241,19 @@ def _window(model: str | Path, pipeline: Any) -> int:
             " reads: give LocalDecisionModel(model, window=), e.g. window=4096"
         )
     return min(windows)
+
+
+def _check_labels(model: str | Path, pipeline: Any) -> None:
+    """Refuse, by ``SettingError``, a tokenizer to which a label of statements is no token."""
+    labels = pipeline.decision_config.labels.get("noul") or ["Yes", "No"]
+    try:
+        pipeline.label_token_ids(tuple(labels))
+    except ValueError as error:
+        raise SettingError(
+            f"{model} cannot answer typed questions: {', '.join(labels)} are not one"
+            " token each to its tokenizer; name others in its decision.json, as"
+            ' {"labels": {"noul": ["A", "B"]}}'
+        ) from error
 
 
 def _length(prompts: Any) -> int:

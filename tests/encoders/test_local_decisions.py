@@ -298,6 +298,14 @@ def test_a_transformers_without_the_pipeline_says_which_to_install(
         LocalDecisionModel(folder)
 
 
+def test_labels_that_are_no_single_tokens_are_refused_at_once(tmp_path: Path) -> None:
+    folder = tiny.chat_model(tmp_path / "tiny", YES)
+    labels = {"labels": {"noul": ["Certainly", "Certainly not"]}}
+    (folder / "decision.json").write_text(json.dumps(labels))
+    with pytest.raises(SettingError, match="not one token each"):
+        LocalDecisionModel(folder)
+
+
 def test_a_model_that_states_no_window_needs_one(tmp_path: Path) -> None:
     folder = tiny.chat_model(tmp_path / "tiny", YES, longest=200_000)
     with pytest.raises(SettingError, match="window="):
