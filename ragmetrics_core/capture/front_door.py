@@ -152,23 +152,34 @@ class FrontDoor(Generic[Run]):
             as_judge=self.as_judge,
             problems=turns.problems,
         )
+        with self._listening(captured, all_threads=all_threads, data=where.needs_data):
+            yield captured
+
+    @contextmanager
+    def _listening(
+        self, captured: Captured[Run], *, all_threads: bool, data: bool
+    ) -> Iterator[None]:
+        """Hand runs of a block on to what captures them, and say why there are none.
+
+        Args:
+            captured: Gets the runs.
+            all_threads: As for ``capture``.
+            data: Whether all that the runs were given and returned is needed.
+        """
+        problems = captured.problems
         listener = Listener(
-            turns.problems,
-            captured.record,
-            all_threads=all_threads,
-            data=where.needs_data,
+            problems, captured.record, all_threads=all_threads, data=data
         )
         self.listeners.add(listener)
         try:
-            yield captured
+            yield
         finally:
             self.listeners.remove(listener)
+            was_called = captured.recorded or problems or listener.begun
             if listener.missed:
-                listener.problems.note(_MISSED)
-            elif not (captured.recorded or listener.problems or listener.begun):
-                listener.problems.note(
-                    f"the block ended without a sample: {self.unseen}"
-                )
+                problems.note(_MISSED)
+            elif not was_called:
+                problems.note(f"the block ended without a sample: {self.unseen}")
 
     def watch(
         self,

@@ -8,7 +8,7 @@ that was found there, an answer that was given there, or its question.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
@@ -312,44 +312,33 @@ class Groups:
         Returns:
             That group; None if the run shows nothing of any.
         """
-        messages = [message for call in calls.models for message in call.prompt]
-        prompts = [message.text for message in messages]
-        said_lines = {
-            one_line(message.text)
-            for message in messages
-            if message.role == "assistant"
-        }
-        same, near_groups = self._near(tree.strand)
-        hosts = [Text(prompt) for prompt in prompts]
-        ways = {group: _way_of_quoting(group, hosts) for group in (*same, *near_groups)}
-        over = [
-            group
-            for group, way in ways.items()
-            if _has_moved_on(group, way, said_lines, tree.question)
-            or (way == "nowhere" and _asks_anew(tree, group, prompts))
-        ]
+        same, of_other_strands = self._near(tree.strand)
+        ways = _ways_of_quoting([*same, *of_other_strands], calls)
+        over = _over(ways, tree, calls)
         for group in over:
             if ways[group] == "perhaps said":
                 group.doubt(_MAY_GO_ON)
         showings = _shown(
             [group for group in same if group not in over],
-            [group for group in near_groups if group not in over],
+            [group for group in of_other_strands if group not in over],
             _Prompts.of(calls),
         )
         if not showings:
             return None
-        first_group, *rest = [showing.group for showing in showings]
+        group = self._as_one([showing.group for showing in showings])
+        is_answered = any(calls.weights[call] == FREE_TEXT for call in calls.models)
+        group.add(tree, answers=is_answered)
+        for showing in showings:
+            is_beside = ways[showing.group] == "beside its question"
+            if is_beside and not showing.shows_what_was_found:
+                group.doubt(_MAY_GO_ON)
+        return group
+
+    def _as_one(self, groups: Sequence[Group]) -> Group:
+        """The first of some groups, with what the others hold; these wait no longer."""
+        first_group, *rest = groups
         first_group.take_over(rest)
         self._waiting = [group for group in self._waiting if group not in rest]
-        first_group.add(
-            tree, answers=any(calls.weights[call] == FREE_TEXT for call in calls.models)
-        )
-        if any(
-            ways[showing.group] == "beside its question"
-            and not showing.shows_what_was_found
-            for showing in showings
-        ):
-            first_group.doubt(_MAY_GO_ON)
         return first_group
 
     def take_over_due(self, strand: str | None = None, query: str = "") -> list[Group]:
@@ -441,6 +430,35 @@ def _asks_anew(tree: Tree, group: Group, prompts: Sequence[str]) -> bool:
     is_the_same = one_line(tree.question) in map(one_line, questions)
     is_repeated = any(text in prompt for text in questions for prompt in prompts)
     return not is_the_same and not is_repeated
+
+
+def _over(ways: Mapping[Group, Quotation], tree: Tree, calls: Calls) -> list[Group]:
+    """The groups that a run does not go on with: their turn is over.
+
+    Args:
+        ways: How the prompts of the run quote the last answer of each group.
+        tree: The run.
+        calls: Its calls.
+    """
+    messages = [message for call in calls.models for message in call.prompt]
+    prompts = [message.text for message in messages]
+    said_lines: set[str] = set()
+    for message in messages:
+        if message.role == "assistant":
+            said_lines.add(one_line(message.text))
+    over: list[Group] = []
+    for group, way in ways.items():
+        has_moved_on = _has_moved_on(group, way, said_lines, tree.question)
+        is_forgotten = way == "nowhere" and _asks_anew(tree, group, prompts)
+        if has_moved_on or is_forgotten:
+            over.append(group)
+    return over
+
+
+def _ways_of_quoting(groups: Iterable[Group], calls: Calls) -> dict[Group, Quotation]:
+    """How the prompts of a run quote the last answer of each of some groups."""
+    hosts = [Text(message.text) for call in calls.models for message in call.prompt]
+    return {group: _way_of_quoting(group, hosts) for group in groups}
 
 
 def _way_of_quoting(group: Group, hosts: Sequence[Text]) -> Quotation:

@@ -127,31 +127,32 @@ class _Settling:
         rivals: dict[tuple[tuple[int, int], int], list[Showing]] = defaultdict(list)
         for showing in showings:
             rivals[showing.place, showing.size].append(showing)
+
+        def rank(showing: Showing) -> tuple[object, ...]:
+            return showing in filled, *_rank(showing)
+
         repeated: list[Showing] = []
-        for showing in sorted(
-            showings, key=lambda showing: (showing in filled, *_rank(showing))
-        ):
+        for showing in sorted(showings, key=rank):
             equal_rivals = rivals[showing.place, showing.size]
             if self._free_bytes(showing) < min(OWN, showing.group.size):
                 showing.group.why = showing.group.why or _EXPLAINED
-            elif len(equal_rivals) > 1 and not any(
-                rival.size == rival.group.size or rival.group.explains
-                for rival in equal_rivals
-            ):
+            elif _share_their_place(equal_rivals):
                 _mark(self.ground, showing)
-                self.shared[frozenset(rival.group for rival in equal_rivals)].append(
-                    equal_rivals
-                )
+                groups = frozenset(rival.group for rival in equal_rivals)
+                self.shared[groups].append(equal_rivals)
             elif _is_repetition(showing):
                 # the end of one chunk is the beginning of the next, which may need it
                 repeated.append(showing)
             elif showing.group.members or showing.group.explains:
-                _mark(self.ground, showing)
-                self._give(showing)
+                self._take_ground(showing)
         for showing in repeated:
             if self._free_bytes(showing) >= OWN:
-                _mark(self.ground, showing)
-                self._give(showing)
+                self._take_ground(showing)
+
+    def _take_ground(self, showing: Showing) -> None:
+        """Give a showing the ground on which it stands, and to its text."""
+        _mark(self.ground, showing)
+        self._give(showing)
 
     def _free_bytes(self, showing: Showing) -> int:
         return sum(self.ground.count(0, span.at, span.end) for span in showing.spans)
@@ -301,6 +302,17 @@ def _worth(showing: Showing) -> tuple[object, ...]:
         if showing.whole
         else (True, -showing.size, showing.place)
     )
+
+
+def _share_their_place(rivals: Sequence[Showing]) -> bool:
+    """Whether several texts have the same part at one place, and nothing tells whose it is."""
+    if len(rivals) < 2:
+        return False
+    for rival in rivals:
+        is_all_of_it = rival.size == rival.group.size
+        if is_all_of_it or rival.group.explains:
+            return False
+    return True
 
 
 def _is_repetition(showing: Showing) -> bool:

@@ -64,47 +64,43 @@ class Showings:
         return self._with_feeding[call]
 
     def _united(self, call: Node) -> Shown:
-        reached = [call]
-        for reader in reached:  # grows
-            reached += [
-                feeding
-                for feeding in self._of_one(reader).feeding
-                if feeding not in reached
-            ]
-        reached.sort(key=lambda node: node.began)
-        parts = [self._of_one(reader) for reader in reached]
-        showing_of: dict[Key, tuple[Document, Place]] = {}
+        """What a call and those that feed it were shown, as one."""
+        readers = self._feeding_and(call)
+        parts = [self._of_one(reader) for reader in readers]
+        showing_of = _united_showings(parts)
+        unknown: dict[Key, Document] = {}
+        traces: set[Key] = set()
         for part in parts:
-            for key, showing in part.found.items():
-                showing_of[key] = (
-                    _united_showing(showing_of[key], showing)
-                    if key in showing_of
-                    else showing
-                )
-        unknown = {
-            key: document for part in parts for key, document in part.unknown.items()
-        }
-        traces = frozenset(key for part in parts for key in part.traces)
+            unknown.update(part.unknown)
+            traces.update(part.traces)
         settled = _best_versions(showing_of)
-        named = {
-            document.id
-            for document, _ in showing_of.values()
-            if document.id is not None
-        }
+        ids = {document.id for document, _ in showing_of.values()} - {None}
+        # another version of a document that is shown is not unknown
         still_unknown = {
             key: document
             for key, document in unknown.items()
-            if key not in settled and document.id not in named
+            if key not in settled and document.id not in ids
         }
-        order = _with_unknown_between(
-            settled, still_unknown, self.calls.lists(call.began)
-        )
-        show_some = tuple(
-            reader for reader, part in zip(reached, parts, strict=True) if part.found
-        )
+        lists = self.calls.lists(call.began)
+        order = _with_unknown_between(settled, still_unknown, lists)
+        showing = [reader for reader in readers if self._of_one(reader).found]
         return Shown(
-            settled, still_unknown, traces, tuple(order), tuple(reached), show_some
+            settled,
+            still_unknown,
+            frozenset(traces),
+            tuple(order),
+            tuple(readers),
+            tuple(showing),
         )
+
+    def _feeding_and(self, call: Node) -> list[Node]:
+        """A call, the calls that feed it, and those that feed them, in their order."""
+        readers = [call]
+        for reader in readers:  # grows
+            for feeding in self._of_one(reader).feeding:
+                if feeding not in readers:
+                    readers.append(feeding)
+        return sorted(readers, key=lambda node: node.began)
 
     def _of_one(self, call: Node) -> _ShownAlone:
         if call not in self._alone:
@@ -433,6 +429,20 @@ def _untold(
         for pair, place in pairs
         if place.outcome == "unknown" and pair.document.key not in arrival
     ]
+
+
+def _united_showings(
+    parts: Iterable[_ShownAlone],
+) -> dict[Key, tuple[Document, Place]]:
+    """The showings of several prompts; of a document that several show, the union."""
+    showing_of: dict[Key, tuple[Document, Place]] = {}
+    for part in parts:
+        for key, showing in part.found.items():
+            if key in showing_of:
+                showing_of[key] = _united_showing(showing_of[key], showing)
+            else:
+                showing_of[key] = showing
+    return showing_of
 
 
 def _united_showing(

@@ -157,12 +157,14 @@ class Turns(Generic[Run]):
         Without a retrieval of its own it may go on with another.
         """
         tree = parts[-1]
-        writers = self._writers_of(tree) if len(parts) == 1 else []
+        is_alone = len(parts) == 1
+        writers = self._writers_of(tree) if is_alone else []
         whole_tree = joined([*writers, *parts], FLOW if writers else THREAD)
         calls = Calls(whole_tree, self._where.context_tools or ())
         if tree.thread is not None and _stopped_before_its_tools(calls):
             return self._hold(tree.thread, parts)
-        if len(parts) == 1 and not (tree.error or tree.root.error):
+        has_failed = bool(tree.error or tree.root.error)
+        if is_alone and not has_failed:
             samples_of_others = self._samples_if_it_waits(tree, calls)
             if samples_of_others is not None:
                 return samples_of_others
@@ -170,17 +172,30 @@ class Turns(Generic[Run]):
         if not calls.tried and self._was_found_earlier(tree.root.taken):
             whole_tree = doubtful(whole_tree, _FOUND_EARLIER)
         samples = samples_of(whole_tree, self._where)
-        if tree.thread is not None and any(sample.answer is None for sample in samples):
+        lacks_an_answer = any(sample.answer is None for sample in samples)
+        if tree.thread is not None and lacks_an_answer:
             return self._hold(tree.thread, parts)
         if samples:
             self._read_later.doubt_one_that_is_replaced(whole_tree, calls)
-        elif len(parts) > 1 or (tree.root.kind == "agent" and tree.answers):
-            self._unsampled.add(whole_tree, counts_anyway=True)
-        elif tree.turned_away:
-            self._unsampled.add(tree, counts_anyway=False)
+        else:
+            self._count_without_sample(whole_tree, parts)
         self._remember(whole_tree, samples)
         self._unsampled.keep_words_of(samples)
         return samples
+
+    def _count_without_sample(self, whole_tree: Tree, parts: Sequence[Tree]) -> None:
+        """Count a run that answered, or was turned away, and gave no sample.
+
+        Args:
+            whole_tree: The run with what it goes on with.
+            parts: These, the run the last one.
+        """
+        tree = parts[-1]
+        is_an_agents_answer = tree.root.kind == "agent" and bool(tree.answers)
+        if len(parts) > 1 or is_an_agents_answer:
+            self._unsampled.add(whole_tree, counts_anyway=True)
+        elif tree.turned_away:
+            self._unsampled.add(tree, counts_anyway=False)
 
     def _samples_if_it_waits(self, tree: Tree, calls: Calls) -> list[Sample] | None:
         """Keep a run that belongs to others: a search, a part of a question, a call that shows what was found.
