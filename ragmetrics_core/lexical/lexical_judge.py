@@ -130,22 +130,18 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
         return _judge_adherence_by_wording(question)
     contexts = [parse(context) for context in question["contexts"]]
     context_numbers = _union(context.numbers for context in contexts)
-    strange_numbers = find_unknown_numbers(text, context_numbers)
+    unknown_numbers = find_unknown_numbers(text, context_numbers)
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
-    if vectors:
-        values_with_vectors = (*values, nearness(answer, contexts))
-        probability = WITH_VECTORS.probability(values_with_vectors)
-    else:
-        probability = ADHERENT.probability(values)
-    if strange_numbers:
+    probability = _adherence_probability(answer, contexts, values, vectors=vectors)
+    if unknown_numbers:
         probability *= VETO
     elif any(match.denied_terms for match in matches):
         probability = min(probability, VETO)
 
     sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
-    if strange_numbers:
-        reason = _explain_unknown_numbers(strange_numbers)
+    if unknown_numbers:
+        reason = _explain_unknown_numbers(unknown_numbers)
     else:
         term_share = values[0]
         reason = _explain_adherence(answer, text, term_share, sentences, matches)
@@ -153,6 +149,16 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     if low <= probability <= high:
         reason = f"uncertain: {reason}"
     return _make_poll(probability, reason, sentences, matches)
+
+
+def _adherence_probability(
+    answer: Passage, contexts: Sequence[Passage], values: Features, *, vectors: bool
+) -> float:
+    """What the fitted weights make of the features; with the nearness of vectors, too."""
+    if not vectors:
+        return ADHERENT.probability(values)
+    values_with_vectors = (*values, nearness(answer, contexts))
+    return WITH_VECTORS.probability(values_with_vectors)
 
 
 def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:

@@ -113,39 +113,40 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     n_unlabelled = len(unlabelled.values)
     n_positive = sum(bool(label) for label in labels)
     n_rarer = min(n_positive, len(labels) - n_positive)
-    unlabelled_clusters = sum_clusters(*unlabelled)
-    n_unlabelled_clusters = len(unlabelled_clusters[0])
-    if n_rarer < FEWEST or n_unlabelled_clusters < 2:
+    unlabelled_sums, _ = sum_clusters(*unlabelled)
+    if n_rarer < FEWEST or len(unlabelled_sums) < 2:
         return _labels_alone(labels, scores.keys, n_unlabelled=n_unlabelled)
 
     truth = [float(label) for label in labels]
     weights = _weights(truth, scores, unlabelled)
     mean_weight = fmean(weights)
     corrected = _correct_labels(truth, scores.values, weights, fmean(unlabelled.values))
-    unpadded_mean = fmean(corrected)
-    mean = min(1.0, max(0.0, unpadded_mean))
-    padded_mean, labelled_error, labelled_freedom = ratio_mean(
-        *sum_clusters(corrected, scores.keys), added=(0.0, 1.0)
-    )
-    _, unlabelled_error, unlabelled_freedom = ratio_mean(*unlabelled_clusters)
-    half_width = _half_width(
-        (labelled_error, labelled_freedom),
-        (mean_weight * unlabelled_error, unlabelled_freedom),
-    )
+    mean = min(1.0, max(0.0, fmean(corrected)))
+    interval = _interval(mean, Scores(corrected, scores.keys), unlabelled, mean_weight)
     return CorrectedMean(
         mean=mean,
-        interval=_interval_holding(mean, padded_mean, half_width),
+        interval=interval,
         weight=mean_weight,
         labelled=len(labels),
         unlabelled=n_unlabelled,
     )
 
 
-def _interval_holding(mean: float, padded_mean: float, half_width: float) -> Interval:
-    """The interval around the padded mean, cut to [0, 1].
+def _interval(
+    mean: float, corrected: Scores, unlabelled: Scores, mean_weight: float
+) -> Interval:
+    """The interval of the mean of corrected labels, cut to [0, 1].
 
-    The added labels pull it inwards; it still holds the mean itself.
+    One label added at each end pulls it inwards; it still holds the mean itself.
     """
+    padded_mean, labelled_error, labelled_freedom = ratio_mean(
+        *sum_clusters(*corrected), added=(0.0, 1.0)
+    )
+    _, unlabelled_error, unlabelled_freedom = ratio_mean(*sum_clusters(*unlabelled))
+    half_width = _half_width(
+        (labelled_error, labelled_freedom),
+        (mean_weight * unlabelled_error, unlabelled_freedom),
+    )
     low = min(mean, padded_mean - half_width)
     high = max(mean, padded_mean + half_width)
     method = "PPI++, weight cross-fitted in 5 folds, t with one label added at 0 and one at 1"

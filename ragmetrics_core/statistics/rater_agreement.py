@@ -476,6 +476,7 @@ def measure_all(
     of_groups: dict[str, _OfGroups] = {}
     for name, statistic in statistics.items():
         of_groups[name] = partial(_of_groups, statistic)
+    # The resamples of a source are the same for all measures.
     resampled = {
         source: _values_of_resamples(source_groups, of_groups, draws)
         for source, source_groups in groups_by_source.items()
@@ -485,14 +486,12 @@ def measure_all(
         by_source: list[Measured] = []
         for source, source_groups in groups_by_source.items():
             value = statistic_of_groups(source_groups)
-            interval = None
-            if value is not None:
-                interval = _bounds([resampled[source][name]])
+            bounds = _bounds([resampled[source][name]])
+            interval = None if value is None else bounds
             row = Measured(name, source, len(source_groups), value, interval)
             by_source.append(row)
-        all_groups = list(groups_by_source.values())
         over_sources = _over_sources(
-            name, statistic_of_groups, by_source, all_groups, draws=draws
+            name, statistic_of_groups, by_source, groups_by_source, draws=draws
         )
         measured += [*by_source, over_sources]
     return measured
@@ -502,24 +501,21 @@ def _over_sources(
     name: str,
     statistic: _OfGroups,
     by_source: Sequence[Measured],
-    groups: Sequence[Sequence[Sequence[Labelled]]],
+    groups_by_source: Mapping[str, Sequence[Sequence[Labelled]]],
     *,
     draws: int,
 ) -> Measured:
-    """The mean of a measure over the sources where it is defined.
-
-    ``groups`` are those of each source, in the order of ``by_source``.
-    """
+    """The mean of a measure over the sources where it is defined."""
     if len(by_source) == 1:  # the mean of one is itself
-        only = by_source[0]
+        (only,) = by_source
         count = 0 if only.value is None else 1
         return Measured(name, None, count, only.value, only.interval)
     values = []
     groups_where_defined = []
-    for row, source_groups in zip(by_source, groups, strict=True):
-        if row.value is not None:
+    for row in by_source:
+        if row.value is not None and row.source is not None:
             values.append(row.value)
-            groups_where_defined.append(source_groups)
+            groups_where_defined.append(groups_by_source[row.source])
     interval = bootstrap(groups_where_defined, statistic, draws=draws)
     mean_value = fmean(values) if values else None
     return Measured(name, None, len(values), mean_value, interval)
