@@ -18,6 +18,7 @@ from ragmetrics_core import (
     ContextRecall,
     ContextUtilization,
     Limits,
+    LLMJudge,
     Metric,
     OpenAICompatibleModel,
     Report,
@@ -33,6 +34,8 @@ from ragmetrics_core.encoders.guard_judge import GuardJudge, read_verdict
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.labelling.measured_judges import asking, measured
+from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.guard_forms import FORMS
@@ -714,6 +717,28 @@ def test_the_command_line_takes_a_guard(
 def test_only_a_guard_is_a_guards_model() -> None:
     with pytest.raises(SettingError, match="GuardModel"):
         GuardJudge(OpenAICompatibleModel("http://127.0.0.1:1/v1", "chat"))  # type: ignore[arg-type]
+
+
+def test_a_guards_model_is_asked_as_a_guard(server: LoopbackServer, form: str) -> None:
+    model = GuardModel(server.base_url, "tiny", form=form)
+    assert isinstance(resolve_judge(model), GuardJudge)
+    with pytest.raises(SettingError, match="GuardJudge"):
+        LLMJudge(model)
+
+
+@pytest.mark.parametrize("question", ["adherent", "present"])
+def test_a_card_measures_a_guard(
+    server: LoopbackServer, form: str, question: str
+) -> None:
+    labels = (False,) if question == "adherent" else (True, False)
+    rows = [LabelledSample(question, "people", SAMPLE, labels)]
+    judge = judge_at(server, form)
+    card = measured(judge, rows, asking(judge), draws=2)
+    figures = {figure.measure: figure.value for figure in card.figures[question]}
+    assert card.judge == f"guard/{form}/tiny"
+    assert figures["same when asked again"] == 1.0
+    assert figures["failed"] == 0.0
+    assert card.claim_correction is None
 
 
 def test_equal_texts_of_other_forms_have_other_keys() -> None:

@@ -86,6 +86,8 @@ def resolve_judge(
         return chosen
     if isinstance(chosen, DecisionModel):
         return DecisionJudge(chosen)
+    if isinstance(chosen, GuardModel):
+        return _guard_judge(chosen)
     if isinstance(chosen, ChatModel):
         return LLMJudge(chosen)
     if chosen is None:
@@ -193,8 +195,6 @@ def _make_local(name: str, *, named_here: bool) -> Judge:
 
 def _make_guard(name: str, endpoint: Endpoint) -> Judge:
     """Make the guard of a name such as ``guard/granite-3.3/MODEL``."""
-    from ragmetrics_core.encoders.guard_judge import GuardJudge
-
     form, _, model = name.removeprefix(_GUARD_PREFIX).partition("/")
     address, key_variable = endpoint
     if not model or not address:
@@ -203,7 +203,14 @@ def _make_guard(name: str, endpoint: Endpoint) -> Judge:
             " guard/minicheck/bespoke-minicheck with api_base= (--api-base)"
             " http://127.0.0.1:8000/v1"
         )
-    return GuardJudge(GuardModel(address, model, form=form, api_key_env=key_variable))
+    return _guard_judge(GuardModel(address, model, form=form, api_key_env=key_variable))
+
+
+def _guard_judge(model: GuardModel) -> Judge:
+    """Make the judge that asks a guard."""
+    from ragmetrics_core.encoders.guard_judge import GuardJudge
+
+    return GuardJudge(model)
 
 
 def _warn_of_changing_model(name: str) -> None:

@@ -36,6 +36,7 @@ from ragmetrics_core.judging.reply_forms import described, read, schema_of
 from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
 from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.models.session import Session
 from ragmetrics_core.models.threads import computed
 
@@ -77,6 +78,11 @@ class LLMJudge(ModelJudge):
             raise SettingError(
                 f"{self.model.name} answers typed questions and writes nothing: take"
                 " DecisionJudge(model), or its name as the judge"
+            )
+        if isinstance(self.model, GuardModel):
+            raise SettingError(
+                f"{self.model.name} replies one word about one text: take"
+                " GuardJudge(model), or its name as the judge"
             )
         self._check_number("max_tokens", least=1)
         self._check_number("top_logprobs", least=0)
