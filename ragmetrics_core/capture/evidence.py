@@ -118,8 +118,8 @@ def evidence(
     added = arrivals.brought_by_steps(by_key)
     retrieved = arrivals.retrieved(() if is_named else contexts.keys, added)
     arrived = arrivals.told(answered.text, turn.tree.earlier, added)
-    shown_to_it = Seen(by_key, _prompts(answered.call, feeding), turn.known)
-    brought, earlier = shown_to_it.of(arrived, turn.tree.earlier)
+    prompts = _prompts(answered.call, feeding)
+    brought, earlier = Seen(by_key, prompts, turn.known).of(arrived, turn.tree.earlier)
     unnamed_tools = _unnamed_tools(turn, contexts, brought)
     documents_of = {**turn.calls.retrievals, **added}
     passages = passages_of(
@@ -131,21 +131,29 @@ def evidence(
         contexts.evidence_from,
         shown,
     )
-    warnings = [*contexts.warnings, *passages.warnings]
-    warnings += _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
+    warnings = (
+        *contexts.warnings,
+        *passages.warnings,
+        *_warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools),
+    )
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
         passages=passages,
         numbering=_numbering(contexts, shown, answered.text),
-        sources=tuple(dict.fromkeys(node.name for node in documents_of)),
+        sources=_names_of(documents_of),
         feeding=feeding,
         brought=brought,
         earlier=earlier,
         order=arrivals.order,
         unnamed_tools=unnamed_tools,
-        warnings=tuple(warnings),
+        warnings=warnings,
     )
+
+
+def _names_of(calls: Iterable[Node]) -> tuple[str, ...]:
+    """The names of some calls, each once."""
+    return tuple(dict.fromkeys(call.name for call in calls))
 
 
 def _numbering(

@@ -123,16 +123,11 @@ class _Settling:
 
     def _compete(self, showings: Sequence[Showing]) -> None:
         """Give each showing its ground and its text, the best first."""
-        filled = _filled(showings, len(self.ground))
         rivals: dict[tuple[tuple[int, int], int], list[Showing]] = defaultdict(list)
         for showing in showings:
             rivals[showing.place, showing.size].append(showing)
-
-        def rank(showing: Showing) -> tuple[object, ...]:
-            return showing in filled, *_rank(showing)
-
         repeated: list[Showing] = []
-        for showing in sorted(showings, key=rank):
+        for showing in self._best_first(showings):
             equal_rivals = rivals[showing.place, showing.size]
             if self._free_bytes(showing) < min(OWN, showing.group.size):
                 showing.group.why = showing.group.why or _EXPLAINED
@@ -148,6 +143,15 @@ class _Settling:
         for showing in repeated:
             if self._free_bytes(showing) >= OWN:
                 self._take_ground(showing)
+
+    def _best_first(self, showings: Sequence[Showing]) -> list[Showing]:
+        """Showings by rank, behind them those that fuller texts fill."""
+        filled = _filled(showings, len(self.ground))
+
+        def rank(showing: Showing) -> tuple[object, ...]:
+            return showing in filled, *_rank(showing)
+
+        return sorted(showings, key=rank)
 
     def _take_ground(self, showing: Showing) -> None:
         """Give a showing the ground on which it stands, and to its text."""

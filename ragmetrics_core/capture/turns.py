@@ -158,8 +158,7 @@ class Turns(Generic[Run]):
         """
         tree = parts[-1]
         is_alone = len(parts) == 1
-        writers = self._writers_of(tree) if is_alone else []
-        whole_tree = joined([*writers, *parts], FLOW if writers else THREAD)
+        whole_tree = self._with_its_writers(parts)
         calls = Calls(whole_tree, self._where.context_tools or ())
         if tree.thread is not None and _stopped_before_its_tools(calls):
             return self._hold(tree.thread, parts)
@@ -258,6 +257,11 @@ class Turns(Generic[Run]):
         return self._samples_of_several(eldest, THREAD)
 
     # Runs without a root
+
+    def _with_its_writers(self, parts: Sequence[Tree]) -> Tree:
+        """A run that goes on with nothing, with those that wrote what it is asked; else all parts as one."""
+        writers = self._writers_of(parts[-1]) if len(parts) == 1 else []
+        return joined([*writers, *parts], FLOW if writers else THREAD)
 
     def _writers_of(self, tree: Tree) -> list[Tree]:
         """Earlier runs that wrote what a run is asked: they are part of its turn."""
