@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -553,6 +554,37 @@ def test_faults_are_tried_again(form: str) -> None:
         report = judged(judge_at(server, form), ADHERENCE)
     assert result_of(report).value == pytest.approx(0.1)
     assert report.usage.faults > 0
+
+
+def test_under_faults_every_outcome_is_the_right_one_or_typed() -> None:
+    def faults(number: int) -> Fault | None:
+        chance = random.Random(number).random()
+        if chance < 0.1:
+            return Fault(429, {"Retry-After": "0"})
+        if chance < 0.15:
+            return Fault(500)
+        return Fault(200, body='{"choices": [') if chance < 0.17 else None
+
+    fine = guard("granite-3.3")
+
+    def reply(body: Body) -> Body:
+        return choice("Maybe") if "row 7 " in shown(body)[0] else fine(body)
+
+    answers = [
+        f"Anna lit row {number} then." + " Peter sold it." * (number % 3 == 0)
+        for number in range(100)
+    ]
+    rows = [Sample.from_row({**ROW, "answer": answer}) for answer in answers]
+    with LoopbackServer(reply, faults=faults) as server:
+        report = judged(judge_at(server, "granite-3.3"), ADHERENCE, rows=rows)
+    for number, row in enumerate(report.results):
+        result: Any = row.results["context_adherence"]
+        if number == 7:
+            assert result.error.type == "MalformedReply"
+        else:
+            expected = 0.1 if number % 3 == 0 else 0.9
+            assert result.value == pytest.approx(expected)
+    assert report.usage.calls == len(server.requests)
 
 
 def test_contexts_that_are_too_long_are_asked_about_in_windows(form: str) -> None:
