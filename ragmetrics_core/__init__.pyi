@@ -18,10 +18,14 @@ from ragmetrics_core.engine.evaluation import iter_results as iter_results
 from ragmetrics_core.judging.judge import ScriptedJudge as ScriptedJudge
 from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge as LexicalJudge
+from ragmetrics_core.metrics.answer_relevance import AnswerRelevance as AnswerRelevance
 from ragmetrics_core.metrics.context_adherence import (
     ContextAdherence as ContextAdherence,
 )
 from ragmetrics_core.metrics.context_recall import ContextRecall as ContextRecall
+from ragmetrics_core.metrics.context_sufficiency import (
+    ContextSufficiency as ContextSufficiency,
+)
 from ragmetrics_core.metrics.context_utilization import (
     ContextUtilization as ContextUtilization,
 )

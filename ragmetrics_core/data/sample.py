@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from ragmetrics_core.data.citations import Citation, why_unknown
@@ -284,7 +285,8 @@ class Sample(Frozen):
     contexts: Contexts = Field(
         (),
         description=(
-            "What reached the generator, best first; plain strings are accepted."
+            "What reached the generator, best first; plain strings are accepted. None:"
+            " unknown, (): nothing."
         ),
     )
     answer: OptionalText = Field(
@@ -368,6 +370,14 @@ class Sample(Frozen):
     def citations_unknown(self) -> str:
         """Why it is not known what the answer cites, in words; "" if it is known."""
         return "" if self.citations is not None else why_unknown(self.answer)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_unknown_contexts(cls, values: Any) -> Any:
+        """Take contexts that are None as not recorded, which is not the same as none."""
+        if isinstance(values, Mapping) and values.get("contexts", ()) is None:
+            return {name: values[name] for name in values if name != "contexts"}
+        return values
 
     def missing(self, field: str) -> bool:
         """True if a field holds nothing that a metric could read.

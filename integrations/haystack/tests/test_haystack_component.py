@@ -48,6 +48,9 @@ from ragmetrics_core.data.metric_evidence import Evidence
 from ragmetrics_core.data.replies import Answer, R
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.metrics.answer_relevance import Addresses
+from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.metric import Metric, Plan
 from ragmetrics_core.metrics.polls import Adherent
 
@@ -539,6 +542,28 @@ def test_yaml_round_trip_with_a_generator_and_a_secret(
     assert here["meta"]["prompt_tokens"] > 0
     assert server.requests[0].headers["authorization"] == "Bearer sk-not-a-real-key"
     made.close()
+
+
+def test_metrics_on_request_keep_their_names_and_are_told_unknown_contexts() -> None:
+    answering = ScriptedJudge(
+        {
+            SufficientContexts: {"sufficient": 1},
+            Declined: {"declined": 0},
+            Addresses: {"grade": 2},
+        }
+    )
+    names = ["context_sufficiency", "answer_relevance"]
+    stored = evaluator(names).to_dict()
+    assert stored["init_parameters"]["metrics"] == names
+    again = RagMetricsEvaluator.from_dict(stored)
+    assert again.to_dict() == stored
+    found = evaluator(names, judge=answering).run(
+        query=QUESTION, documents=[DOCUMENT], replies=[ANSWER]
+    )
+    assert found["results"]["context_sufficiency"]["score"] == 1.0
+    assert found["results"]["answer_relevance"]["individual_scores"] == [2 / 3]
+    unknown = evaluator(names, judge=answering).run(query=QUESTION, replies=[ANSWER])
+    assert unknown["results"]["context_sufficiency"]["status"] == ["undefined"]
 
 
 def test_foreign_metrics_need_the_allowlist() -> None:

@@ -18,7 +18,10 @@ from said import rating
 
 from ragmetrics_core import ContextRecall, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeServerError
+from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
+from ragmetrics_core.metrics.declined import Declined
 
 RATED = ScriptedJudge({RateRecall: rating(0.8, "Says nearly all.", "mostly")})
 
@@ -104,6 +107,24 @@ def test_undefined_and_failed_have_no_score_and_say_why() -> None:
     )
     assert (failed.score, failed.comment) == (None, "the endpoint failed")
     assert failed.metadata["status"] == "failed"
+
+
+def test_metrics_on_request_are_measured_by_their_names() -> None:
+    answering = ScriptedJudge(
+        {
+            SufficientContexts: {"sufficient": 1},
+            Declined: {"declined": 0},
+            Addresses: {"grade": 3},
+        }
+    )
+    names = ["context_sufficiency", "answer_relevance"]
+    found = as_run_evaluator(names, answering).evaluate_run(traced(), None)
+    assert {one.key: one.score for one in found["results"]} == dict.fromkeys(names, 1.0)
+    shown = [
+        asked for asked in answering.asked if isinstance(asked, SufficientContexts)
+    ]
+    assert len(shown) == 1
+    assert set(shown[0].parts) == {"contexts", "question"}
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,10 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import QueryEngineTool
 from llama_index.evaluation.ragmetrics import (
+    AnswerRelevanceEvaluator,
     ContextAdherenceEvaluator,
     ContextRecallEvaluator,
+    ContextSufficiencyEvaluator,
     ContextUtilizationEvaluator,
     MetricEvaluator,
     RagMetricsResult,
@@ -35,8 +37,11 @@ from said import poll, polls, rating, useful
 
 from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
 from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
+from ragmetrics_core.metrics.answer_relevance import Addresses
 from ragmetrics_core.metrics.context_recall import RateRecall
+from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful
+from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.polls import Adherent
 
 QUESTION = "What is the capital of France?"
@@ -263,6 +268,8 @@ def test_prompts() -> None:
         ContextRecallEvaluator,
         ContextUtilizationEvaluator,
         RetrievalAccuracyEvaluator,
+        ContextSufficiencyEvaluator,
+        AnswerRelevanceEvaluator,
     ],
 )
 def test_prompts_that_are_put_back_change_nothing(kind: type[MetricEvaluator]) -> None:
@@ -271,6 +278,29 @@ def test_prompts_that_are_put_back_change_nothing(kind: type[MetricEvaluator]) -
     evaluator.update_prompts(evaluator.get_prompts())
     assert evaluator.metric == before
     assert evaluator.metric.signature == before.signature
+
+
+def test_sufficiency_and_relevance_judge_what_the_response_was_shown() -> None:
+    answering = ScriptedJudge(
+        {
+            SufficientContexts: {"missing": "the year", "sufficient": 0},
+            Declined: {"declined": 0},
+            Addresses: {"grade": 3, "reason": "It says when."},
+        }
+    )
+    asked: dict[str, Any] = {"query": "When was it built?", "response": "In 1856."}
+    enough = ContextSufficiencyEvaluator(judge=answering)
+    insufficient = enough.evaluate(**asked, contexts=["It was built."])
+    assert (insufficient.score, insufficient.passing) == (0.0, False)
+    assert insufficient.metric_result.evidence.case == "unbacked"
+    nothing = enough.evaluate(**asked, contexts=[])
+    assert nothing.score == 0.0
+    # contexts that were not given are unknown, which is not the same as none
+    unknown = enough.evaluate(**asked)
+    assert unknown.invalid_result
+    assert unknown.invalid_reason == "no contexts were recorded"
+    addresses = AnswerRelevanceEvaluator(judge=answering).evaluate(**asked)
+    assert (addresses.score, addresses.feedback) == (1.0, "It says when.")
 
 
 def test_settings_of_metrics() -> None:

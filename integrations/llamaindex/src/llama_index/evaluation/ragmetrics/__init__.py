@@ -13,10 +13,16 @@ from llama_index.evaluation.ragmetrics.datasets import (
     load_rag_dataset as load_rag_dataset,
 )
 from llama_index.evaluation.ragmetrics.evaluators import (
+    AnswerRelevanceEvaluator as AnswerRelevanceEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
     ContextAdherenceEvaluator as ContextAdherenceEvaluator,
 )
 from llama_index.evaluation.ragmetrics.evaluators import (
     ContextRecallEvaluator as ContextRecallEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
+    ContextSufficiencyEvaluator as ContextSufficiencyEvaluator,
 )
 from llama_index.evaluation.ragmetrics.evaluators import (
     ContextUtilizationEvaluator as ContextUtilizationEvaluator,

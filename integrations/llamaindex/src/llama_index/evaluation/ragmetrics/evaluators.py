@@ -1,4 +1,4 @@
-"""The metrics as LlamaIndex evaluators: one small class over any core metric, and its four subclasses."""
+"""The metrics as LlamaIndex evaluators: one small class over any core metric, and a subclass for each that ships."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,8 +18,10 @@ from llama_index.evaluation.ragmetrics.recording.door import samples_from
 from pydantic import ValidationError
 
 from ragmetrics_core import (
+    AnswerRelevance,
     ContextAdherence,
     ContextRecall,
+    ContextSufficiency,
     ContextUtilization,
     Metric,
     RetrievalAccuracy,
@@ -256,6 +258,18 @@ class RetrievalAccuracyEvaluator(MetricEvaluator):
     """Which share of the facts of the ``reference`` do the contexts cover?"""
 
     metric_class = RetrievalAccuracy
+
+
+class ContextSufficiencyEvaluator(MetricEvaluator):
+    """Could the question be answered from the contexts alone?"""
+
+    metric_class = ContextSufficiency
+
+
+class AnswerRelevanceEvaluator(MetricEvaluator):
+    """Does the response address the query, whatever is true?"""
+
+    metric_class = AnswerRelevance
 
 
 def native(

@@ -100,12 +100,16 @@ def _rows_of_replies(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _contexts(documents: Sequence[Document | str] | None) -> tuple[Context, ...]:
-    """Contexts from texts, and from documents that hold a text."""
+def _contexts(
+    documents: Sequence[Document | str] | None,
+) -> tuple[Context, ...] | None:
+    """Contexts from texts, and from documents that hold a text; None if unknown."""
+    if documents is None:
+        return None
     wrong = next(
         (
             type(document).__name__
-            for document in documents or ()
+            for document in documents
             if not isinstance(document, (str, Document))
         ),
         None,
@@ -114,7 +118,7 @@ def _contexts(documents: Sequence[Document | str] | None) -> tuple[Context, ...]
         raise SettingError(f"contexts are texts or Documents, got {wrong}")
     holding_text = [
         document
-        for document in documents or ()
+        for document in documents
         if isinstance(document, str) or (document.content or "").strip()
     ]
     return tuple(
