@@ -328,6 +328,14 @@ def test_the_weakest_claim_decides_adherence(server: LoopbackServer, form: str) 
     assert "1 of 2 claims are held by the contexts" in result.reason
 
 
+def test_a_tie_is_no_and_no_other_verdict_is_spoken_of(form: str) -> None:
+    with LoopbackServer(guard(form, doubt=0.5)) as server:
+        judge = judge_at(server, form, control=False)
+        result = result_of(judged(judge, ADHERENCE))
+    assert (result.value, result.evidence.no) == (0.5, 1)
+    assert result.reason.startswith("0 of 2 claims are held by the contexts")
+
+
 def test_without_log_probabilities_the_bare_word_counts_and_says_so(form: str) -> None:
     with LoopbackServer(guard(form, logprobs=False)) as server:
         results = (

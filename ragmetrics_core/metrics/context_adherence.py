@@ -680,6 +680,8 @@ def _as_tokens_say(polls: Asked[Poll]) -> Asked[Poll]:
     if polls.asked != 1 or not polls.weights or polls.weights[0].mode not in _BY_TOKEN:
         return polls
     (poll,) = polls.replies
+    if poll.encoder_claims:  # made of verdicts on claims: no token of its own
+        return polls
     chance = polls.weights[0].p
     verdict: PollVerdict = "yes" if chance >= 0.5 else "no"
     if poll.verdict == verdict:
