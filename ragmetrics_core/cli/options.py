@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from ragmetrics_core.cli import listed
 from ragmetrics_core.cli.parsers import show_help
@@ -63,17 +63,23 @@ def share(text: str) -> float:
 
 
 def command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], **more: str
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    description: str | None = None,
+    epilog: str = "",
 ) -> argparse.ArgumentParser:
     """Add a command to a parser's commands, and what it runs.
 
-    Its help and its example are those listed.
+    Its help and its example are those listed; ``description`` and ``epilog`` stand at
+    the beginning and the end of its own help.
     """
     example, text = listed(name)
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, allow_abbrev=False, **more
+        name, help=text, allow_abbrev=False, description=description
     )
-    parser.epilog = f"{parser.epilog or ''} Example: {example}".strip()
+    parser.epilog = f"{epilog} Example: {example}".strip()
     parser.set_defaults(run=run)
     return parser
 
@@ -92,15 +98,31 @@ def add(
     unit: str | None = None,
     kind: Any = None,
     default: Any = None,
-    **more: Any,
+    *,
+    action: Literal["append"] | None = None,
+    nargs: Literal["+", "?"] | None = None,
+    choices: Sequence[str] | None = None,
+    required: bool = False,
+    dest: str | None = None,
 ) -> None:
     """Add an option or argument with a value.
 
     ``text`` says what it is and ``unit`` its unit. ``kind`` makes the value of what was
-    typed.
+    typed. The others are those of ``argparse``, which refuses some of them for
+    arguments: what is not given is not handed on.
     """
+    settings = {
+        "action": action,
+        "nargs": nargs,
+        "choices": choices,
+        "required": required or None,
+        "dest": dest,
+    }
+    settings_given = {
+        key: value for key, value in settings.items() if value is not None
+    }
     parser.add_argument(
-        name, help=text, metavar=unit, type=kind, default=default, **more
+        name, help=text, metavar=unit, type=kind, default=default, **settings_given
     )
 
 
@@ -167,14 +189,18 @@ def add_store(parser: Any) -> None:
 
 
 def add_judge(
-    parser: argparse.ArgumentParser, other_choices: str = "", **changed: Any
+    parser: argparse.ArgumentParser,
+    other_choices: str = "",
+    *,
+    action: Literal["append"] | None = None,
+    default: list[str] | None = None,
 ) -> None:
-    """Add the option that names a judge."""
+    """Add the option that names a judge; with ``append`` it may be given several times."""
     help_text = (
         "lexical (embedded, the default), a model, e.g. gpt-4o-mini, or module:name of"
         f" your own{other_choices}"
     )
-    add(parser, "--judge", help_text, "NAME", **changed)
+    add(parser, "--judge", help_text, "NAME", default=default, action=action)
 
 
 def add_metric(parser: argparse.ArgumentParser) -> None:
