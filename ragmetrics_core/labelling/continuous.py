@@ -127,6 +127,25 @@ def build_continuous(
         for name in names
     )
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
+    labelled = _label_documents(samples, settings, maker, metric)
+    points: list[CombinationPoint] = []
+    for labelled_document in labelled:
+        points += document_points(labelled_document, settings)
+    set_header = make_header(
+        "continuous", documents, settings, source, maker, TEMPLATE, *metric.prompts()
+    )
+    return ContinuousSet(
+        header=set_header, documents=tuple(labelled), points=tuple(points)
+    )
+
+
+def _label_documents(
+    samples: Iterable[Sample],
+    settings: ContinuousSettings,
+    maker: Maker,
+    metric: RetrievalAccuracy,
+) -> list[LabelledDocument]:
+    """Have questions written and facts judged until there are enough documents."""
 
     def label(
         sample: Sample,
@@ -137,16 +156,7 @@ def build_continuous(
     def question_of(document: LabelledDocument) -> str:
         return normalise_question(document.question)
 
-    labelled = maker.until(settings.documents, samples, label, question_of)
-    points: list[CombinationPoint] = []
-    for labelled_document in labelled:
-        points += document_points(labelled_document, settings)
-    set_header = make_header(
-        "continuous", documents, settings, source, maker, TEMPLATE, *metric.prompts()
-    )
-    return ContinuousSet(
-        header=set_header, documents=tuple(labelled), points=tuple(points)
-    )
+    return maker.until(settings.documents, samples, label, question_of)
 
 
 def _write_question(

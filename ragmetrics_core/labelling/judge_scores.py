@@ -1,6 +1,6 @@
 """How well judges and metrics agree with the labels of a set, and the table that says so to people."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -162,9 +162,7 @@ def score_set(
     scores = _scores_of_points(labelled_set, metric, outcomes)
     labels = labels_of(labelled_set, reviews)
     documents, n_missing = _pairs_by_document(labelled_set, scores, labels)
-    values: dict[str, Measured] = {}
-    for name, statistic in _statistics(labelled_set, threshold).items():
-        values[name] = _measure(name, documents, statistic, draws)
+    statistics = _statistics(labelled_set, threshold)
     return Score(
         judge=judge.name,
         prompt=prompt,
@@ -173,8 +171,17 @@ def score_set(
         missing=n_missing,
         documents=len(documents),
         usage=usage,
-        values=values,
+        values=_measure_all(statistics, documents, draws),
     )
+
+
+def _measure_all(
+    statistics: Mapping[str, Statistic], documents: Sequence[Rows], draws: int
+) -> dict[str, Measured]:
+    values: dict[str, Measured] = {}
+    for name, statistic in statistics.items():
+        values[name] = _measure(name, documents, statistic, draws)
+    return values
 
 
 def _pairs_by_document(

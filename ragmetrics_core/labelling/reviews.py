@@ -5,7 +5,7 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -193,17 +193,21 @@ def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float 
     n_facts = {document.id: len(document.facts) for document in labelled_set.documents}
     labels = []
     for point in labelled_set.points:
-        verdicts_by_fact = []
-        for fact_number in range(n_facts[point.document]):
-            row = f"{point.document}#{fact_number}"
-            verdicts_by_fact.append(
-                {
-                    verdicts[f"{row}#{context_number}"]
-                    for context_number in point.contexts
-                }
-            )
-        labels.append(_share(verdicts_by_fact))
+        by_fact = _verdicts_by_fact(point, n_facts[point.document], verdicts)
+        labels.append(_share(by_fact))
     return labels
+
+
+def _verdicts_by_fact(
+    point: sets.CombinationPoint, n_facts: int, verdicts: Mapping[str, Verdict]
+) -> list[set[Verdict]]:
+    """For each fact, what its cells say in the contexts of a combination."""
+    by_fact = []
+    for fact_number in range(n_facts):
+        row = f"{point.document}#{fact_number}"
+        cells = [f"{row}#{context_number}" for context_number in point.contexts]
+        by_fact.append({verdicts[cell] for cell in cells})
+    return by_fact
 
 
 def _share(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:

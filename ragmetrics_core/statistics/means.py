@@ -199,19 +199,16 @@ def padded_t_interval(
     padded_centre, padded_error, freedom = ratio_mean(sums, sizes, values_added)
     half_width = t_quantile(0.5 + level / 2, freedom) * padded_error
     # Padding pulls the centre inwards; the interval still holds the mean itself.
-    low = min(centre, padded_centre - half_width)
-    high = max(centre, padded_centre + half_width)
-    low_within_scale = max(lowest, low)
-    high_within_scale = min(highest, high)
+    low = max(lowest, min(centre, padded_centre - half_width))
+    high = min(highest, max(centre, padded_centre + half_width))
 
     padding = f"{added} added at {lowest:g} and {added} at {highest:g}"
     padding = padding.replace("-", "−")
     if max(sizes) == 1:
-        method = f"t with {padding}"
-        return Interval(low_within_scale, high_within_scale, method)
+        return Interval(low, high, f"t with {padding}")
     return Interval(
-        low_within_scale,
-        high_within_scale,
+        low,
+        high,
         method=f"t over {len(sums)} clusters, {padding}",
         clusters=len(sums),
         design_effect=_design_effect(values, error),
