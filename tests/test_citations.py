@@ -160,6 +160,10 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[Citation, ...] | None]] = {
         },
         (Citation(start=0, end=7, dangling=("2",), mark=(3, 6)),),
     ),
+    "a column whose ids are no contexts": (
+        {"answer": "No [2].", "contexts": ["a", "b"], "citations": {"2": "7"}},
+        (Citation(start=0, end=7, dangling=("2",), mark=(3, 6)),),
+    ),
     "citations as data": (
         {
             "answer": "No [2].",
@@ -284,6 +288,11 @@ SOURCES: dict[str, tuple[CitedSource, tuple[int, ...], tuple[str, ...]]] = {
     "an id of two, and a quote": (
         CitedSource("b", "the lifts were renewed in 1986"),
         (2,),
+        (),
+    ),
+    "an id, and a quote of another": (
+        CitedSource("a", "the lifts were renewed in 1986"),
+        (0,),
         (),
     ),
     "an id that nobody was shown": (CitedSource("z"), (), ("z",)),

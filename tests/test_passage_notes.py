@@ -1,0 +1,114 @@
+"""Which of several rerankers and filters dropped a passage, on a neutral tree of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+from ragmetrics_core.data import PassageNote
+
+QUESTION = "Which city lies on the Douro?"
+DOCS = tuple(
+    Document(f"Passage {name}: {text}", name)
+    for name, text in (
+        ("p", "Porto lies on the Douro, in the north of Portugal."),
+        ("f", "Faro is the southernmost city; its airport serves the Algarve."),
+        ("e", "Evora keeps a Roman temple inside its medieval walls."),
+    )
+)
+P, F, E = DOCS
+
+
+def run(*steps: Callable[[float], Node]) -> Sequence[PassageNote]:
+    """What a run notes: a search for all three, then these steps, one after the other."""
+    search = Node("retriever", "search", 1.0, 1.5, query=QUESTION, documents=DOCS)
+    nodes = [search, *(step(float(at)) for at, step in enumerate(steps, start=2))]
+    root = Node("step", "chain", 0.0, 99.0, children=nodes)
+    (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
+    assert sample.capture is not None
+    assert sample.capture.passages is not None
+    return sample.capture.passages
+
+
+def keeps(
+    name: str, gave: Sequence[Document], took: Sequence[Document] = DOCS
+) -> Callable[[float], Node]:
+    return lambda at: Node(
+        "reranker", name, at, at + 0.5, taken=tuple(took), documents=tuple(gave)
+    )
+
+
+def answers(*shown: Document) -> Callable[[float], Node]:
+    prompt = "\n".join([*(one.text for one in shown), QUESTION])
+    return lambda at: Node(
+        "model",
+        "llm",
+        at,
+        at + 0.5,
+        prompt=(Message("user", prompt),),
+        reply=Message("assistant", "It is Porto, in the north."),
+    )
+
+
+def told(notes: Sequence[PassageNote]) -> list[tuple[bool | None, str | None]]:
+    return [(note.kept, note.dropped_by) for note in notes]
+
+
+ROWS: dict[
+    str, tuple[list[Callable[[float], Node]], list[tuple[bool | None, str | None]]]
+] = {
+    "none": ([answers(P)], [(None, None)] * 3),
+    "one": (
+        [keeps("first", (F, P)), answers(P)],
+        [(True, None), (True, None), (False, "first")],
+    ),
+    "one behind the other": (
+        [keeps("first", (F, P)), keeps("second", (P,), took=(F, P)), answers(P)],
+        [(True, None), (False, "second"), (False, "first")],
+    ),
+    "beside each other": (
+        [keeps("first", (P,)), keeps("second", (F,)), answers(P, F)],
+        [(True, None), (True, None), (False, "first")],
+    ),
+    "one that drops all": (
+        [keeps("first", ()), answers()],
+        [(False, "first")] * 3,
+    ),
+    "one behind the answer": (
+        [keeps("first", (P, F, E)), answers(P, F, E), keeps("late", (P,))],
+        [(True, None)] * 3,
+    ),
+    "one of which nobody knows what it took": (
+        [keeps("first", (P,), took=()), answers(P)],
+        [(True, None), (False, "first"), (False, "first")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_dropped_a_passage_is_named(name: str) -> None:
+    steps, expected = ROWS[name]
+    assert told(run(*steps)) == expected
+
+
+def test_ranks_of_search_and_reranker() -> None:
+    notes = run(keeps("first", (E, P)), answers(E, P))
+    assert [(note.retriever, note.rank, note.rank_kept) for note in notes] == [
+        ("search", 1, 2),
+        ("search", 2, None),
+        ("search", 3, 1),
+    ]
+    assert [(note.context, note.share) for note in notes] == [
+        (1, 1.0),
+        (None, 0.0),
+        (0, 1.0),
+    ]
+
+
+def test_what_is_shown_is_told_in_part() -> None:
+    notes = run(answers(Document(P.text[:50])))
+    assert notes[0].context == 0
+    assert notes[0].share is not None
+    assert 0.6 < notes[0].share < 0.95
