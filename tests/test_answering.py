@@ -49,8 +49,13 @@ from ragmetrics_core.metrics.context_sufficiency import (
 )
 from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.metrics.registry import METRICS, chosen, full_name, metric_named
-from ragmetrics_core.metrics.templates import shipped
+from ragmetrics_core.metrics.registry import (
+    METRICS,
+    choose_metrics,
+    full_name,
+    metric_named,
+)
+from ragmetrics_core.metrics.templates import read_shipped_template
 from ragmetrics_core.models.decision_model import OpenAIDecisionModel
 from ragmetrics_core.reporting.answering import Answering
 from ragmetrics_core.reporting.run_facts import SequentialDecision
@@ -535,8 +540,8 @@ def test_the_cause_of_a_low_adherence_asks_sufficiency_in_the_same_words() -> No
         '"sufficient" is 1 if the contexts hold all that the question asks for.'
         " Otherwise it is 0."
     )
-    assert rule in shipped("sufficient")
-    assert rule in shipped("sufficient_contexts")
+    assert rule in read_shipped_template("sufficient")
+    assert rule in read_shipped_template("sufficient_contexts")
     typed = {
         kind: [single.wording for single in question.decided.asks(question)]
         for kind, question in _cause_and_metrics().items()
@@ -653,8 +658,8 @@ def test_a_dry_run_counts_what_a_run_sends(logprobs: bool) -> None:
 
 
 def test_both_are_off_unless_they_are_named() -> None:
-    assert {metric.name for metric in chosen(None)} == set(METRICS)
-    named = chosen(["context_sufficiency", "AnswerRelevance", "recall"])
+    assert {metric.name for metric in choose_metrics(None)} == set(METRICS)
+    named = choose_metrics(["context_sufficiency", "AnswerRelevance", "recall"])
     assert [metric.name for metric in named] == [
         "context_sufficiency",
         "answer_relevance",

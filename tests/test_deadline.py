@@ -42,7 +42,12 @@ from ragmetrics_core.models.chat import (
     ChatRequest,
     Choice,
 )
-from ragmetrics_core.models.threads import GivenUp, Lane, check_wanted, computed
+from ragmetrics_core.models.threads import (
+    GivenUp,
+    Lane,
+    compute_beside_loop,
+    raise_if_cancelled,
+)
 
 SAYS_YES = ScriptedJudge({Useful: {"useful": True}})
 LANES: tuple[Lane, ...] = ("calls", "judge")
@@ -303,7 +308,10 @@ def test_what_computes_for_long_does_so_beside_the_loop(
 
     async def run() -> bool:
         free = threading.Event()
-        busy = [asyncio.ensure_future(computed(free.wait, lane=lane)) for lane in LANES]
+        busy = [
+            asyncio.ensure_future(compute_beside_loop(free.wait, lane=lane))
+            for lane in LANES
+        ]
         try:
             working = asyncio.ensure_future(work())
             for _ in range(200):
@@ -323,7 +331,7 @@ def test_what_calls_need_does_not_wait_for_the_embedded_judge(
 ) -> None:
     async def run() -> None:
         free = threading.Event()
-        busy = asyncio.ensure_future(computed(free.wait, lane="judge"))
+        busy = asyncio.ensure_future(compute_beside_loop(free.wait, lane="judge"))
         try:
             await asyncio.wait_for(work(), timeout=30)
             assert not busy.done()
@@ -341,16 +349,16 @@ def test_what_nobody_waits_for_ends_at_its_next_step() -> None:
         begun.set()
         try:
             while True:
-                check_wanted()
+                raise_if_cancelled()
         finally:
             left.set()
 
     async def run() -> int:
-        working = asyncio.ensure_future(computed(endless, lane="judge"))
+        working = asyncio.ensure_future(compute_beside_loop(endless, lane="judge"))
         assert await asyncio.to_thread(begun.wait, 60)
         working.cancel()
         assert await asyncio.to_thread(left.wait, 60)
-        return await computed(lambda: 3, lane="judge")
+        return await compute_beside_loop(lambda: 3, lane="judge")
 
     assert asyncio.run(run()) == 3
 
@@ -367,7 +375,7 @@ def test_the_embedded_judge_looks_at_each_step_whether_anybody_waits(
             raise GivenUp
 
     for module in (features, judge_module, text_module):
-        monkeypatch.setattr(module, "check_wanted", wanted, raising=False)
+        monkeypatch.setattr(module, "raise_if_cancelled", wanted, raising=False)
     text = " ".join(
         f"Lamp {number} of {where} burned. It was dark." for number in range(40)
     )
@@ -504,14 +512,14 @@ def test_what_is_given_up_before_its_turn_is_not_computed() -> None:
 
     async def run() -> None:
         free = threading.Event()
-        busy = asyncio.ensure_future(computed(free.wait))
-        second = asyncio.ensure_future(computed(lambda: made.append(2)))
+        busy = asyncio.ensure_future(compute_beside_loop(free.wait))
+        second = asyncio.ensure_future(compute_beside_loop(lambda: made.append(2)))
         await asyncio.sleep(0)
         second.cancel()
         await asyncio.sleep(0)
         free.set()
         await busy
-        await computed(lambda: made.append(3))
+        await compute_beside_loop(lambda: made.append(3))
 
     asyncio.run(run())
     assert made == [3]
@@ -519,7 +527,7 @@ def test_what_is_given_up_before_its_turn_is_not_computed() -> None:
 
 def test_no_sync_call_waits_on_the_thread_that_computes() -> None:
     async def run() -> Report:
-        return await computed(
+        return await compute_beside_loop(
             lambda: evaluate([{"answer": "a", "contexts": ["a"]}], judge="lexical")
         )
 

@@ -37,7 +37,7 @@ from ragmetrics_core.data.results import (
     Scored,
     Undefined,
 )
-from ragmetrics_core.judging.parsing import objects
+from ragmetrics_core.judging.parsing import find_objects
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.metrics import average_precision as ap
 from ragmetrics_core.metrics.context_recall import BANDS, RateRecall, band_of
@@ -234,7 +234,7 @@ def test_a_usual_reply_that_a_model_writes_is_read_as_itself(
                 json.dumps(fields),
                 f"So:\n```json\n{json.dumps(fields, indent=1)}\n```\n",
             ):
-                [(found, start, end)] = objects(Choice(text), list(fields))
+                [(found, start, end)] = find_objects(Choice(text), list(fields))
                 assert json.loads(text[start:end]) == found == fields
                 assert (
                     question.read(found).model_dump()

@@ -26,7 +26,7 @@ from ragmetrics_core.data.replies import NotAnswered
 from ragmetrics_core.data.results import SampleResult, Scored
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.reply_forms import described, schema_of
+from ragmetrics_core.judging.reply_forms import names_every_field, schema_of
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext
@@ -281,7 +281,7 @@ def test_the_labelled_prompt_fences_each_group_and_asks_as_often() -> None:
         ("assistant", "3", "a summary"),
         ("answer", None, "a"),
     ]
-    assert described(asked.Reply, asked.instructions.template)
+    assert names_every_field(asked.Reply, asked.instructions.template)
     assert set(schema_of(asked.Reply)["properties"]) == {"reason", "claims"}
 
 

@@ -30,7 +30,7 @@ from ragmetrics_core.engine import resolve
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.models.chat import Capabilities, ChatRequest, Message
 from ragmetrics_core.models.endpoint_errors import Fault as EndpointFault
-from ragmetrics_core.models.endpoint_errors import judge_error, seconds
+from ragmetrics_core.models.endpoint_errors import judge_error, seconds_of_retry_after
 from ragmetrics_core.models.litellm_model import LiteLLMModel
 from ragmetrics_core.testing.chat_model_contract import (
     KEY,
@@ -284,13 +284,13 @@ def test_a_fault_that_passes_is_survived() -> None:
 
 def test_retry_after_as_seconds_or_date() -> None:
     now = datetime(2030, 1, 1, tzinfo=UTC)
-    assert seconds("1.5") == 1.5
-    assert seconds("-3") == 0.0
-    assert seconds("Tue, 01 Jan 2030 00:00:07 GMT", now) == 7.0
-    assert seconds("Tue, 01 Jan 2029 00:00:07 GMT", now) == 0.0
-    assert [seconds(header) for header in (None, "", "soon", "nan", "inf")] == [
-        None
-    ] * 5
+    assert seconds_of_retry_after("1.5") == 1.5
+    assert seconds_of_retry_after("-3") == 0.0
+    assert seconds_of_retry_after("Tue, 01 Jan 2030 00:00:07 GMT", now) == 7.0
+    assert seconds_of_retry_after("Tue, 01 Jan 2029 00:00:07 GMT", now) == 0.0
+    assert [
+        seconds_of_retry_after(header) for header in (None, "", "soon", "nan", "inf")
+    ] == [None] * 5
 
 
 @pytest.mark.parametrize(

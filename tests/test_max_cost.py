@@ -24,7 +24,7 @@ from ragmetrics_core.models.chat import (
 )
 from ragmetrics_core.models.endpoint_errors import Fault, judge_error
 from ragmetrics_core.models.limits import Budget
-from ragmetrics_core.models.openai_form import priced, reply_of
+from ragmetrics_core.models.openai_form import add_price, reply_of
 from ragmetrics_core.models.session import Session
 
 ROUNDING = 1e-9
@@ -239,11 +239,11 @@ def test_a_cost_is_known_where_all_that_is_paid_was_told(
     usage: object, text: str, cost: float | None
 ) -> None:
     reply = reply_of("m", [Choice(text)], usage=usage, models=())
-    assert priced(reply, (0.01, 0.02)).usage.cost == (
+    assert add_price(reply, (0.01, 0.02)).usage.cost == (
         None if cost is None else pytest.approx(cost)
     )
-    assert priced(reply, (0.0, 0.0)).usage.cost == 0.0
-    assert priced(reply, None).usage.cost is None
+    assert add_price(reply, (0.0, 0.0)).usage.cost == 0.0
+    assert add_price(reply, None).usage.cost is None
 
 
 @pytest.mark.parametrize("status", [[1], {}, "500", None, True, 1.5])

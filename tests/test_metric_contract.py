@@ -42,7 +42,7 @@ from ragmetrics_core.metrics.fact_matrix import (
 )
 from ragmetrics_core.metrics.polls import Adherent, RestsOn, SentenceSupport
 from ragmetrics_core.metrics.registry import METRICS, NAMED_METRICS, metric_named
-from ragmetrics_core.metrics.templates import digest
+from ragmetrics_core.metrics.templates import digest_of_prompt
 from ragmetrics_core.statistics.certification import Certified
 from ragmetrics_core.statistics.corrected_means import CorrectedMean
 from ragmetrics_core.testing.metric_contract import MetricContract
@@ -459,5 +459,5 @@ def test_every_field_says_what_it_holds(model: type[BaseModel]) -> None:
 
 
 def test_prompts_that_are_divided_elsewhere_have_another_digest() -> None:
-    assert digest("a", "b") != digest("ab", "")
-    assert len(digest("a", "b")) == 6
+    assert digest_of_prompt("a", "b") != digest_of_prompt("ab", "")
+    assert len(digest_of_prompt("a", "b")) == 6

@@ -23,10 +23,10 @@ from ragmetrics_core.data.nearest import plain_name
 from ragmetrics_core.labelling.labels import Label, calibrate
 from ragmetrics_core.metrics.registry import (
     METRICS,
-    chosen,
+    choose_metrics,
     full_name,
     metric_named,
-    metrics_set,
+    metrics_with_settings,
 )
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide, parse_gate
 from ragmetrics_core.reporting.summary import Tally
@@ -119,7 +119,7 @@ def test_the_shipped_metrics_are_those_of_the_registry() -> None:
     ],
 )
 def test_a_setting_as_it_is_written(written: str, settings: dict[str, Any]) -> None:
-    [metric] = metrics_set(["adherence"], [written])
+    [metric] = metrics_with_settings(["adherence"], [written])
     assert {name: getattr(metric, name) for name in settings} == settings
 
 
@@ -134,19 +134,19 @@ def test_a_setting_as_it_is_written(written: str, settings: dict[str, Any]) -> N
 )
 def test_a_setting_that_is_written_wrongly_is_refused(written: str, said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        metrics_set(["adherence"], [written])
+        metrics_with_settings(["adherence"], [written])
 
 
 def test_all_metrics_are_chosen_where_none_is_named_and_none_twice() -> None:
-    assert [metric.name for metric in chosen(None)] == [
-        metric.name for metric in metrics_set(None, [])
+    assert [metric.name for metric in choose_metrics(None)] == [
+        metric.name for metric in metrics_with_settings(None, [])
     ]
-    assert tuple(metric.name for metric in chosen(None)) == SHIPPED_METRICS
-    assert [metric.name for metric in chosen("recall")] == ["context_recall"]
+    assert tuple(metric.name for metric in choose_metrics(None)) == SHIPPED_METRICS
+    assert [metric.name for metric in choose_metrics("recall")] == ["context_recall"]
     with pytest.raises(SettingError, match="two metrics are named context_recall"):
-        chosen(["recall", "adherence", "context_recall"])
+        choose_metrics(["recall", "adherence", "context_recall"])
     with pytest.raises(SettingError, match="must be a Metric or a name, got int"):
-        chosen([3])  # type: ignore[list-item]
+        choose_metrics([3])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from ragmetrics_core.data.errors import (
     EmptyReply,
     MalformedReply,
 )
-from ragmetrics_core.judging.parsing import objects, spans, value_offsets
-from ragmetrics_core.judging.reply_forms import described, read, schema_of
+from ragmetrics_core.judging.parsing import find_objects, find_spans, value_offsets
+from ragmetrics_core.judging.reply_forms import names_every_field, read, schema_of
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.models.chat import ChatRequest, Choice
 
@@ -307,7 +307,7 @@ def test_schemas_are_strict(question: Question[Any]) -> None:
 def test_no_schema_repeats_what_a_shipped_prompt_says_of_the_form(
     question: Question[Any],
 ) -> None:
-    assert described(question.Reply, question.instructions.template)
+    assert names_every_field(question.Reply, question.instructions.template)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_no_schema_repeats_what_a_shipped_prompt_says_of_the_form(
 def test_a_schema_is_sent_unless_the_template_names_every_field(
     form: str, sent: bool
 ) -> None:
-    assert described(LISTED.Reply, f"{form}\n{{chunks}}") is not sent
+    assert names_every_field(LISTED.Reply, f"{form}\n{{chunks}}") is not sent
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,9 @@ PIECES = [
 def test_a_megabyte_of_small_objects_does_not_hold_the_loop(unit: str) -> None:
     begun = time.process_time()
     with suppress(MalformedReply):
-        list(objects(Choice(unit * (1_000_000 // len(unit))), ("useful", "reason")))
+        list(
+            find_objects(Choice(unit * (1_000_000 // len(unit))), ("useful", "reason"))
+        )
     assert time.process_time() - begun < 2
 
 
@@ -413,7 +415,7 @@ def test_whatever_is_repeated_is_read_in_linear_time(
     text = head + unit * (100_000 // max(1, len(unit))) + tail
     begun = time.process_time()
     with suppress(MalformedReply):
-        list(objects(Choice(text), ("useful", "reason")))
+        list(find_objects(Choice(text), ("useful", "reason")))
     assert time.process_time() - begun < 2  # in quadratic time minutes
 
 
@@ -440,7 +442,7 @@ def test_prose_without_braces_never_matters_on_lines_before(
 
 
 def test_spans() -> None:
-    assert list(spans('a {b} "{" } {c')) == [(2, 5), (7, None)]
+    assert list(find_spans('a {b} "{" } {c')) == [(2, 5), (7, None)]
 
 
 def test_offsets_of_values() -> None:

@@ -26,7 +26,7 @@ from ragmetrics_core import (
 from ragmetrics_core.data import errors
 from ragmetrics_core.models.chat import ChatModel, ChatRequest, Message
 from ragmetrics_core.models.litellm_model import LiteLLMModel
-from ragmetrics_core.models.urls import public
+from ragmetrics_core.models.urls import public_address
 
 KEY = "sk-secret-key"
 TEXT = "a secret text"
@@ -287,7 +287,9 @@ ADDRESSES = {
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_is_shown_without_what_it_may_hide(address: str) -> None:
     shown = ADDRESSES[address]
-    assert public(address) == shown or (shown is None and "word" not in public(address))
+    assert public_address(address) == shown or (
+        shown is None and "word" not in public_address(address)
+    )
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
@@ -405,7 +407,7 @@ def test_the_host_that_is_asked_and_shown_is_the_one_that_the_address_names(
         model = OpenAICompatibleModel(address, "test")
     except errors.SettingError as error:
         assert "sesame" not in str(error)  # noqa: PT017 - most addresses raise none
-        assert "sesame" not in public(address)
+        assert "sesame" not in public_address(address)
         return
     named = urlsplit(address)
     asked = yarl.URL(f"{model.base_url}/chat/completions")  # as aiohttp reads it
@@ -441,13 +443,16 @@ ORDINARY = (
 
 @pytest.mark.parametrize("address", ORDINARY)
 def test_an_ordinary_address_is_taken(address: str) -> None:
-    assert public(address) == OpenAICompatibleModel(
+    assert public_address(address) == OpenAICompatibleModel(
         address.rstrip("/"), "test"
     ).address + "/" * address.endswith("/")
 
 
 def test_of_a_request_to_a_path_with_a_sign_of_users_the_server_is_shown() -> None:
-    assert public("https://api.example/run/@cf/model?key=word") == "https://api.example"
+    assert (
+        public_address("https://api.example/run/@cf/model?key=word")
+        == "https://api.example"
+    )
 
 
 def test_user_and_query_of_an_address_are_sent(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from loopback import tokens as split
 
 from ragmetrics_core.data.asking import LabelProbability
-from ragmetrics_core.judging.probabilities import label_weights, settle
+from ragmetrics_core.judging.probabilities import label_weights, probability_of_positive
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
 Alternatives = dict[str, float]
@@ -157,19 +157,22 @@ def test_several_fields_in_order() -> None:
 
 @pytest.mark.parametrize("logprob", [math.nan, 1.0, math.inf])
 def test_what_is_no_probability_is_not_used(logprob: float) -> None:
-    assert settle([(1, logprob), (0, -3.0)], COVERED) is None
+    assert probability_of_positive([(1, logprob), (0, -3.0)], COVERED) is None
 
 
 @pytest.mark.parametrize(("logprob", "is_used"), [(0.001, True), (0.0011, False)])
 def test_a_certain_token_may_be_rounded_up_by_a_thousandth(
     logprob: float, is_used: bool
 ) -> None:
-    weight = settle([(1, logprob)], COVERED)
+    weight = probability_of_positive([(1, logprob)], COVERED)
     assert (weight is not None and weight.p == 1.0) == is_used
 
 
 def test_more_than_everything_is_not_used() -> None:
-    assert settle([(1, math.log(0.9)), (0, math.log(0.8))], COVERED) is None
+    assert (
+        probability_of_positive([(1, math.log(0.9)), (0, math.log(0.8))], COVERED)
+        is None
+    )
 
 
 weights = st.lists(
@@ -184,7 +187,7 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     total = sum(weight for _, weight in listed)
     shares = [(label, weight / total) for label, weight in listed]
     logs = [(label, math.log(share)) for label, share in shares]
-    result = settle(logs, COVERED)
+    result = probability_of_positive(logs, COVERED)
     zero, one = (
         sum(share for label, share in shares if label == wanted) for wanted in (0, 1)
     )
@@ -197,7 +200,7 @@ def test_laws(listed: list[tuple[int | None, float]]) -> None:
     assert 0 <= result.p <= 1
     assert result.mass == pytest.approx(zero + one)
     assert result.p == pytest.approx(one / (zero + one))
-    swapped = settle(
+    swapped = probability_of_positive(
         [(None if label is None else 1 - label, log) for label, log in logs], COVERED
     )
     assert swapped is not None
@@ -211,7 +214,9 @@ def test_a_label_set_aside_moves_no_probability(share: float, aside: float) -> N
     )
     decided = 1 - aside
     chances = {"yes": decided * share, "no": decided * (1 - share), "other": aside}
-    weight = settle([(label, math.log(p)) for label, p in chances.items()], weigh)
+    weight = probability_of_positive(
+        [(label, math.log(p)) for label, p in chances.items()], weigh
+    )
     if aside > 0.501:
         assert weight is None
     elif aside < 0.499:
@@ -226,7 +231,7 @@ def test_a_label_that_is_not_listed_never_decides(seen: float, floor: float) -> 
         (1, math.log(max(seen, 1e-9))),
         (None, math.log(max((1 - seen) * floor, 1e-9))),
     ]
-    result = settle(listed, COVERED)
+    result = probability_of_positive(listed, COVERED)
     if result is not None:
         hidden = min(1 - seen, (1 - seen) * floor, seen)
         assert seen >= 0.9 - 1e-9

@@ -22,7 +22,7 @@ from ragmetrics_core.engine.sample_sources import iterate_samples
 from ragmetrics_core.labelling.facts import read_facts
 from ragmetrics_core.labelling.labels import read_labels
 from ragmetrics_core.labelling.row_files import read_samples
-from ragmetrics_core.metrics.registry import metrics_set
+from ragmetrics_core.metrics.registry import metrics_with_settings
 
 
 def read(path: Path, **columns: Any) -> list[Sample | RowError]:
@@ -540,7 +540,7 @@ def test_an_object_with_a_key_twice_is_a_bad_row(
     with pytest.raises(InputError, match=f"e.jsonl, line 2: {bad}"):
         Report.from_jsonl(written("e.jsonl", f"{HEADER}\n{line}\n"))
     with pytest.raises(SettingError, match=f"--set adherence.polls: {bad}"):
-        metrics_set(["adherence"], [f"adherence.polls={line}"])
+        metrics_with_settings(["adherence"], [f"adherence.polls={line}"])
 
 
 def test_an_integer_that_python_does_not_read_is_named_so(written: Any) -> None:

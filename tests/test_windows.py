@@ -27,7 +27,7 @@ from ragmetrics_core.data.errors import (
     JudgeTimeout,
 )
 from ragmetrics_core.data.replies import Answer, Asked, NotAnswered, Usage, Weight
-from ragmetrics_core.judging.windows import joined, smaller
+from ragmetrics_core.judging.windows import halve_questions, join_verdicts
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import (
@@ -438,7 +438,7 @@ def test_only_what_is_longer_than_all_beside_it_is_cut(
         ContextUtilization(), question="q", answer="a" * 2000, contexts=["c" * length]
     )
     too_long = Answer(NotAnswered(ContextWindowExceeded("too long")))
-    assert len(smaller(question, too_long)) == halves_asked
+    assert len(halve_questions(question, too_long)) == halves_asked
 
 
 WINDOWED = of(ContextUtilization(), question="q", answer="a", contexts=["c"])
@@ -446,7 +446,7 @@ WINDOWED = of(ContextUtilization(), question="q", answer="a", contexts=["c"])
 
 def joined_of(*parts: Asked[Any] | NotAnswered) -> Asked[Any] | NotAnswered:
     too_long = Answer(NotAnswered(ContextWindowExceeded.counted("small", None, 1000)))
-    return joined(WINDOWED, too_long, [Answer(part) for part in parts]).reply
+    return join_verdicts(WINDOWED, too_long, [Answer(part) for part in parts]).reply
 
 
 def window(useful: int, p: float | None = None) -> Asked[Any]:

@@ -75,7 +75,7 @@ from ragmetrics_core.engine.sample_sources import iterate_samples as iterate_sam
 from ragmetrics_core.judging.judge import Judge as Judge
 from ragmetrics_core.metrics.registry import METRICS as METRICS
 from ragmetrics_core.metrics.registry import NAMED_METRICS as NAMED_METRICS
-from ragmetrics_core.metrics.registry import chosen as chosen
+from ragmetrics_core.metrics.registry import choose_metrics as choose_metrics
 from ragmetrics_core.metrics.registry import metric_named as metric_named
 from ragmetrics_core.models.framework_model import as_judge_work as as_judge_work
 from ragmetrics_core.models.framework_model import is_judge_work as is_judge_work

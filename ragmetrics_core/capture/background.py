@@ -19,7 +19,7 @@ from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics
 from ragmetrics_core.engine.run import Run as EvaluationRun
-from ragmetrics_core.metrics.registry import chosen
+from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.models.framework_model import as_judge_work, is_judge_work
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Report, Sink
@@ -142,7 +142,7 @@ class BackgroundEvaluator(Generic[Run]):
         self._redaction = Redaction(settings.redact, self.problems)
         self._new_run = partial(
             EvaluationRun,
-            chosen(metrics),
+            choose_metrics(metrics),
             judge,
             settings.concurrency,
             None,

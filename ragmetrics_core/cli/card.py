@@ -36,9 +36,9 @@ from ragmetrics_core.labelling.published import (
     read_labelled,
 )
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, full_name, metrics_set
+from ragmetrics_core.metrics.registry import METRICS, full_name, metrics_with_settings
 from ragmetrics_core.models.limits import Limits
-from ragmetrics_core.models.urls import public
+from ragmetrics_core.models.urls import public_address
 from ragmetrics_core.page.render import check_page, write_html
 from ragmetrics_core.reporting.judge_card import CASCADED, cell, reach, too_few_rows
 from ragmetrics_core.statistics.deciding import (
@@ -173,7 +173,7 @@ def _metrics_asking(
     """The metrics that ask what is labelled, with the settings that are given."""
     kinds = {ASKING[item.question] for item in items}
     names = [name for name, kind in METRICS.items() if kind in kinds]
-    return metrics_set(names, options.settings)
+    return metrics_with_settings(names, options.settings)
 
 
 def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
@@ -242,7 +242,7 @@ def _command(options: argparse.Namespace, judge: Judge) -> str:
     words = ["--judge", options.judge or judge.name]
     words += ["--data", options.data.resolve().name, "--draws", options.draws]
     if options.api_base:
-        words += ["--api-base", public(options.api_base)]
+        words += ["--api-base", public_address(options.api_base)]
     if options.api_key_env:
         words += ["--api-key-env", options.api_key_env]
     for name in ("limit", "metric"):

@@ -37,7 +37,7 @@ from ragmetrics_core.labelling.reviews import (
 from ragmetrics_core.labelling.row_files import read_objects
 from ragmetrics_core.labelling.sets import AnySet, ContinuousSet, read_set, write_set
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import chosen
+from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.statistics.rater_agreement import mean_error, spearman
 
 
@@ -334,7 +334,7 @@ def _review(options: argparse.Namespace) -> int:
 
 def _score(options: argparse.Namespace) -> int:
     """Print one table per set."""
-    metrics = chosen(options.metrics.split(","))
+    metrics = choose_metrics(options.metrics.split(","))
     judges = [
         resolve_judge(name) if name == "lexical" else shared.judge_from(name, options)
         for name in options.judge or [None]

@@ -31,7 +31,7 @@ from ragmetrics_core.engine.evaluation import report_of
 from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import full_name, metrics_set
+from ragmetrics_core.metrics.registry import full_name, metrics_with_settings
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.page.first_screen import FirstScreen, ScreenTally
 from ragmetrics_core.page.render import check_page, write_page_from
@@ -217,7 +217,7 @@ def _run(options: argparse.Namespace) -> int:
 def _planned(options: argparse.Namespace) -> _Plan:
     """What the options ask for."""
     names = None if options.metrics is None else options.metrics.split(",")
-    metrics = metrics_set(names, options.settings)
+    metrics = metrics_with_settings(names, options.settings)
     metric_names = [metric.name for metric in metrics]
     gates = [parse_gate(text, metric_names) for text in options.fail_under]
     until = _until(options)

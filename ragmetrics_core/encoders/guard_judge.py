@@ -38,7 +38,7 @@ from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
 from ragmetrics_core.metrics.typed_states import order_of_digest
 from ragmetrics_core.models.chat import ChatRequest, Choice, Message
-from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.fitting import gather_all
 from ragmetrics_core.models.guard_forms import GuardForm, GuardRequest, word_of
 from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.models.session import Session
@@ -153,7 +153,7 @@ class GuardJudge(ModelJudge):
         failed, usage = await self._control_failure(self._run)
         if failed is not None:
             return Answer(NotAnswered(failed), usage)
-        outcomes = await gathered(
+        outcomes = await gather_all(
             self._asked(self._run, request) for request in asked.requests
         )
         for _, spent in outcomes:
@@ -169,7 +169,7 @@ class GuardJudge(ModelJudge):
         """
         if not self.control:
             return None, Usage()
-        outcomes = await gathered(
+        outcomes = await gather_all(
             self._whole(session, request) for request in control_requests()
         )
         usage = Usage()
@@ -194,7 +194,7 @@ class GuardJudge(ModelJudge):
         halves = divide_texts(request.documents)
         if not halves:
             return outcome, usage
-        outcomes = await gathered(
+        outcomes = await gather_all(
             self._asked(
                 session, GuardRequest(request.criterion, documents, request.text)
             )

@@ -29,7 +29,7 @@ from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
-from ragmetrics_core.engine.scoring import prepared, signature_by
+from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
 from ragmetrics_core.judging.judge import Judge, check_judge
@@ -108,11 +108,11 @@ class Estimate:
             live: How many requests a run in batches asks live, beside them.
         """
         low, high = self.low, self.high
-        tokens_sent = _range(low.prompt_tokens, high.prompt_tokens)
-        tokens_received = _range(low.completion_tokens, high.completion_tokens)
+        tokens_sent = _range_in_words(low.prompt_tokens, high.prompt_tokens)
+        tokens_received = _range_in_words(low.completion_tokens, high.completion_tokens)
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
-            f"calls:             {_range(low.calls, high.calls)}",
+            f"calls:             {_range_in_words(low.calls, high.calls)}",
             f"prompt tokens:     {tokens_sent}",
             f"completion tokens: {tokens_received}",
             f"price:             {self._price(live or 0)}",
@@ -135,7 +135,7 @@ class Estimate:
     def _cascade(self) -> str:
         """How many questions the free judge of a cascade passes on."""
         n_questions = self.low.spared + self.low.passed
-        passed = _range(self.low.passed, self.high.passed)
+        passed = _range_in_words(self.low.passed, self.high.passed)
         return (
             f"cascade:           the cheap judge, which is free, was asked; {passed} of"
             f" {n_questions:,} questions pass on to the strong one"
@@ -146,11 +146,11 @@ class Estimate:
         low, high = self.low.cost, self.high.cost
         if low is None or high is None:
             return "unknown"
-        price = _range(f"${low:.4f}", f"${high:.4f}")
+        price = _range_in_words(f"${low:.4f}", f"${high:.4f}")
         if self.batch_share != 1.0:
             low_in_batches = f"${self.batch_share * low:.4f}"
             high_in_batches = f"${self.batch_share * high:.4f}"
-            price += f", in batches {_range(low_in_batches, high_in_batches)}"
+            price += f", in batches {_range_in_words(low_in_batches, high_in_batches)}"
         if live:
             price_live = live * high / max(1, self.high.calls)
             price += f", {live:,} requests live ${price_live:.4f}"
@@ -195,10 +195,10 @@ def _samples_line(
     price = "price unknown"
     if estimate_of_all.low.cost is not None and estimate_of_all.high.cost is not None:
         low_price = f"${share * estimate_of_all.low.cost:.4f}"
-        price = _range(low_price, f"${share * estimate_of_all.high.cost:.4f}")
+        price = _range_in_words(low_price, f"${share * estimate_of_all.high.cost:.4f}")
     return (
         f"{gate} until decided, mean {gap:g} away: {share * estimate_of_all.samples:,.0f} of"
-        f" {estimate_of_all.samples:,} samples on average, {_range(*calls)} calls, {price}"
+        f" {estimate_of_all.samples:,} samples on average, {_range_in_words(*calls)} calls, {price}"
     )
 
 
@@ -374,7 +374,7 @@ class CountingCascade(CountingJudge):
 
     def __init__(self, cascade: CascadeJudge, strong: CountingJudge) -> None:
         super().__init__((), high=False)
-        self._cascade = cascade.of_parts(
+        self._cascade = cascade.with_parts(
             lambda judge: strong if judge is cascade.strong else judge
         )
         self._strong = strong
@@ -572,7 +572,7 @@ class _RowsCounted:
             return
         self.n_samples += 1
         for metric in metrics:
-            gap = _gap(metric, row)
+            gap = _why_undefined(metric, row)
             if gap is not None:
                 self.reasons.setdefault(metric.name, gap.reason)
                 continue
@@ -620,9 +620,9 @@ def estimate(
     rows = iter(samples)
     pool = list(islice(rows, POOL))
     pool_samples = [row for row in pool if isinstance(row, Sample)]
-    metrics = [prepared(metric, pool_samples) for metric in metrics]
+    metrics = [prepare_metric(metric, pool_samples) for metric in metrics]
     for metric in metrics:
-        signature_by(metric, judges[metric.name])  # refuses what a run refuses
+        signature_with_judge(metric, judges[metric.name])  # refuses what a run refuses
 
     rows_counted = _RowsCounted()
     for row in chain(pool, rows):
@@ -653,7 +653,7 @@ def _batch_share(judges: Iterable[Judge]) -> float:
     return max(shares, default=1.0)
 
 
-def _gap(metric: Metric, sample: Sample) -> Undefined | None:
+def _why_undefined(metric: Metric, sample: Sample) -> Undefined | None:
     """Why a metric is undefined for a sample.
 
     None also where its own code fails, as a run goes on then.
@@ -672,18 +672,19 @@ def counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
     """
     for model in judge.models:
         run(model.prepare())
-    return _counting(judge, high=False), _counting(judge, high=True)
+    return _counting_judge(judge, high=False), _counting_judge(judge, high=True)
 
 
-def _counting(judge: Judge, *, high: bool) -> CountingJudge:
+def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
     if isinstance(judge, CascadeJudge) and judge.cheap.free:
-        return CountingCascade(judge, _counting(judge.strong, high=high))
+        return CountingCascade(judge, _counting_judge(judge.strong, high=high))
     if isinstance(judge, CascadeJudge) and not high:
         # At the least its cheap judge decides everything.
-        return _counting(judge.cheap, high=False)
+        return _counting_judge(judge.cheap, high=False)
     if isinstance(judge, CascadeJudge):
         return CountingBoth(
-            _counting(judge.cheap, high=True), _counting(judge.strong, high=True)
+            _counting_judge(judge.cheap, high=True),
+            _counting_judge(judge.strong, high=True),
         )
     if isinstance(judge, DecisionJudge):
         return CountingDecisions(judge.model, high=high)
@@ -692,7 +693,7 @@ def _counting(judge: Judge, *, high: bool) -> CountingJudge:
     return CountingJudge(judge.models, high=high)
 
 
-def _range(low: int | str, high: int | str) -> str:
+def _range_in_words(low: int | str, high: int | str) -> str:
     """Two numbers as a range; one number where they are equal."""
     if low == high:
         return _in_words(low)

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from ragmetrics_core.data import SettingError
-from ragmetrics_core.models.threads import COMPUTING
+from ragmetrics_core.models.threads import COMPUTING_THREADS
 
 T = TypeVar("T")
 
@@ -41,7 +41,11 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
     ``SettingError`` on the judges' loop itself, where waiting for the result would
     never end.
     """
-    if threading.current_thread().name in {_JUDGES_THREAD, _USERS_THREAD, *COMPUTING}:
+    if threading.current_thread().name in {
+        _JUDGES_THREAD,
+        _USERS_THREAD,
+        *COMPUTING_THREADS,
+    }:
         work.close()
         raise SettingError(
             "a judge or a metric's plan cannot call score or evaluate: in a judge await"

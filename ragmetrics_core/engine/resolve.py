@@ -23,8 +23,8 @@ from ragmetrics_core.models.decision_model import (
     decision_model,
 )
 from ragmetrics_core.models.guard_model import GuardModel
-from ragmetrics_core.models.litellm_model import LiteLLMModel, provides
-from ragmetrics_core.models.openai_form import listed, listed_names
+from ragmetrics_core.models.litellm_model import LiteLLMModel, knows_provider
+from ragmetrics_core.models.openai_form import facts_of_listed_model, listed_names
 
 JudgeLike = Judge | ChatModel | str | None
 """What a judge is given as; ``resolve_judge`` says what each means."""
@@ -172,7 +172,7 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
         return _make_guard(name, endpoint)
     if name.startswith(_LOCAL_PREFIX):
         return _make_local(name, named_here=named_here)
-    if name.startswith("openai/") or listed(name) is not None:
+    if name.startswith("openai/") or facts_of_listed_model(name) is not None:
         return LLMJudge(
             OpenAICompatibleModel.openai(
                 name, api_base=address, api_key_env=key_variable
@@ -232,7 +232,7 @@ def _refuse_misspelt(name: str, address: str | None) -> None:
     LiteLLM, which takes seconds to load, is asked about such a name only.
     """
     hint = _hint_of_misspelt(name)
-    if hint and not provides(name, address):
+    if hint and not knows_provider(name, address):
         raise SettingError(
             f"no judge is named {name!r}{hint}; give 'lexical', or a model with its"
             " provider, e.g. openai/gpt-4o-mini or ollama/llama3.1"

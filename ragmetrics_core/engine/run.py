@@ -48,10 +48,10 @@ from ragmetrics_core.engine.sample_sources import (
     iterate_samples,
     warn_of_doubles,
 )
-from ragmetrics_core.engine.scoring import prepared
+from ragmetrics_core.engine.scoring import prepare_metric
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import chosen
+from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import ReplyStore, StoreLike, resolve_store
@@ -97,7 +97,7 @@ class Run:
         _check_settings(self._budget.limits, batch=batch, until=until, gates=gates)
         self._started = time.monotonic()
         self._date = datetime.now(UTC).isoformat(timespec="seconds")
-        self.metrics = chosen(metrics)
+        self.metrics = choose_metrics(metrics)
         self.concurrency = concurrency
         # Most samples in flight: memory is bounded, and every call slot is used.
         self.window = 2 * concurrency
@@ -223,7 +223,7 @@ class Run:
         self.rows.untaken.clear()
         pool = list(islice(numbered_rows, POOL))
         pool_samples = [row for _, row in pool if isinstance(row, Sample)]
-        self.metrics = [prepared(metric, pool_samples) for metric in self.metrics]
+        self.metrics = [prepare_metric(metric, pool_samples) for metric in self.metrics]
         self._judging.check_signatures(self.metrics)
         for index, row in chain(pool, numbered_rows):
             is_decided = self.decider is not None and self.decider.done
@@ -323,7 +323,9 @@ class Run:
 
         Metrics that need other samples are given those that came before.
         """
-        metrics = [prepared(metric, self._samples_before) for metric in self.metrics]
+        metrics = [
+            prepare_metric(metric, self._samples_before) for metric in self.metrics
+        ]
         if any(metric.needs_others for metric in self.metrics):
             self._samples_before = (*self._samples_before, sample)[-POOL:]
         return submit(self._judging.judge(index, sample, metrics))

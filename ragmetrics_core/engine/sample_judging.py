@@ -18,7 +18,7 @@ from ragmetrics_core.engine.resolve import JudgeLike, resolve_judge
 from ragmetrics_core.engine.scoring import (
     RunJudge,
     carry_out,
-    rounds_of,
+    make_rounds,
     was_cut_off,
 )
 from ragmetrics_core.judging.judge import Judge, check_judge
@@ -128,7 +128,7 @@ class SampleJudging:
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
         # Where metrics ask one judge of typed questions, they ask it together, in rounds.
-        rounds_by_metric = rounds_of(metrics, self._judges)
+        rounds_by_metric = make_rounds(metrics, self._judges)
         tasks: dict[str, asyncio.Task[MetricResult]] = {}
         async with asyncio.TaskGroup() as group, self._start_of_sample:
             # A sample starts only while a slot is free, so that no question waits long.

@@ -36,18 +36,22 @@ from ragmetrics_core.engine.rounds import Rounds
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.fitting import gather_all
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import resolve_store
-from ragmetrics_core.models.spending import noted
-from ragmetrics_core.models.threads import computed, in_thread, is_being_cancelled
+from ragmetrics_core.models.spending import note_spending
+from ragmetrics_core.models.threads import (
+    compute_beside_loop,
+    in_thread,
+    is_being_cancelled,
+)
 
 T = TypeVar("T")
 
 # Modules whose metrics compute in proportion to the texts, and wait for nothing.
-_OURS = "ragmetrics_core."
+_OUR_MODULES = "ragmetrics_core."
 # Seconds that a judge has after the deadline to say what it spent.
-_GRACE = 0.1
+_SECONDS_TO_REPORT = 0.1
 # Folders in which no metric of a user's own stands.
 _FOLDERS_OF_OTHERS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
 # One store for all calls while RAGMETRICS_STORE names the same file.
@@ -89,7 +93,7 @@ async def score_one(
     Called by the code of a metric in a run, it spends what that run may spend, and the
     run counts it.
     """
-    sample = await computed(partial(_one_sample, sample, fields))
+    sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
     if metric.needs_others:
         raise errors.SettingError(
             f"{metric.name} as set here takes contexts of other questions (controls=1),"
@@ -132,7 +136,7 @@ def was_cut_off(outcome: Outcome) -> bool:
     )
 
 
-def _one_sample(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
+def _sample_of_arguments(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
     """The sample that ``score`` was given: as it is, or by its fields.
 
     Raises:
@@ -205,7 +209,7 @@ class RunJudge:
     def __post_init__(self) -> None:
         """See to it that a judge of a user's own holds up nobody in a cascade either."""
         if isinstance(self.session, CascadeJudge):
-            self.session = self.session.of_parts(_as_part)
+            self.session = self.session.with_parts(_as_part)
 
     def signature_of(self, metric: Metric) -> Signature:
         """The signature of a metric by this judge, made once for all samples.
@@ -215,7 +219,7 @@ class RunJudge:
         """
         earlier_metric, signature = self._signatures.get(metric.name, (None, None))
         if signature is None or earlier_metric is not metric:
-            signature = signature_by(metric, self.session)
+            signature = signature_with_judge(metric, self.session)
             self._signatures[metric.name] = (metric, signature)
         return signature
 
@@ -249,7 +253,7 @@ class RunJudge:
             return await work
 
 
-def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
+def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:
     """Return the metric with what it takes from other samples.
 
     Raises:
@@ -267,7 +271,7 @@ def prepared(metric: Metric, others: Sequence[Sample]) -> Metric:
     return ready
 
 
-def rounds_of(
+def make_rounds(
     metrics: Sequence[Metric], judges: Mapping[str, RunJudge]
 ) -> dict[str, Rounds]:
     """The rounds in which metrics ask of one sample, by the metric's name.
@@ -282,11 +286,11 @@ def rounds_of(
     names_by_judge: dict[int, list[str]] = {}
     for metric in metrics:
         judge = judges[metric.name]
-        if judge.session.asks_together and not _waits(metric):
+        if judge.session.asks_together and not _may_take_long(metric):
             names_by_judge.setdefault(id(judge), []).append(metric.name)
     rounds: dict[str, Rounds] = {}
     for names in names_by_judge.values():
-        shared = Rounds(partial(_asked_together, judges[names[0]]))
+        shared = Rounds(partial(_ask_together, judges[names[0]]))
         rounds.update(dict.fromkeys(names, shared))
     return rounds
 
@@ -308,21 +312,21 @@ async def carry_out(
     signature = Signature(metric=metric.name, version=metric.version)
     try:
         signature = judge.signature_of(metric)
-        outcome = await _conclude(metric, sample, judge, usage, rounds)
+        outcome = await _carry_out_plan(metric, sample, judge, usage, rounds)
     except errors.JudgeError as error:
         judge.note(error)
         outcome = metric.failed(error)
     except asyncio.CancelledError as error:
         if is_being_cancelled():
             raise
-        outcome = _crashed(metric, error)
+        outcome = _failure_of_crash(metric, error)
     except (
         Exception,  # noqa: BLE001
         SystemExit,
         KeyboardInterrupt,
         GeneratorExit,
     ) as error:  # the rest goes on
-        outcome = _crashed(metric, error)
+        outcome = _failure_of_crash(metric, error)
     finally:
         _spending_around.reset(token)
     was_asked = bool(usage) or outcome.status == "failed"
@@ -336,7 +340,7 @@ async def carry_out(
     )
 
 
-def signature_by(metric: Metric, judge: Judge) -> Signature:
+def signature_with_judge(metric: Metric, judge: Judge) -> Signature:
     """What numbers of this metric by this judge must share to be comparable.
 
     Raises:
@@ -360,7 +364,7 @@ def signature_by(metric: Metric, judge: Judge) -> Signature:
     return signature.with_judge(judge.name, details)
 
 
-async def _conclude(
+async def _carry_out_plan(
     metric: Metric,
     sample: Sample,
     judge: RunJudge,
@@ -375,19 +379,19 @@ async def _conclude(
         LimitReached: If the plan came to no end before the deadline.
     """
     judge.check_time()
-    begin = partial(_begun, metric, sample)
-    begun = await judge.in_time(_beside(metric, sample, begin))
+    begin = partial(_begin_plan, metric, sample)
+    begun = await judge.in_time(_compute_beside_loop(metric, sample, begin))
     if isinstance(begun, Undefined):
         return begun
     plan, step = begun
     try:
         while not isinstance(step, StopIteration):
             judge.check_time()
-            answers = await _answers(judge, step, usage, rounds)
+            answers = await _ask_questions(judge, step, usage, rounds)
             judge.check_time()
             replies = tuple(answer.reply for answer in answers)
-            take_step = partial(_step, plan, replies)
-            step = await judge.in_time(_beside(metric, sample, take_step))
+            take_step = partial(_take_step, plan, replies)
+            step = await judge.in_time(_compute_beside_loop(metric, sample, take_step))
     finally:
         if not isinstance(step, StopIteration):
             _end_early(metric, plan)
@@ -403,24 +407,26 @@ async def _conclude(
     return outcome
 
 
-async def _beside(metric: Metric, sample: Sample, work: Callable[[], T]) -> T:
+async def _compute_beside_loop(
+    metric: Metric, sample: Sample, work: Callable[[], T]
+) -> T:
     """Do what a metric computes where it holds up nobody.
 
     Nobody knows how long the code of a user's metric computes or waits: each of its
     steps has a thread of its own.
     """
-    if not _waits(metric):
-        return await computed(work, size=_length(sample))
-    begun = in_thread(work, context=copy_context(), name=_thread_of(metric))
+    if not _may_take_long(metric):
+        return await compute_beside_loop(work, size=_number_of_characters(sample))
+    begun = in_thread(work, context=copy_context(), name=_thread_name(metric))
     return await asyncio.wrap_future(begun)
 
 
-def _waits(metric: Metric) -> bool:
+def _may_take_long(metric: Metric) -> bool:
     """Whether nobody knows how long a metric computes or waits."""
-    return metric.in_thread or not type(metric).__module__.startswith(_OURS)
+    return metric.in_thread or not type(metric).__module__.startswith(_OUR_MODULES)
 
 
-def _thread_of(metric: Metric) -> str:
+def _thread_name(metric: Metric) -> str:
     return f"ragmetrics {metric.name}"
 
 
@@ -429,15 +435,15 @@ def _end_early(metric: Metric, plan: Plan) -> None:
 
     What it still does then, in a ``finally``, holds up nobody.
     """
-    if _waits(metric):
-        in_thread(plan.close, context=copy_context(), name=_thread_of(metric))
+    if _may_take_long(metric):
+        in_thread(plan.close, context=copy_context(), name=_thread_name(metric))
     else:
         # a thread that was left to itself is still at work in it
         with suppress(ValueError):
             plan.close()
 
 
-def _begun(
+def _begin_plan(
     metric: Metric, sample: Sample
 ) -> Undefined | tuple[Plan, Batch | StopIteration]:
     """Why a metric is undefined for a sample, else its plan with its first step."""
@@ -455,10 +461,10 @@ def _begun(
             " ask([question])' and returns the outcome; where it asks nothing write"
             f" 'yield from ask([])'. It returned {type(plan).__name__}"
         )
-    return plan, _step(plan, None)
+    return plan, _take_step(plan, None)
 
 
-def _length(sample: Sample) -> int:
+def _number_of_characters(sample: Sample) -> int:
     """How many characters a plan goes through, nearly."""
     texts = [context.text for context in sample.contexts]
     texts += [context.text for context in sample.retrieved or ()]
@@ -469,7 +475,7 @@ def _length(sample: Sample) -> int:
     return sum(len(text) for text in texts) + len(sample.answer or "")
 
 
-def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
+def _take_step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
     """Return the next questions of a plan, or how it ended.
 
     The end is returned, because no coroutine hands it on as an exception.
@@ -480,7 +486,7 @@ def _step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
         return stop
 
 
-class _Part(Judge):
+class _CascadePart(Judge):
     """A judge of a user's own in a cascade, asked where it holds up nobody."""
 
     def __init__(self, judge: Judge) -> None:
@@ -495,32 +501,36 @@ class _Part(Judge):
 
     async def answer(self, question: Question[Any]) -> Answer[Any]:
         """Answer as the judge does."""
-        return await _answer_of(self._judge, question)
+        return await _ask_judge(self._judge, question)
 
 
 def _as_part(judge: Judge) -> Judge:
     if isinstance(judge, CascadeJudge):
-        return judge.of_parts(_as_part)
-    return judge if type(judge).__module__.startswith(_OURS) else _Part(judge)
+        return judge.with_parts(_as_part)
+    return (
+        judge
+        if type(judge).__module__.startswith(_OUR_MODULES)
+        else _CascadePart(judge)
+    )
 
 
-def _answer_of(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:
+def _ask_judge(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:
     """What a judge answers, where it holds up nobody.
 
     A judge of a user's own may compute for long, as one on torch does, and nobody
     knows. One that calls models, with the store and the limits of its run, awaits them
     where all calls are made.
     """
-    is_ours = type(judge).__module__.startswith(_OURS)
+    is_ours = type(judge).__module__.startswith(_OUR_MODULES)
     calls_models = bool(judge.models) or type(judge).session is not Judge.session
     if is_ours:
         return judge.answer(question)
     if calls_models:
-        return _awaited(judge, question)
-    return asyncio.wrap_future(submit_users_code(_awaited(judge, question)))
+        return _await_answer(judge, question)
+    return asyncio.wrap_future(submit_users_code(_await_answer(judge, question)))
 
 
-async def _awaited(judge: Judge, question: Question[Any]) -> Answer[Any]:
+async def _await_answer(judge: Judge, question: Question[Any]) -> Answer[Any]:
     answer: object = judge.answer(question)
     if not isawaitable(answer):
         raise errors.JudgeError(
@@ -529,7 +539,7 @@ async def _awaited(judge: Judge, question: Question[Any]) -> Answer[Any]:
     return cast("Answer[Any]", await answer)
 
 
-async def _answers(
+async def _ask_questions(
     judge: RunJudge, questions: Batch, usage: list[Usage], rounds: Rounds | None
 ) -> list[Answer[Any]]:
     """The answers to what a plan asks, and note what they cost.
@@ -538,11 +548,13 @@ async def _answers(
         JudgeUnavailable: If no question will be answered.
     """
     if not questions or not judge.session.asks_together:
-        return await gathered(_answer(judge, question, usage) for question in questions)
+        return await gather_all(
+            _ask_question(judge, question, usage) for question in questions
+        )
     if rounds is not None:
         answers = await rounds.ask(questions, usage)
     else:
-        answers = await _asked_together(judge, questions, usage)
+        answers = await _ask_together(judge, questions, usage)
     for answer in answers:
         _note_answer(judge, answer, usage)
     for answer in answers:
@@ -550,21 +562,21 @@ async def _answers(
     return answers
 
 
-async def _answer(
+async def _ask_question(
     judge: RunJudge, question: Question[Any], usage: list[Usage]
 ) -> Answer[Any]:
     """Ask a question as soon as there is a slot for it, and note what the answer cost."""
 
     async def ask() -> list[Answer[Any]]:
-        return [await _answer_of(judge.session, question)]
+        return [await _ask_judge(judge.session, question)]
 
-    (answer,) = await _in_a_slot(judge, [question], usage, ask)
+    (answer,) = await _ask_in_slot(judge, [question], usage, ask)
     _note_answer(judge, answer, usage)
     _raise_if_unavailable(answer)
     return answer
 
 
-async def _asked_together(
+async def _ask_together(
     judge: RunJudge, questions: Batch, usage: list[Usage]
 ) -> list[Answer[Any]]:
     """Ask several questions at once as soon as there is a slot for all of them."""
@@ -572,10 +584,10 @@ async def _asked_together(
     async def ask() -> list[Answer[Any]]:
         return await judge.session.answer_all(questions)
 
-    return await _in_a_slot(judge, questions, usage, ask)
+    return await _ask_in_slot(judge, questions, usage, ask)
 
 
-async def _in_a_slot(
+async def _ask_in_slot(
     judge: RunJudge,
     questions: Sequence[Question[Any]],
     usage: list[Usage],
@@ -593,12 +605,12 @@ async def _in_a_slot(
         judge.check_time()
         # what a judge spends inside is in the usage that it tells
         token = _spending_around.set(_Spending(judge.budget))
-        with noted() as calls_made:
+        with note_spending() as calls_made:
             answered = False
             try:
                 # A judge that keeps the deadline by itself then says what was spent
                 # until then.
-                answers = await judge.in_time(ask(), grace=_GRACE)
+                answers = await judge.in_time(ask(), grace=_SECONDS_TO_REPORT)
                 for question, answer in zip(questions, answers, strict=True):
                     check_answer(judge.session.name, answer, question)
                 answered = True
@@ -621,7 +633,7 @@ async def _in_a_slot(
 def _note_answer(judge: RunJudge, answer: Answer[Any], usage: list[Usage]) -> None:
     """Note what an answer cost, and that the judge answers."""
     usage.append(answer.usage)
-    judge.paid = judge.paid or _paid(answer)
+    judge.paid = judge.paid or _was_paid(answer)
     if not isinstance(answer.reply, NotAnswered):
         judge.answered += 1
 
@@ -639,7 +651,7 @@ def _raise_if_unavailable(answer: Answer[Any]) -> None:
         raise error.with_traceback(None)
 
 
-def _paid(answer: Answer[Any]) -> bool:
+def _was_paid(answer: Answer[Any]) -> bool:
     """True if a call was paid.
 
     A call that an endpoint refuses takes no tokens, but counts as a call.
@@ -656,7 +668,7 @@ def _took_tokens(usage: Usage) -> bool:
     return bool(usage.prompt_tokens or usage.completion_tokens or usage.cost)
 
 
-def _crashed(metric: Metric, error: BaseException) -> Failed:
+def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
     """A failure that says where the metric's or judge's code raised.
 
     Texts stay out of the message.

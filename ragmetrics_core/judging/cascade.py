@@ -96,7 +96,7 @@ class CascadeJudge(Judge):
                     f" {type(judge).__name__}"
                 )
         if band is None:
-            raise SettingError(_no_band(cheap.name))
+            raise SettingError(_refuse_without_band(cheap.name))
         if isinstance(band, Mapping):
             _check_names(band)
         for own_band in band.values() if isinstance(band, Mapping) else (band,):
@@ -110,7 +110,7 @@ class CascadeJudge(Judge):
     @property
     def details(self) -> dict[str, str]:
         """The band, and the settings of both judges."""
-        details = {"band": _in_words(self.band)}
+        details = {"band": _band_in_words(self.band)}
         for role, judge in (("cheap", self.cheap), ("strong", self.strong)):
             for setting, value in judge.details.items():
                 details[f"{role} {setting}"] = value
@@ -127,13 +127,13 @@ class CascadeJudge(Judge):
 
         They share the run's store and budget.
         """
-        return self.of_parts(
+        return self.with_parts(
             lambda judge: judge.session(
                 concurrency=concurrency, store=store, budget=budget
             )
         )
 
-    def of_parts(self, made_of: Callable[[Judge], Judge]) -> CascadeJudge:
+    def with_parts(self, made_of: Callable[[Judge], Judge]) -> CascadeJudge:
         """The same cascade with each of its judges replaced by what is made of it."""
         cascade = copy(self)
         cascade.cheap = made_of(self.cheap)
@@ -161,21 +161,21 @@ class CascadeJudge(Judge):
         for place, (question, answer) in enumerate(
             zip(questions, answers, strict=True)
         ):
-            if _failed_with(answer, JudgeUnavailable):
+            if _failed_answer(answer, JudgeUnavailable):
                 continue
             if self._is_sure(question, answer):
                 usage = answer.usage + Usage(spared=1)
                 answers[place] = replace(answer, usage=usage)
             else:
                 passed.append(place)
-        strong_answers = await self._asked_of_strong(
+        strong_answers = await self._ask_strong_judge(
             [questions[place] for place in passed]
         )
         for place, strong_answer in zip(passed, strong_answers, strict=True):
-            answers[place] = _of_both(answers[place], strong_answer)
+            answers[place] = _combine_answers(answers[place], strong_answer)
         return answers
 
-    async def _asked_of_strong(
+    async def _ask_strong_judge(
         self, questions: Sequence[Question[Any]]
     ) -> list[Answer[Any]]:
         """What the strong judge answers; nobody else tells what the cheap one was paid."""
@@ -205,16 +205,18 @@ class CascadeJudge(Judge):
         return self.band
 
 
-def _of_both(cheap_answer: Answer[Any], strong_answer: Answer[Any]) -> Answer[Any]:
+def _combine_answers(
+    cheap_answer: Answer[Any], strong_answer: Answer[Any]
+) -> Answer[Any]:
     """The strong judge's answer; the cheap one's where it alone supports the question."""
     usage = cheap_answer.usage + strong_answer.usage + Usage(passed=1)
     cheap_answered = isinstance(cheap_answer.reply, Asked)
-    if cheap_answered and _failed_with(strong_answer, QuestionNotSupported):
+    if cheap_answered and _failed_answer(strong_answer, QuestionNotSupported):
         return Answer(cheap_answer.reply, usage)
     return Answer(strong_answer.reply, usage)
 
 
-def _no_band(cheap: str) -> str:
+def _refuse_without_band(cheap: str) -> str:
     """What to do where no band is given."""
     return (
         "a cascade needs a band, the probabilities between which the strong judge is"
@@ -224,10 +226,12 @@ def _no_band(cheap: str) -> str:
     )
 
 
-def _in_words(band: Band | Mapping[str, Band]) -> str:
+def _band_in_words(band: Band | Mapping[str, Band]) -> str:
     """A band for the signature, e.g. ``0.2-0.8``."""
     if isinstance(band, Mapping):
-        return ", ".join(f"{name} {_in_words(band[name])}" for name in sorted(band))
+        return ", ".join(
+            f"{name} {_band_in_words(band[name])}" for name in sorted(band)
+        )
     low, high = band
     return f"{low:g}-{high:g}"
 
@@ -270,7 +274,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _failed_with(answer: Answer[Any], error: type[JudgeError]) -> bool:
+def _failed_answer(answer: Answer[Any], error: type[JudgeError]) -> bool:
     reply = answer.reply
     return isinstance(reply, NotAnswered) and isinstance(reply.error, error)
 

@@ -38,9 +38,9 @@ from ragmetrics_core.models.decision_forms import (
     question_text,
 )
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.fitting import gather_all
 from ragmetrics_core.models.session import Decision, Session
-from ragmetrics_core.models.threads import computed
+from ragmetrics_core.models.threads import compute_beside_loop
 
 
 @dataclass(eq=False, repr=False)
@@ -109,24 +109,24 @@ class DecisionJudge(ModelJudge):
         """
         if self._run is None:
             return await self._for_one_call().answer_all(questions)
-        asked = [await _rendered(question) for question in questions]
-        decisions = await self._decided(self._run, asked)
-        answers = _answers(asked, decisions)
-        return await gathered(
-            self._in_windows(question, answer)
+        asked = [await _render(question) for question in questions]
+        decisions = await self._ask_typed_questions(self._run, asked)
+        answers = _answers_with_usage(asked, decisions)
+        return await gather_all(
+            self._ask_in_windows(question, answer)
             for question, answer in zip(questions, answers, strict=True)
         )
 
-    async def _in_windows(
+    async def _ask_in_windows(
         self, question: Question[Any], answer: Answer[Any]
     ) -> Answer[Any]:
         """The answer, of a text that was too long made of those about its windows."""
-        parts = windows.smaller(question, answer)
+        parts = windows.halve_questions(question, answer)
         if not parts:
             return answer
-        return windows.joined(question, answer, await self.answer_all(parts))
+        return windows.join_verdicts(question, answer, await self.answer_all(parts))
 
-    async def _decided(
+    async def _ask_typed_questions(
         self, session: Session, asked: Sequence[TypedForm]
     ) -> _DecisionByPlace:
         """Ask the typed questions of all; those about one state share requests."""
@@ -141,8 +141,10 @@ class DecisionJudge(ModelJudge):
                 (state, texts[start : start + most])
                 for start in range(0, len(texts), most)
             ]
-        all_decided = await gathered(
-            session.decide(state, texts, partial(_read, typed_by_state[state]))
+        all_decided = await gather_all(
+            session.decide(
+                state, texts, partial(_read_typed_form, typed_by_state[state])
+            )
             for state, texts in places
         )
         decisions: dict[tuple[str, str], Decision[Chances]] = {}
@@ -175,9 +177,11 @@ class TypedForm:
     reply: Asked[Any] | NotAnswered | None = None
 
 
-async def _rendered(question: Question[Any]) -> TypedForm:
+async def _render(question: Question[Any]) -> TypedForm:
     """The typed form of a question; an empty one where it has none."""
-    return await computed(partial(typed_form, question), size=question.n_characters)
+    return await compute_beside_loop(
+        partial(typed_form, question), size=question.n_characters
+    )
 
 
 def typed_form(question: Question[Any]) -> TypedForm:
@@ -189,7 +193,9 @@ def typed_form(question: Question[Any]) -> TypedForm:
         if decided.settled is not None:
             reply = decided.settled(question)
             if reply is not None:
-                return TypedForm(question, reply=_checked(question, reply, "settled"))
+                return TypedForm(
+                    question, reply=_check_result_of_form(question, reply, "settled")
+                )
         state = decided.state(question)
         typed = list(decided.asks(question))
     except JudgeError as error:
@@ -218,11 +224,13 @@ def _problem_of_form(state: object, typed: Sequence[object]) -> str:
     return next(filter(None, problems), "")
 
 
-def _read(typed_by_text: Mapping[str, Typed], text: str, choice: Choice) -> Chances:
+def _read_typed_form(
+    typed_by_text: Mapping[str, Typed], text: str, choice: Choice
+) -> Chances:
     return chances_of(typed_by_text[text], choice)
 
 
-def _answers(
+def _answers_with_usage(
     asked: Sequence[TypedForm], decisions: _DecisionByPlace
 ) -> list[Answer[Any]]:
     """The answers to questions; what several of them asked is paid by the first."""
@@ -235,11 +243,11 @@ def _answers(
             if place not in paid:
                 usage += decisions[place].usage
             paid.add(place)
-        answers.append(Answer(_reply(rendered, decisions), usage))
+        answers.append(Answer(_make_reply(rendered, decisions), usage))
     return answers
 
 
-def _reply(
+def _make_reply(
     rendered: TypedForm, decisions: _DecisionByPlace
 ) -> Asked[Any] | NotAnswered:
     """What the typed answers make, or why one of them is missing."""
@@ -262,10 +270,10 @@ def _reply(
         reply = decided.reads(question, chances)
     except Exception as error:  # noqa: BLE001  # the form may be a user's own
         return NotAnswered(_failed_form(question, error))
-    return _checked(question, reply, "reads")
+    return _check_result_of_form(question, reply, "reads")
 
 
-def _checked(
+def _check_result_of_form(
     question: Question[Any], reply: Asked[Any] | NotAnswered, function: str
 ) -> Asked[Any] | NotAnswered:
     """What a function of the form returned, or why that is no reply."""

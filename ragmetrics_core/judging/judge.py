@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.asking import Question, check_template, weights_by_share
 from ragmetrics_core.data.errors import as_setting_error
-from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.fitting import gather_all
 
 if TYPE_CHECKING:
     from ragmetrics_core.models.chat import ChatModel
@@ -85,7 +85,7 @@ class Judge(ABC):
         Raises:
             JudgeUnavailable: If no question will be answered, and nothing was paid.
         """
-        return await gathered(self.answer(question) for question in questions)
+        return await gather_all(self.answer(question) for question in questions)
 
     def session(
         self,
@@ -233,7 +233,7 @@ class ScriptedJudge(Judge):
                 line = line(question)
             if isinstance(line, (Asked, JudgeError)):
                 return line
-            return _polls(line, question)
+            return _polls_of_line(line, question)
         except JudgeError as error:
             return error
         except ValidationError as error:
@@ -243,7 +243,7 @@ class ScriptedJudge(Judge):
             )
 
 
-def _polls(line: Any, question: Question[Any]) -> Asked[Any]:
+def _polls_of_line(line: Any, question: Question[Any]) -> Asked[Any]:
     """The polls of a script's line: a list has one each, anything else is all of them.
 
     ``ValidationError`` if a poll has not the form of the question's ``Reply``.

@@ -30,15 +30,15 @@ from ragmetrics_core.data.errors import (
 from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.parsing import Found
-from ragmetrics_core.judging.probabilities import mode_of, weights
+from ragmetrics_core.judging.probabilities import mode_of, read_weights
 from ragmetrics_core.judging.rendering import render
-from ragmetrics_core.judging.reply_forms import described, read, schema_of
+from ragmetrics_core.judging.reply_forms import names_every_field, read, schema_of
 from ragmetrics_core.models.chat import ChatRequest
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.fitting import gathered
+from ragmetrics_core.models.fitting import gather_all
 from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.models.session import Session
-from ragmetrics_core.models.threads import computed
+from ragmetrics_core.models.threads import compute_beside_loop
 
 # modules whose replies are read in proportion to their length
 _OURS = "ragmetrics_core."
@@ -105,23 +105,25 @@ class LLMJudge(ModelJudge):
         if self._run is None:
             return await self._for_one_call().answer(question)
         answer = await self._answer_whole(self._run, question)
-        parts = windows.smaller(question, answer)
+        parts = windows.halve_questions(question, answer)
         if not parts:
             return answer
-        return windows.joined(question, answer, await gathered(map(self.answer, parts)))
+        return windows.join_verdicts(
+            question, answer, await gather_all(map(self.answer, parts))
+        )
 
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
         await session.prepare()
         render_question = partial(
             _Asking, self, session, cast("Question[BaseModel]", question)
         )
-        asking = await computed(render_question, size=question.n_characters)
+        asking = await compute_beside_loop(render_question, size=question.n_characters)
         reply: Asked[R] | NotAnswered
         try:
             if question.weigh is None:
-                reply = await asking.polled()
+                reply = await asking.poll()
             else:
-                reply = await asking.weighed(question.weigh)
+                reply = await asking.weigh(question.weigh)
         except JudgeError as error:
             reply = NotAnswered(error.with_traceback(None))
         return Answer(reply, asking.usage)
@@ -141,7 +143,7 @@ class _Asking:
             messages=render(question),
             schema=(
                 None
-                if described(question.Reply, question.instructions.template)
+                if names_every_field(question.Reply, question.instructions.template)
                 else self._schema
             ),
             temperature=question.temperature,
@@ -151,7 +153,7 @@ class _Asking:
             0 if "logprobs" in session.lacking() else judge.top_logprobs
         )
 
-    async def polled(self) -> Asked[Any]:
+    async def poll(self) -> Asked[Any]:
         """Return as many replies as the question wants, with those that failed.
 
         ``JudgeError`` if there is no reply.
@@ -169,7 +171,7 @@ class _Asking:
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=together)
 
-    async def weighed(self, weigh: LabelProbability) -> Asked[Any]:
+    async def weigh(self, weigh: LabelProbability) -> Asked[Any]:
         """Return a reply with the probabilities of its label tokens.
 
         If the tokens do not settle these, the weights are the shares over polls.
@@ -187,7 +189,7 @@ class _Asking:
             read_replies, errors = await self._ask(request, polls=1, first_poll=0)
             if errors:
                 raise errors[0]
-            by_token = weights(read_replies[0], self._question)
+            by_token = read_weights(read_replies[0], self._question)
             settled = tuple(weight for weight in by_token if weight is not None)
             if settled and len(settled) == len(by_token):
                 return Asked((read_replies[0].value,), weights=settled)

@@ -60,7 +60,7 @@ class Found(Generic[T]):
     end: int
 
 
-def objects(
+def find_objects(
     choice: Choice, names: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Yield the objects of a reply that may be meant.
@@ -76,22 +76,22 @@ def objects(
             colon, or words follow the last.
     """
     text = choice.text
-    reply_start = _thought(choice)
+    reply_start = _end_of_reasoning(choice)
     tolerated_end = reply_start + _TOLERANT_LIMIT
     name_search = _NameSearch(text, names)
     before = reply_start  # where the object before ends, or the reply begins
     stands_free = True  # begins the reply, a line or a fence, as a quotation does not
     any_stands_free = False
     last_end = None
-    for start, end in spans(text, reply_start):
+    for start, end in find_spans(text, reply_start):
         if start > before:  # else it directly follows the object before, and is as free
-            stands_free = _begins(text, before, start, stands_free)
+            stands_free = _begins_where_objects_may(text, before, start, stands_free)
         before = start if end is None else end
         if not name_search.is_between(start, end):
             continue
         if end is None:
             _fail(choice, "its JSON object is incomplete")
-        value = _parsed(text[start:end], tolerantly=end <= tolerated_end)
+        value = _parse_object(text[start:end], tolerantly=end <= tolerated_end)
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
         any_stands_free = any_stands_free or stands_free
@@ -126,7 +126,7 @@ class _NameSearch:
         return min(self._next_place.values()) < end
 
 
-def _begins(text: str, behind: int, start: int, before: bool) -> bool:
+def _begins_where_objects_may(text: str, behind: int, start: int, before: bool) -> bool:
     """Whether an object begins the reply, a line or a fence, or follows a colon.
 
     The object begins at ``start``; the one before it ends, or the reply begins, at
@@ -143,7 +143,7 @@ def _begins(text: str, behind: int, start: int, before: bool) -> bool:
     )
 
 
-def _thought(choice: Choice) -> int:
+def _end_of_reasoning(choice: Choice) -> int:
     """Return where the reply proper begins: behind a reasoning.
 
     Servers may have cut away the opening tag of the reasoning. Without it, a closing
@@ -158,7 +158,8 @@ def _thought(choice: Choice) -> int:
     if closing_tag is None:
         return 0
     is_quoted = any(
-        start < closing_tag.start() < (end or len(text)) for start, end in spans(text)
+        start < closing_tag.start() < (end or len(text))
+        for start, end in find_spans(text)
     )
     return 0 if is_quoted else closing_tag.end()
 
@@ -172,7 +173,7 @@ def _fail(choice: Choice, problem: str) -> NoReturn:
     raise MalformedReply(problem, raw=choice.text)
 
 
-def spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
+def find_spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
     """Yield where the outermost ``{...}`` of a text begin and end.
 
     The end is None for one that is never closed.
@@ -181,7 +182,7 @@ def spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
     while (opening := _OUTERMOST.search(text, position)) is not None:
         position = opening.end()
         if not opening["flat"]:
-            closed = _closing(text, opening.start())
+            closed = _find_closing(text, opening.start())
             if closed is None:
                 yield opening.start(), None
                 return
@@ -189,7 +190,7 @@ def spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
         yield opening.start(), position
 
 
-def _closing(text: str, start: int) -> int | None:
+def _find_closing(text: str, start: int) -> int | None:
     """Where the ``{...}`` ends that begins here; None if it is never closed."""
     depth, position = 0, start
     while (match := _STRUCTURE.search(text, position)) is not None:
@@ -208,7 +209,7 @@ def _closing(text: str, start: int) -> int | None:
     return None
 
 
-def _parsed(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
+def _parse_object(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
     """An object, read strictly, else tolerantly where that is allowed.
 
     None if it is not well-formed.
@@ -218,17 +219,17 @@ def _parsed(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         if not tolerantly:
             return None
-        return _parsed(_SLIP.sub(_corrected, text), tolerantly=False)
+        return _parse_object(_SLIP.sub(_correct_slip, text), tolerantly=False)
     return value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("repeated key")
     return dict(pairs)
 
 
-def _finite(number: str) -> float:
+def _refuse_infinite(number: str) -> float:
     if not math.isfinite(value := float(number)):
         raise ValueError("no number of JSON")
     return value
@@ -236,26 +237,26 @@ def _finite(number: str) -> float:
 
 _DECODER = json.JSONDecoder(
     strict=False,
-    object_pairs_hook=_distinct,
-    parse_constant=_finite,
-    parse_float=_finite,
+    object_pairs_hook=_refuse_repeated_keys,
+    parse_constant=_refuse_infinite,
+    parse_float=_refuse_infinite,
 )
 
 
-def _corrected(match: re.Match[str]) -> str:
+def _correct_slip(match: re.Match[str]) -> str:
     """Return a slip of form as JSON.
 
     Names and strings get double quotes. Comments, and commas before a closing bracket,
     are left out.
     """
     if match["string"]:
-        return f'"{_ESCAPED.sub(_escape, match[0][1:-1])}"'
+        return f'"{_ESCAPED.sub(_correct_escape, match[0][1:-1])}"'
     if match[0] in _CONSTANTS:
         return _CONSTANTS[match[0]]
     return f'"{match[0]}"' if match["name"] else ""
 
 
-def _escape(match: re.Match[str]) -> str:
+def _correct_escape(match: re.Match[str]) -> str:
     """A double quote gets its backslash, one that JSON does not know loses it."""
     if match[1] is None:
         return '\\"'

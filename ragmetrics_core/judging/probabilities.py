@@ -38,7 +38,7 @@ _KEY = re.compile(r"\s*([\w-]+)")
 _ROUNDING = 1e-3
 
 
-def weights(
+def read_weights(
     found: Found[BaseModel], question: Question[BaseModel]
 ) -> tuple[Weight | None, ...]:
     """Return the weight of each verdict of a reply, from log-probabilities.
@@ -146,13 +146,13 @@ def _weight_at(
     # A dict, because one text that is listed twice is one alternative.
     alternatives = {token.token: token.logprob, **dict(token.alternatives)}
     listed = [
-        (_label(text, before_label, weigh.labels), logprob)
+        (_label_of_text(text, before_label, weigh.labels), logprob)
         for text, logprob in alternatives.items()
     ]
-    return settle(listed, weigh, mode)
+    return probability_of_positive(listed, weigh, mode)
 
 
-def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
+def _label_of_text(text: str, before: str, labels: Sequence[Label]) -> Label | None:
     """Return the label that an alternative's text stands for; None for anything else.
 
     ``before`` is what the token that was chosen holds before its label. A word may begin
@@ -178,7 +178,7 @@ def _label(text: str, before: str, labels: Sequence[Label]) -> Label | None:
     return begun_labels[0] if len(begun_labels) == 1 else None
 
 
-def settle(
+def probability_of_positive(
     listed: Sequence[tuple[Label | None, float]],
     weigh: LabelProbability,
     mode: Mode = "logprobs",
@@ -204,7 +204,7 @@ def settle(
     positive = math.fsum(p for label, p in probabilities if label == weigh.positive)
     others = {weigh.positive, weigh.aside, None}
     negative = math.fsum(p for label, p in probabilities if label not in others)
-    aside = _aside(probabilities, weigh)
+    aside = _probability_of_aside(probabilities, weigh)
     mass = positive + negative + aside
     total = math.fsum(p for _, p in probabilities)
     if mass < MASS_FLOOR or total > 1 + _ROUNDING:
@@ -220,7 +220,7 @@ def settle(
     return Weight(positive / (positive + negative), mode, min(mass, 1.0))
 
 
-def _aside(
+def _probability_of_aside(
     probabilities: Sequence[tuple[Label | None, float]], weigh: LabelProbability
 ) -> float:
     """The probability of the label that is neither for nor against; 0 without one."""

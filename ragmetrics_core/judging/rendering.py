@@ -55,7 +55,7 @@ def tag_digits(texts: Sequence[str]) -> str:
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
     digits = digest.hexdigest()[:_DIGITS]
-    readings = [reading for text in texts for reading in _readings(text)]
+    readings = [reading for text in texts for reading in _forms_as_read(text)]
     if not any(digits in text for text in readings):
         return digits
     # A hostile text may hold the digits of many salts: each is looked up in a set.
@@ -69,7 +69,7 @@ def tag_digits(texts: Sequence[str]) -> str:
     return digits
 
 
-def _readings(text: str) -> Iterator[str]:
+def _forms_as_read(text: str) -> Iterator[str]:
     """A text in lower case, and as a model may read it, where that is another text."""
     yield text.lower()
     if "&#" in text:
@@ -90,8 +90,8 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))
     blocks_by_name = {
-        name: _blocks(question.parts[name])
-        for name in _names(instructions.template)
+        name: _tag_part(question.parts[name])
+        for name in _names_of_placeholders(instructions.template)
         if name in question.parts
     }
     sample_texts = [
@@ -100,14 +100,14 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     example_digits = _digits_of_examples(instructions, sample_texts)
     fixed_words = _fixed_words(instructions, example_digits)
     digits = tag_digits([*sample_texts, fixed_words["examples"]])
-    texts = {name: _tagged(blocks, digits) for name, blocks in blocks_by_name.items()}
+    texts = {name: _tag_text(blocks, digits) for name, blocks in blocks_by_name.items()}
     texts |= fixed_words
 
-    above, below = _parts(instructions.template)
-    system = _fixed(above, instructions, example_digits)
+    above, below = _split_messages(instructions.template)
+    system = _fixed_system_message(above, instructions, example_digits)
     if system is None:
-        system = Message("system", _fill(above, texts))
-    body = _fill(below, texts)
+        system = Message("system", _fill_template(above, texts))
+    body = _fill_template(below, texts)
     if system.content and body:
         return (system, Message("user", body))
     return (Message("user", system.content or body),)
@@ -128,7 +128,7 @@ class _Block:
     id: str | None = None
 
 
-def _tagged(blocks: Sequence[_Block], digits: str) -> str:
+def _tag_text(blocks: Sequence[_Block], digits: str) -> str:
     return "".join(_in_tag(block, digits) for block in blocks)
 
 
@@ -145,7 +145,7 @@ def _tag_name(label: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _parts(template: str) -> tuple[str, str]:
+def _split_messages(template: str) -> tuple[str, str]:
     """What is above the line ``---``, and what is below; without it all is below."""
     match = _BREAK.search(template)
     if match is None:
@@ -154,19 +154,19 @@ def _parts(template: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _names(template: str) -> tuple[str, ...]:
+def _names_of_placeholders(template: str) -> tuple[str, ...]:
     """The placeholders of a template, each once, in order."""
-    names = map(_name, PLACEHOLDER.finditer(template))
+    names = map(_name_of_placeholder, PLACEHOLDER.finditer(template))
     return tuple(dict.fromkeys(names))
 
 
-def _name(placeholder: re.Match[str]) -> str:
+def _name_of_placeholder(placeholder: re.Match[str]) -> str:
     """The name in a placeholder, which stands alone on its line or inside one."""
     return placeholder["alone"] or placeholder["inside"]
 
 
 @lru_cache(maxsize=64)
-def _fixed(
+def _fixed_system_message(
     part: str, instructions: Instructions, example_digits: str
 ) -> Message | None:
     """A system message that no sample changes, the same for thousands of questions.
@@ -174,16 +174,16 @@ def _fixed(
     None if one may.
     """
     words = _fixed_words(instructions, example_digits)
-    if words.keys() >= set(_names(part)):
-        return Message("system", _fill(part, words))
+    if words.keys() >= set(_names_of_placeholders(part)):
+        return Message("system", _fill_template(part, words))
     return None
 
 
-def _fill(template: str, texts: Mapping[str, str]) -> str:
+def _fill_template(template: str, texts: Mapping[str, str]) -> str:
     """A template with texts in place of its placeholders."""
 
     def text_of(placeholder: re.Match[str]) -> str:
-        text = texts[_name(placeholder)]
+        text = texts[_name_of_placeholder(placeholder)]
         if not text:
             return ""
         return text.removesuffix("\n") + (placeholder["end"] or "")
@@ -199,7 +199,7 @@ def _fixed_words(instructions: Instructions, example_digits: str) -> dict[str, s
         language = f"Write explanations in {sendable_text(instructions.language)}."
     own_examples = sendable_text(instructions.examples).strip()
     examples = "\n".join(
-        filter(None, (own_examples, _quoted(instructions, example_digits)))
+        filter(None, (own_examples, _tag_examples(instructions, example_digits)))
     )
     return {"examples": examples, "language": language}
 
@@ -216,7 +216,7 @@ def _digits_of_examples(instructions: Instructions, sample_texts: Sequence[str])
     return tag_digits([*example_texts, instructions.examples, *sample_texts])
 
 
-def _quoted(instructions: Instructions, digits: str) -> str:
+def _tag_examples(instructions: Instructions, digits: str) -> str:
     """The quoted examples, each in a tag, and behind it what people said of it."""
     if not instructions.quoted:
         return ""
@@ -227,7 +227,7 @@ def _quoted(instructions: Instructions, digits: str) -> str:
     return "\n".join(lines)
 
 
-def _blocks(part: Part) -> list[_Block]:
+def _tag_part(part: Part) -> list[_Block]:
     """What stands in the tags of a part."""
     if isinstance(part.text, str):
         text = "\n".join([part.text, *_lines_beside(part)])

@@ -18,7 +18,7 @@ from ragmetrics_core.data.errors import (
     EmptyReply,
     MalformedReply,
 )
-from ragmetrics_core.judging.parsing import Found, objects
+from ragmetrics_core.judging.parsing import Found, find_objects
 from ragmetrics_core.models.chat import Choice
 
 # Annotations of fields that hold the judge's own words.
@@ -33,41 +33,43 @@ _KEYWORDS = ("type", "enum", "anyOf", "items", "description")
 def schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
     """The strict JSON schema of a reply: all fields, no others."""
     schema = model.model_json_schema()
-    return _strict(schema, schema.get("$defs", {}))
+    return _make_strict(schema, schema.get("$defs", {}))
 
 
 @lru_cache(maxsize=64)
-def described(model: type[BaseModel], template: str) -> bool:
+def names_every_field(model: type[BaseModel], template: str) -> bool:
     """Whether a template names every field of the reply, in quotes.
 
     The schema would then say it twice.
     """
-    return all(f'"{name}"' in template for name in _names(schema_of(model)))
+    return all(f'"{name}"' in template for name in _field_names(schema_of(model)))
 
 
-def _names(schema: Mapping[str, Any]) -> Iterator[str]:
+def _field_names(schema: Mapping[str, Any]) -> Iterator[str]:
     for name, value in schema.get("properties", {}).items():
         yield name
-        yield from _names(value.get("items", value))
+        yield from _field_names(value.get("items", value))
 
 
-def _strict(
+def _make_strict(
     schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A schema, with references replaced, in the keywords that every endpoint knows."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return _strict(definitions[name], definitions)
+        return _make_strict(definitions[name], definitions)
     strict: dict[str, Any] = {key: schema[key] for key in _KEYWORDS if key in schema}
     if "const" in schema:
         strict["enum"] = [schema["const"]]
     if "items" in schema:
-        strict["items"] = _strict(schema["items"], definitions)
+        strict["items"] = _make_strict(schema["items"], definitions)
     if "anyOf" in schema:
-        strict["anyOf"] = [_strict(option, definitions) for option in schema["anyOf"]]
+        strict["anyOf"] = [
+            _make_strict(option, definitions) for option in schema["anyOf"]
+        ]
     if "properties" in schema:
         properties = {
-            name: _strict(value, definitions)
+            name: _make_strict(value, definitions)
             for name, value in schema["properties"].items()
         }
         strict.pop("description", None)  # the docstring of the model is for its readers
@@ -100,25 +102,25 @@ def read(choice: Choice, question: Question[R]) -> Found[R]:
                 "the reply ended at the token limit, before it began", raw=text
             )
         raise EmptyReply("the reply is empty", raw=text)
-    names = _required(question.Reply)
+    names = _fields_that_identify(question.Reply)
     replies = [
-        Found(_validated(choice, value, question), choice, start, end)
-        for value, start, end in objects(choice, names)
+        Found(_validate(choice, value, question), choice, start, end)
+        for value, start, end in find_objects(choice, names)
         if any(name in value for name in names)
     ]
     if not replies:
         raise MalformedReply(
             f"it holds no JSON object with the field {names[-1]!r}", raw=text
         )
-    essence = _essence(replies[0].value)
-    if any(_essence(reply.value) != essence for reply in replies):
+    essence = _what_must_agree(replies[0].value)
+    if any(_what_must_agree(reply.value) != essence for reply in replies):
         raise ConflictingVerdicts(
             "it holds several verdicts that contradict each other", raw=text
         )
     return replies[0]
 
 
-def _validated(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:
+def _validate(choice: Choice, value: dict[str, Any], question: Question[R]) -> R:
     """The reply that an object is; ``MalformedReply`` says which field is wrong."""
     try:
         return question.read(value)
@@ -132,7 +134,7 @@ def _validated(choice: Choice, value: dict[str, Any], question: Question[R]) -> 
 
 
 @lru_cache(maxsize=64)
-def _required(model: type[BaseModel]) -> tuple[str, ...]:
+def _fields_that_identify(model: type[BaseModel]) -> tuple[str, ...]:
     """The fields of which an object must have one to count as the reply."""
     required = [
         info.alias or name
@@ -142,7 +144,7 @@ def _required(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(required or model.model_fields)
 
 
-def _essence(reply: BaseModel) -> object:
+def _what_must_agree(reply: BaseModel) -> object:
     """Return what of two replies must be equal for them to agree.
 
     Comments need not: neither texts nor lists of texts, if there is another field. Where
@@ -165,7 +167,9 @@ def _without_comments(
     for name, value in reply:
         if _is_comment(fields[name], comments):
             continue
-        essence[name] = tuple(map(_essence, value)) if name == list_name else value
+        essence[name] = (
+            tuple(map(_what_must_agree, value)) if name == list_name else value
+        )
     return essence
 
 

@@ -31,7 +31,9 @@ _FALLBACK = "windows"
 Reply = Asked[Any] | NotAnswered
 
 
-def smaller(question: Question[Any], answer: Answer[Any]) -> tuple[Question[Any], ...]:
+def halve_questions(
+    question: Question[Any], answer: Answer[Any]
+) -> tuple[Question[Any], ...]:
     """Return the questions about each half, if an answer failed for its length.
 
     The halves are those of the text, or of the group of texts, that ``split`` names.
@@ -73,7 +75,7 @@ def _length(part: Part) -> int:
     return sum(len(text) for text in part.texts)
 
 
-def joined(
+def join_verdicts(
     question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]
 ) -> Answer[Any]:
     """Return the verdicts about the whole, from the answers about its parts.
@@ -86,11 +88,11 @@ def joined(
     replies = [answer.reply for answer in answers]
     is_group = len(question.parts[question.split.part].texts) > 1
     if is_group:
-        return Answer(_joined_group(replies), usage)
-    return Answer(_joined_text(replies, question.split.field), usage)
+        return Answer(_join_group(replies), usage)
+    return Answer(_join_text(replies, question.split.field), usage)
 
 
-def _joined_group(replies: Sequence[Reply]) -> Reply:
+def _join_group(replies: Sequence[Reply]) -> Reply:
     """Verdicts about a group of texts.
 
     Each text stands in one window only, so every window has to be answered.
@@ -101,10 +103,10 @@ def _joined_group(replies: Sequence[Reply]) -> Reply:
             return reply
         answered.append(reply)
     verdicts = [verdict for reply in answered for verdict in _single_verdicts(reply)]
-    return _combined(answered[0].reply, verdicts)
+    return _combine_verdicts(answered[0].reply, verdicts)
 
 
-def _joined_text(replies: Sequence[Reply], field: str) -> Reply:
+def _join_text(replies: Sequence[Reply], field: str) -> Reply:
     """Verdicts about one text: of each the window that says yes most clearly.
 
     A window that was not answered cannot turn a yes into a no.
@@ -115,12 +117,13 @@ def _joined_text(replies: Sequence[Reply], field: str) -> Reply:
         return unanswered[0]
     verdicts_by_window = [_single_verdicts(reply) for reply in answered]
     verdicts = [
-        _clearest(windows, field) for windows in zip(*verdicts_by_window, strict=True)
+        _find_clearest(windows, field)
+        for windows in zip(*verdicts_by_window, strict=True)
     ]
     all_say_yes = all(_strength(verdict, field)[0] for verdict in verdicts)
     if unanswered and not all_say_yes:
         return unanswered[0]
-    return _combined(answered[0].reply, verdicts)
+    return _combine_verdicts(answered[0].reply, verdicts)
 
 
 def _single_verdicts(asked: Asked[Any]) -> list[Asked[Any]]:
@@ -138,7 +141,7 @@ def _single_verdicts(asked: Asked[Any]) -> list[Asked[Any]]:
     ]
 
 
-def _clearest(windows: Sequence[Asked[Any]], field: str) -> Asked[Any]:
+def _find_clearest(windows: Sequence[Asked[Any]], field: str) -> Asked[Any]:
     """The window that says yes most clearly, with the number of all of them."""
     clearest = max(windows, key=lambda verdict: _strength(verdict, field))
     n_windows = sum(verdict.windows[0] for verdict in windows)
@@ -154,7 +157,7 @@ def _strength(verdict: Asked[Any], field: str) -> tuple[bool, float]:
     return value > 0, value
 
 
-def _combined(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked[Any]:
+def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked[Any]:
     """Return one reply, of the same form as ``reply``, that holds these verdicts."""
     name = list_field(type(reply))
     if name is None:

@@ -28,8 +28,8 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import Instructions, question_part
 from ragmetrics_core.labelling.making import Maker, ask_one
 from ragmetrics_core.labelling.sets import digest_of
-from ragmetrics_core.metrics.fact_matrix import extraction as facts_of
-from ragmetrics_core.metrics.templates import digest, shipped
+from ragmetrics_core.metrics.fact_matrix import question_for_facts as facts_of
+from ragmetrics_core.metrics.templates import digest_of_prompt, read_shipped_template
 from ragmetrics_core.reporting.jsonl import validated
 
 MAGIC = "ragmetrics_facts"
@@ -109,7 +109,7 @@ def extract_facts(
         InputError: If a row has no reference, or no facts could be extracted from one.
         JudgeUnavailable: If the judge will answer nothing.
     """
-    instructions = Instructions(shipped(f"facts_{extraction}"))
+    instructions = Instructions(read_shipped_template(f"facts_{extraction}"))
     samples_by_index = _samples_without_facts(rows)
 
     def extract(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
@@ -135,7 +135,7 @@ def extract_facts(
     return FactsFile(
         model=maker.name,
         extraction=extraction,
-        prompts=digest(instructions.template),
+        prompts=digest_of_prompt(instructions.template),
         rows=tuple(rows_with_facts),
     )
 

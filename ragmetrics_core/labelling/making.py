@@ -28,7 +28,7 @@ from ragmetrics_core.engine.run import Run, stream
 from ragmetrics_core.labelling.documents import Document
 from ragmetrics_core.labelling.sets import Header, digest_of
 from ragmetrics_core.metrics.metric import Outcome, metric
-from ragmetrics_core.metrics.templates import digest
+from ragmetrics_core.metrics.templates import digest_of_prompt
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 
 T = TypeVar("T")
@@ -285,7 +285,7 @@ def make_header(
         return set_header
     by_model = {
         "model": maker.name,
-        "prompts": digest(*prompts, maker.language or ""),
+        "prompts": digest_of_prompt(*prompts, maker.language or ""),
         "left_out": dict(sorted(maker.left_out.items())),
     }
     return set_header.model_copy(update=by_model)

@@ -119,7 +119,7 @@ def _repetition(judge: Judge, number: int) -> Judge | None:
     if isinstance(judge, CascadeJudge):
         parts = [_repetition(part, number) for part in (judge.cheap, judge.strong)]
         if None not in parts:
-            return judge.of_parts(lambda part: _repetition(part, number) or part)
+            return judge.with_parts(lambda part: _repetition(part, number) or part)
     return judge if judge.free else None
 
 

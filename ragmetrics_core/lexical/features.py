@@ -19,7 +19,7 @@ from ragmetrics_core.lexical.text import (
     negated_terms,
     terms_of_names,
 )
-from ragmetrics_core.models.threads import check_wanted
+from ragmetrics_core.models.threads import raise_if_cancelled
 
 MOST_SENTENCES = 200
 """Sentences of an answer that are aligned.
@@ -82,7 +82,7 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
     places: dict[str, list[Place]] = defaultdict(list)
     for index, context in enumerate(contexts):
         for position, sentence in enumerate(context.sentences):
-            check_wanted()
+            raise_if_cancelled()
             for term in answer.terms.intersection(sentence.terms):
                 # bounds the work for texts of a megabyte
                 if len(places[term]) < _MOST_PLACES:
@@ -99,7 +99,7 @@ def _find_match(
     places: Mapping[str, Sequence[Place]],
 ) -> Match:
     """The best context sentence, and what the others say of names and negations."""
-    check_wanted()  # raises if nobody waits for the verdict any more
+    raise_if_cancelled()  # raises if nobody waits for the verdict any more
     terms = frozenset(sentence.terms)
     n_shared = _count_shared_terms(terms, places)
     if not n_shared:

@@ -47,7 +47,7 @@ from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.declined import Declined, DeclinedJudgement
 from ragmetrics_core.metrics.fact_matrix import ExtractFacts, FactInContext
 from ragmetrics_core.metrics.polls import Adherent, Poll, PollVerdict, SentenceSupport
-from ragmetrics_core.models.threads import check_wanted, computed
+from ragmetrics_core.models.threads import compute_beside_loop, raise_if_cancelled
 
 _SUPPORTED = 0.5  # least share of a sentence's terms that the contexts hold
 _MOST_LISTED = 5
@@ -113,7 +113,7 @@ class LexicalJudge(Judge):
             return Answer(NotAnswered(QuestionNotSupported(message)))
         if self._vectors and isinstance(question, Adherent):
             answer_to = partial(_judge_adherence, vectors=True)
-        asked = await computed(partial(answer_to, question), lane="judge")
+        asked = await compute_beside_loop(partial(answer_to, question), lane="judge")
         return Answer(asked)
 
 
@@ -256,7 +256,7 @@ def _judge_each_text(
     verdicts: list[dict[str, object]] = []
     weight_of_each: list[Weight] = []
     for label, text in zip(part.labels, part.texts, strict=True):
-        check_wanted()
+        raise_if_cancelled()
         values, reason = look(text)
         probability = weights.probability(values)
         verdicts.append(_verdict(label, probability, reason))

@@ -20,7 +20,7 @@ from ragmetrics_core.lexical.numerals import (
     numbers_of,
     strip_marks,
 )
-from ragmetrics_core.models.threads import check_wanted
+from ragmetrics_core.models.threads import raise_if_cancelled
 
 _STOP_WORD_LIST = """
     a about above after again all also although am an and any are as at be because been before being below
@@ -124,7 +124,7 @@ def _parse(text: str) -> Passage:
     bigrams: set[tuple[str, str]] = set()
     every_number = set(numbers_of(text))
     for sentence in split_sentences(text):
-        check_wanted()
+        raise_if_cancelled()
         terms = content_terms(sentence)
         if terms:
             sentences.append(Sentence(sentence, terms))

@@ -31,7 +31,7 @@ from ragmetrics_core.metrics.declined import (
     standalone,
 )
 from ragmetrics_core.metrics.metric import Metric, Plan
-from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.templates import instructions_for_judge
 
 _HIGHEST_GRADE = 3
 _GRADES_IN_WORDS = (
@@ -157,14 +157,16 @@ class AnswerRelevance(Metric):
     def instructions(self) -> tuple[Instructions, ...]:
         """How an answer is graded, and whether it declines."""
         return (
-            prompt(
+            instructions_for_judge(
                 "addresses",
                 self.template,
                 "question answer",
                 examples=self.examples,
                 language=self.language,
             ),
-            prompt("declined", None, "question answer", language=self.language),
+            instructions_for_judge(
+                "declined", None, "question answer", language=self.language
+            ),
         )
 
     def settings(self) -> dict[str, str]:

@@ -97,15 +97,15 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
     term_sums = [0.0]
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)
-        term_sums = _convolved(term_sums, probability)
+        term_sums = _convolve(term_sums, probability)
         for number, share in enumerate(number_probabilities, start=1):
             term_sums[number] += probability / rank * number * share
-        number_probabilities = _convolved(number_probabilities, probability)
+        number_probabilities = _convolve(number_probabilities, probability)
     terms = [term_sum / number for number, term_sum in enumerate(term_sums) if number]
     return min(1.0, fsum(terms))
 
 
-def _convolved(distribution: Sequence[float], probability: float) -> list[float]:
+def _convolve(distribution: Sequence[float], probability: float) -> list[float]:
     """Distribution of a count after one more independent trial."""
     after_failure = [share * (1 - probability) for share in distribution]
     after_success = [share * probability for share in distribution]
@@ -160,12 +160,12 @@ def ndcg(gains: Sequence[float]) -> float:
         (1.0, 0.6309)
     """
     gains = [float(gain) for gain in gains]
-    ideal = _discounted(sorted(gains, reverse=True))
+    ideal = _discounted_gain(sorted(gains, reverse=True))
     if ideal == 0:
         return 0.0
-    return min(1.0, _discounted(gains) / ideal)
+    return min(1.0, _discounted_gain(gains) / ideal)
 
 
-def _discounted(gains: Sequence[float]) -> float:
+def _discounted_gain(gains: Sequence[float]) -> float:
     """Discounted cumulative gain."""
     return fsum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))

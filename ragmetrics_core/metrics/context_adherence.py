@@ -44,11 +44,11 @@ from ragmetrics_core.metrics.answer_relevance import ANSWER_ADDRESSES_QUESTION
 from ragmetrics_core.metrics.context_sufficiency import CHUNKS_HOLD_ALL
 from ragmetrics_core.metrics.labelled_examples import (
     LabelledExample,
-    not_about,
-    quoted,
+    drop_examples_about,
+    quoted_examples,
 )
-from ragmetrics_core.metrics.ledger_calls import Groups, groups
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, turn
+from ragmetrics_core.metrics.ledger_calls import Groups, groups_of_texts
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, parts_of_turn
 from ragmetrics_core.metrics.polls import (
     EXAMPLES,
     Adherent,
@@ -57,12 +57,12 @@ from ragmetrics_core.metrics.polls import (
     Poll,
     PollVerdict,
     SentenceSupport,
-    by_claims,
-    rests_on,
-    too_long,
+    poll_by_claims,
+    question_what_claims_rest_on,
+    was_too_long,
 )
 from ragmetrics_core.metrics.supported_sentences import LABELS, SENTENCES
-from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import answered_from_chunks
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
@@ -314,7 +314,7 @@ class ContextAdherence(Metric):
         They say how an answer is judged, how claims are listed, and how a cause is
         looked for.
         """
-        adherent = prompt(
+        adherent = instructions_for_judge(
             "adherent",
             self.template,
             "contexts answer",
@@ -323,9 +323,11 @@ class ContextAdherence(Metric):
             self.language,
         )
         return (
-            replace(adherent, quoted=quoted(self.labelled_examples)),
-            prompt("facts_io", None, "reference", "question", language=self.language),
-            prompt(
+            replace(adherent, quoted=quoted_examples(self.labelled_examples)),
+            instructions_for_judge(
+                "facts_io", None, "reference", "question", language=self.language
+            ),
+            instructions_for_judge(
                 "sufficient", None, "contexts question answer", language=self.language
             ),
         )
@@ -333,14 +335,14 @@ class ContextAdherence(Metric):
     def _instructions_for(self, sample: Sample, texts: Groups) -> Instructions:
         """How an answer is judged, with no example that is about this very sample."""
         instructions = self.instructions()[0]
-        others = not_about(
+        others = drop_examples_about(
             self.labelled_examples,
             sample.answer or "",
             (*texts.evidence, *texts.earlier),
         )
         if len(others) == len(self.labelled_examples):
             return instructions
-        return replace(instructions, quoted=quoted(others))
+        return replace(instructions, quoted=quoted_examples(others))
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""
@@ -353,8 +355,8 @@ class ContextAdherence(Metric):
 
     def plan(self, sample: Sample) -> Plan:
         """Poll the judge, conclude by majority, and seek the cause of a low score."""
-        texts = groups(sample)
-        parts = turn(sample)
+        texts = groups_of_texts(sample)
+        parts = parts_of_turn(sample)
         evidence_and_earlier = texts.evidence + texts.earlier
         if not evidence_and_earlier:
             return self.undefined("no contexts")
@@ -399,13 +401,13 @@ class ContextAdherence(Metric):
         if self.template is not None or has_examples:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
-            labels = rests_on(texts, question, self.language)
+            labels = question_what_claims_rest_on(texts, question, self.language)
             labelled = yield from self._rounds(replace(labels, decided=LABELS))
             if isinstance(labelled, Asked):
-                return _without_labels(labelled), _grounds(labelled, texts)
+                return _drop_labels(labelled), _grounds(labelled, texts)
             if isinstance(labelled.error, QuestionNotSupported):
                 why_unlabelled = "the judge cannot label claims"
-            elif too_long(labelled):
+            elif was_too_long(labelled):
                 why_unlabelled = "all groups are longer than the judge's window"
             else:
                 return labelled, None
@@ -429,12 +431,12 @@ class ContextAdherence(Metric):
                 [replace(question, polls=n_polls, first_poll=first_poll)]
             )
             if isinstance(reply, NotAnswered):
-                if not total.replies and too_long(reply):
+                if not total.replies and was_too_long(reply):
                     return (yield from self._claim_by_claim(question, reply))
                 if not total.replies or isinstance(reply.error, LimitReached):
                     return reply
                 reply = Asked((), (reply.error,) * n_polls)
-            total = _added(total, reply)
+            total = _polls_so_far(total, reply)
             # a deterministic judge: asking again would tell nothing new
             if reply.asked < n_polls:
                 break
@@ -451,7 +453,7 @@ class ContextAdherence(Metric):
         """
         if not isinstance(question, Adherent):
             return too_long_reply
-        polls = yield from by_claims(question, self.instructions()[1])
+        polls = yield from poll_by_claims(question, self.instructions()[1])
         if isinstance(polls, NotAnswered) and isinstance(
             polls.error, QuestionNotSupported
         ):
@@ -475,7 +477,7 @@ class ContextAdherence(Metric):
         """
         if polls.together or not self.early_stop:
             return self.polls
-        yes, no = _saying("yes", polls), _saying("no", polls)
+        yes, no = _polls_saying("yes", polls), _polls_saying("no", polls)
         return min(self._decisive_yes - len(yes), self._decisive_no - len(no))
 
     def _conclude(
@@ -538,7 +540,7 @@ def _is_low(outcome: Outcome) -> bool:
     return isinstance(outcome, Scored) and outcome.value < 0.5
 
 
-def _without_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
+def _drop_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
     """The polls, of which labels make the verdicts, as polls without labels."""
     polls = tuple(reply.poll for reply in labelled.replies)
     return Asked(
@@ -555,7 +557,7 @@ def _grounds(labelled: Asked[LabelledPoll], texts: Groups) -> Grounds:
     return Grounds.of(claims, texts.earlier_shown)
 
 
-def _added(total: Asked[Any], reply: Asked[Any]) -> Asked[Any]:
+def _polls_so_far(total: Asked[Any], reply: Asked[Any]) -> Asked[Any]:
     """The polls of all rounds up to this one."""
     return Asked(
         replies=total.replies + reply.replies,
@@ -566,7 +568,7 @@ def _added(total: Asked[Any], reply: Asked[Any]) -> Asked[Any]:
     )
 
 
-def _saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
+def _polls_saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
     return [poll for poll in polls.replies if poll.verdict == verdict]
 
 
@@ -638,8 +640,8 @@ def _evidence(
         ranks: The rank among all contexts of each text that was shown.
         grounds: What the claims rest on, where that was asked.
     """
-    polls = _as_tokens_say(polls)
-    yes, no = _saying("yes", polls), _saying("no", polls)
+    polls = _with_verdict_of_token(polls)
+    yes, no = _polls_saying("yes", polls), _polls_saying("no", polls)
     n_decided = len(yes) + len(no)
     majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
     is_single = polls.asked == 1
@@ -661,8 +663,8 @@ def _evidence(
         ),
         probability=probability,
         repeatability=repeatability,
-        explanation=_strongest(majority),
-        dissent=_strongest(minority),
+        explanation=_strongest_explanation(majority),
+        dissent=_strongest_explanation(minority),
         unsupported=tuple(
             dict.fromkeys(claim for poll in no for claim in poll.unsupported)
         ),
@@ -672,7 +674,7 @@ def _evidence(
     )
 
 
-def _as_tokens_say(polls: Asked[Poll]) -> Asked[Poll]:
+def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
     """The polls, of which a single one has the verdict that its token makes likelier.
 
     A reply is drawn, and may hold the less likely verdict; its reason then says so.
@@ -694,7 +696,7 @@ def _as_tokens_say(polls: Asked[Poll]) -> Asked[Poll]:
     return replace(polls, replies=(settled,))
 
 
-def _strongest(polls: Sequence[Poll]) -> str:
+def _strongest_explanation(polls: Sequence[Poll]) -> str:
     """Return the explanation that names the most unsupported claims, "" without polls.
 
     Of several with equally many, it is the longest, then the first.

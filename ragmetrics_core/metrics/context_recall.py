@@ -31,8 +31,16 @@ from ragmetrics_core.data.typed import (
     Typed,
     most_likely,
 )
-from ragmetrics_core.metrics.metric import Metric, Plan, turn, unanswered
-from ragmetrics_core.metrics.templates import prompt, shipped
+from ragmetrics_core.metrics.metric import (
+    Metric,
+    Plan,
+    error_of_unanswered,
+    parts_of_turn,
+)
+from ragmetrics_core.metrics.templates import (
+    instructions_for_judge,
+    read_shipped_template,
+)
 from ragmetrics_core.metrics.typed_states import chunks, opening
 
 # Name, lowest and highest score of each band. The published bands leave gaps (0.35,
@@ -135,12 +143,14 @@ def _state(question: RateRecall) -> State:
     return state
 
 
-def _asks(question: RateRecall) -> list[Typed]:
+def _typed_question(question: RateRecall) -> list[Typed]:
     del question  # the same for all
     return [_RATES]
 
 
-def _reads(question: RateRecall, answers: Sequence[Chances]) -> Asked[Rating]:
+def _read_typed_answers(
+    question: RateRecall, answers: Sequence[Chances]
+) -> Asked[Rating]:
     """The likeliest band, and in it the score nearest to what is expected of all."""
     (chances,) = answers
     band, low, high = question.bands[most_likely(chances)]
@@ -156,7 +166,7 @@ def _reads(question: RateRecall, answers: Sequence[Chances]) -> Asked[Rating]:
     return Asked((question.read(rating),))
 
 
-_RATED: Decided[Rating] = Decided(_state, _asks, _reads)
+_RATED: Decided[Rating] = Decided(_state, _typed_question, _read_typed_answers)
 
 
 class Unrated(SilentData):
@@ -224,7 +234,7 @@ class ContextRecall(Metric):
 
     name: str = Field(default="context_recall", min_length=1)
     examples: str = Field(
-        default_factory=lambda: shipped("rate_recall_examples").strip(),
+        default_factory=lambda: read_shipped_template("rate_recall_examples").strip(),
         description='Few-shot examples, written out; "" for none.',
     )
     template: str | None = Field(
@@ -235,7 +245,7 @@ class ContextRecall(Metric):
     def instructions(self) -> tuple[Instructions, ...]:
         """How an answer is rated."""
         return (
-            prompt(
+            instructions_for_judge(
                 "rate_recall",
                 self.template,
                 "answer reference",
@@ -250,7 +260,7 @@ class ContextRecall(Metric):
 
         Every reference has its rating, and the best one counts.
         """
-        parts = turn(sample)
+        parts = parts_of_turn(sample)
         distinct = tuple(dict.fromkeys(sample.reference))
         replies = yield from ask(
             [self._question(parts, reference) for reference in distinct]
@@ -270,7 +280,7 @@ class ContextRecall(Metric):
             ratings=ratings,
             with_contexts=with_contexts,
         )
-        if error := unanswered(replies):
+        if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
         reason = ratings[best].reason
         if not with_contexts:

@@ -44,7 +44,7 @@ from ragmetrics_core.metrics.declined import (
     standalone,
 )
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
-from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import chunks, opening, order_of_digest
 
 CHUNKS_HOLD_ALL = (
@@ -72,7 +72,7 @@ def _state(question: SufficientContexts) -> State:
     return {**opening(question), "chunks": chunks(question, question["contexts"])}
 
 
-def _asks(question: SufficientContexts) -> list[Typed]:
+def _typed_questions(question: SufficientContexts) -> list[Typed]:
     del question  # the same for all
     return [
         Typed(
@@ -84,7 +84,7 @@ def _asks(question: SufficientContexts) -> list[Typed]:
     ]
 
 
-def _reads(
+def _read_typed_answers(
     question: SufficientContexts, answers: Sequence[Chances]
 ) -> Asked[SufficientReply]:
     ((chance,),) = answers
@@ -92,7 +92,9 @@ def _reads(
     return Asked((reply,), weights=(Weight(chance, "decision"),))
 
 
-_DECIDED: Decided[SufficientReply] = Decided(_state, _asks, _reads)
+_DECIDED: Decided[SufficientReply] = Decided(
+    _state, _typed_questions, _read_typed_answers
+)
 _EXAMPLES = (
     SufficientReply.model_construct(missing="", sufficient=True),
     SufficientReply.model_construct(
@@ -206,14 +208,16 @@ class ContextSufficiency(Metric):
     def instructions(self) -> tuple[Instructions, ...]:
         """How contexts are judged, and whether an answer declines."""
         return (
-            prompt(
+            instructions_for_judge(
                 "sufficient_contexts",
                 self.template,
                 "contexts question",
                 examples=self.examples,
                 language=self.language,
             ),
-            prompt("declined", None, "question answer", language=self.language),
+            instructions_for_judge(
+                "declined", None, "question answer", language=self.language
+            ),
         )
 
     def settings(self) -> dict[str, str]:

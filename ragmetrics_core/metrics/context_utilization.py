@@ -48,9 +48,9 @@ from ragmetrics_core.data.typed import (
     most_likely,
 )
 from ragmetrics_core.metrics import average_precision as ap
-from ragmetrics_core.metrics.ledger_calls import call_table, originals
-from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, unanswered
-from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.ledger_calls import call_table, originals_by_place
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unanswered
+from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import (
     answered_from_chunks,
     opening,
@@ -315,7 +315,7 @@ class ContextUtilization(Metric):
         """How chunks are judged."""
         required = "chunks answer" if self.judging == "listwise" else "chunk answer"
         return (
-            prompt(
+            instructions_for_judge(
                 self._form,
                 self.template,
                 required,
@@ -363,7 +363,7 @@ class ContextUtilization(Metric):
             if isinstance(reply, Asked):
                 verdicts |= _verdicts(reply, chunks)
         evidence = self._evidence(contexts, verdicts)
-        if error := unanswered(replies):
+        if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
         return self._outcome(sample, evidence)
 
@@ -415,7 +415,7 @@ class ContextUtilization(Metric):
         ]
         is_complete = _NOT_JUDGED not in by_place
         precisions = ap.precisions([bool(verdict.useful) for verdict in by_place])
-        original_places = originals(contexts)
+        original_places = originals_by_place(contexts)
         chunks: list[JudgedChunk] = []
         for place, verdict in enumerate(by_place):
             original = original_places[place]

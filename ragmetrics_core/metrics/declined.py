@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ragmetrics_core.data import Asked, Bit, Comment, Part, Question, Sample, SilentData
 from ragmetrics_core.data.typed import Chances, Decided, State, Typed
-from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import opening
 
 
@@ -75,7 +75,9 @@ def declined(sample: Sample, language: str | None) -> Declined:
             "question": standalone(sample),
             "answer": Part("Answer", sample.answer or ""),
         },
-        instructions=prompt("declined", None, "question answer", language=language),
+        instructions=instructions_for_judge(
+            "declined", None, "question answer", language=language
+        ),
         Reply=DeclinedJudgement,
         decided=_DECIDED,
         example=_EXAMPLES,

@@ -41,7 +41,7 @@ from ragmetrics_core.data.replies import (
 from ragmetrics_core.data.typed import NOTE, Chances, Decided, State, Typed
 
 
-def distinct(texts: object) -> object:
+def distinct_texts(texts: object) -> object:
     """Texts that are not blank, each once, whatever their case and spacing.
 
     Anything else as it is.
@@ -61,14 +61,14 @@ def distinct(texts: object) -> object:
 class Facts(SilentData, extra="ignore"):
     """The distinct facts that a text states."""
 
-    facts: Annotated[tuple[str, ...], BeforeValidator(distinct)]
+    facts: Annotated[tuple[str, ...], BeforeValidator(distinct_texts)]
 
 
 class ReasonedFacts(SilentData, extra="ignore"):
     """The same after a chain of thought."""
 
     reason: Comment = ""
-    facts: Annotated[tuple[str, ...], BeforeValidator(distinct)]
+    facts: Annotated[tuple[str, ...], BeforeValidator(distinct_texts)]
 
 
 class ExtractFacts(Question[Any]):
@@ -78,7 +78,7 @@ class ExtractFacts(Question[Any]):
     """
 
 
-def extraction(
+def question_for_facts(
     text: str,
     instructions: Instructions,
     question: dict[str, Part],
@@ -295,7 +295,7 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         return float(any(cell.covered for cell in cells))
 
 
-def covering(
+def questions_of_coverage(
     about: dict[str, Part],
     context: str,
     facts: Sequence[str],
@@ -350,7 +350,7 @@ EMPTY = Cell.model_construct(
 )
 
 
-def grid_of(
+def grid_of_cells(
     replies: Sequence[Asked[Any] | NotAnswered],
     texts: Sequence[str],
     facts: Sequence[str],

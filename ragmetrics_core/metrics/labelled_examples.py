@@ -28,7 +28,7 @@ class LabelledExample(SilentData):
     adherent: bool
 
 
-def not_about(
+def drop_examples_about(
     examples: Iterable[LabelledExample], answer: str, contexts: Iterable[str]
 ) -> tuple[LabelledExample, ...]:
     """The examples that tell a judge nothing about this answer or these contexts.
@@ -59,7 +59,7 @@ def _letters(text: str) -> str:
     return _NO_LETTER.sub("", plain) or plain.strip()
 
 
-def quoted(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, ...]:
+def quoted_examples(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, ...]:
     """The examples as a prompt shows them: the texts as JSON, and the verdict."""
     return tuple(
         QuotedExample(

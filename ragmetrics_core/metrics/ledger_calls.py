@@ -63,7 +63,7 @@ class _Brought:
     was_shown: bool | None
 
 
-def groups(sample: Sample) -> Groups:
+def groups_of_texts(sample: Sample) -> Groups:
     """What an answer may rest on.
 
     Without a ledger the contexts alone, as nothing is known of earlier turns.
@@ -140,7 +140,7 @@ def _further_texts(
     texts = [
         entry.context.text
         for entry in brought
-        if place_of(entry.context, contexts) is None
+        if place_of_text(entry.context, contexts) is None
     ]
     return [text for text in dict.fromkeys(texts) if text not in known_texts]
 
@@ -171,7 +171,7 @@ def _texts(contexts: Iterable[Context]) -> tuple[str, ...]:
     return tuple(context.text for context in contexts if not context.blank)
 
 
-def originals(contexts: Sequence[Context]) -> list[int]:
+def originals_by_place(contexts: Sequence[Context]) -> list[int]:
     """By place, that of the first context with the same text."""
     original_places: dict[str, int] = {}
     return [
@@ -180,7 +180,7 @@ def originals(contexts: Sequence[Context]) -> list[int]:
     ]
 
 
-def place_of(brought: Context, contexts: Sequence[Context]) -> int | None:
+def place_of_text(brought: Context, contexts: Sequence[Context]) -> int | None:
     """Where a text that a call brought stands among contexts.
 
     That is the place of its text, else of its id; None if it stands nowhere.
@@ -211,7 +211,7 @@ class Arrival:
     places: tuple[int, ...]
 
 
-def arrivals(sample: Sample, contexts: Sequence[Context]) -> list[Arrival]:
+def calls_with_contexts(sample: Sample, contexts: Sequence[Context]) -> list[Arrival]:
     """List the calls that retrieved in this turn or brought one of the contexts.
 
     Calls of kind ``written`` are left out.
@@ -222,7 +222,7 @@ def arrivals(sample: Sample, contexts: Sequence[Context]) -> list[Arrival]:
     for number, call in enumerate(sample.ledger.calls):
         if call.kind == "written":
             continue
-        places = [place_of(context, contexts) for context in call.items]
+        places = [place_of_text(context, contexts) for context in call.items]
         brought = dict.fromkeys(place for place in places if place is not None)
         is_search = call.kind == "retrieval" and call.turn == sample.ledger.turn
         if brought or is_search:
@@ -237,7 +237,7 @@ def call_table(
 
     ``useful`` is the verdict on each context.
     """
-    arrived = arrivals(sample, contexts)
+    arrived = calls_with_contexts(sample, contexts)
     if not arrived:
         return None
     verdicts = _call_verdicts(arrived, useful)
@@ -309,7 +309,7 @@ def _precisions_inside(
     ]
 
 
-def curve(
+def curve_by_call(
     sample: Sample, contexts: Sequence[Context], value: Callable[[set[int]], float]
 ) -> tuple[CallGain, ...]:
     """The value of the contexts by call.
@@ -317,8 +317,8 @@ def curve(
     A context that no call brought counts from the start. ``value`` takes the places of
     some of the contexts.
     """
-    arrived = arrivals(sample, contexts)
-    counted = set(originals(contexts))
+    arrived = calls_with_contexts(sample, contexts)
+    counted = set(originals_by_place(contexts))
     for arrival in arrived:
         counted -= set(arrival.places)
     gains: list[CallGain] = []

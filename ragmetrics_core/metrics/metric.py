@@ -40,7 +40,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.frozen import Settings
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
-from ragmetrics_core.metrics.templates import digest
+from ragmetrics_core.metrics.templates import digest_of_prompt
 
 if TYPE_CHECKING:
     from ragmetrics_core.judging.judge import Judge
@@ -56,7 +56,9 @@ _FieldGroups = tuple[tuple[str, ...], ...]
 _ROUNDING = 1e-9
 
 
-def unanswered(replies: Sequence[Asked[Any] | NotAnswered]) -> JudgeError | None:
+def error_of_unanswered(
+    replies: Sequence[Asked[Any] | NotAnswered],
+) -> JudgeError | None:
     """Why the first of the questions that were not answered was not.
 
     None if all were.
@@ -67,7 +69,7 @@ def unanswered(replies: Sequence[Asked[Any] | NotAnswered]) -> JudgeError | None
     return None
 
 
-def turn(sample: Sample) -> dict[str, Part]:
+def parts_of_turn(sample: Sample) -> dict[str, Part]:
     """The parts contexts, question and answer of a sample."""
     contexts = tuple(context.text for context in sample.contexts if not context.blank)
     return {
@@ -220,7 +222,7 @@ class Metric(SilentData, Settings, ABC):
                 settings[name] = str(value)
             else:
                 # Only a digest of texts and collections: they may be long or private.
-                settings[name] = digest(json.dumps(value))
+                settings[name] = digest_of_prompt(json.dumps(value))
         return settings
 
     def instructions(self) -> tuple[Instructions, ...]:
@@ -245,7 +247,11 @@ class Metric(SilentData, Settings, ABC):
     @property
     def signature(self) -> Signature:
         """What two numbers must share to be comparable, but for the judge."""
-        prompt = digest(*self.prompts(), self.language or "") if self.prompts() else ""
+        prompt = (
+            digest_of_prompt(*self.prompts(), self.language or "")
+            if self.prompts()
+            else ""
+        )
         return Signature(
             metric=self.name,
             version=self.version,
@@ -349,10 +355,10 @@ def _as_json(metric: Metric, field: str) -> Any:
             " signature of results cannot hold; make it a PrivateAttr or a ClassVar,"
             " or override settings() and say in texts what changes scores"
         ) from error
-    return _with_sets_sorted(as_json, getattr(metric, field))
+    return _sort_sets(as_json, getattr(metric, field))
 
 
-def _with_sets_sorted(as_json: Any, value: object) -> Any:
+def _sort_sets(as_json: Any, value: object) -> Any:
     """The JSON of a value, with what came of a set sorted.
 
     A serializer of the user's own may have changed the form: then it stays as it is.
@@ -361,7 +367,7 @@ def _with_sets_sorted(as_json: Any, value: object) -> Any:
         if len(as_json) != len(value):
             return as_json
         return {
-            name: _with_sets_sorted(part, part_value)
+            name: _sort_sets(part, part_value)
             for (name, part), part_value in zip(
                 as_json.items(), value.values(), strict=True
             )
@@ -370,7 +376,7 @@ def _with_sets_sorted(as_json: Any, value: object) -> Any:
         if len(as_json) != len(value):
             return as_json
         parts = [
-            _with_sets_sorted(part, part_value)
+            _sort_sets(part, part_value)
             for part, part_value in zip(as_json, value, strict=True)
         ]
         is_set = isinstance(value, (set, frozenset))
@@ -437,7 +443,7 @@ class FunctionMetric(Metric):
                 " the function at the top of a module"
             )
         settings = self.model_dump()
-        return _rebuilt, (module, path, self.version, self.requires, settings)
+        return _rebuild_metric, (module, path, self.version, self.requires, settings)
 
 
 @overload
@@ -576,7 +582,7 @@ def _function_at(module: str, path: str) -> Any:
     return value if callable(value) else None
 
 
-def _rebuilt(
+def _rebuild_metric(
     module: str,
     path: str,
     version: str,

@@ -34,9 +34,9 @@ from ragmetrics_core.data.asking import (
     ask,
     divide_texts,
 )
-from ragmetrics_core.metrics.fact_matrix import distinct, extraction
+from ragmetrics_core.metrics.fact_matrix import distinct_texts, question_for_facts
 from ragmetrics_core.metrics.ledger_calls import Groups
-from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.templates import instructions_for_judge
 
 PollVerdict = Literal["yes", "no", "abstains"]
 _UNSUPPORTED_NEEDS = {"own", "none"}
@@ -76,7 +76,7 @@ def _plain_word(verdict: object) -> object:
 
 
 def _distinct_claims(claims: object) -> object:
-    return () if claims is None else distinct(claims)
+    return () if claims is None else distinct_texts(claims)
 
 
 class Poll(SilentData, extra="ignore"):
@@ -163,7 +163,9 @@ _NO_CLAIM = Poll.model_construct(
 )
 
 
-def rests_on(groups: Groups, whole_answer: Adherent, language: str | None) -> RestsOn:
+def question_what_claims_rest_on(
+    groups: Groups, whole_answer: Adherent, language: str | None
+) -> RestsOn:
     """Return the question what claims rest on.
 
     It is asked as often as the question about the whole answer.
@@ -176,7 +178,7 @@ def rests_on(groups: Groups, whole_answer: Adherent, language: str | None) -> Re
             "own": Part("Assistant", groups.assistant),
             "answer": whole_answer.parts["answer"],
         },
-        instructions=prompt(
+        instructions=instructions_for_judge(
             "adherent_labelled",
             None,
             "contexts earlier user own answer",
@@ -189,7 +191,7 @@ def rests_on(groups: Groups, whole_answer: Adherent, language: str | None) -> Re
     )
 
 
-def too_long(reply: Asked[Any] | NotAnswered) -> bool:
+def was_too_long(reply: Asked[Any] | NotAnswered) -> bool:
     """True if the request was longer than the judge's window.
 
     No poll was answered for that reason.
@@ -199,7 +201,7 @@ def too_long(reply: Asked[Any] | NotAnswered) -> bool:
     )
 
 
-def by_claims(
+def poll_by_claims(
     whole_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
     """Make polls about the answer of polls about its claims.
@@ -215,7 +217,7 @@ def by_claims(
         The polls, or why there are none: the claims could not be listed, or a poll
         failed for another reason than its length.
     """
-    claims = yield from _listed_claims(whole_answer, listing)
+    claims = yield from _ask_for_claims(whole_answer, listing)
     if isinstance(claims, NotAnswered):
         return claims
     if not claims:
@@ -230,26 +232,26 @@ def by_claims(
         if not pending:
             break
         window = waiting_windows.pop(0)
-        replies = yield from _judged_in(window, pending, whole_answer)
+        replies = yield from _judge_claims_in_window(window, pending, whole_answer)
         if not isinstance(replies, NotAnswered):
             n_judged += 1
             for claim, polls in replies.items():
                 polls_by_claim[claim].append(polls)
             continue
-        shorter_windows = divide_texts(window) if too_long(replies) else ()
+        shorter_windows = divide_texts(window) if was_too_long(replies) else ()
         if not shorter_windows:
             return replies
         waiting_windows = [*shorter_windows, *waiting_windows]
-    return _combined(polls_by_claim, n_judged)
+    return _combine_polls(polls_by_claim, n_judged)
 
 
-def _listed_claims(
+def _ask_for_claims(
     whole_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, tuple[str, ...] | NotAnswered]:
     """The claims of the answer, by a question of its own."""
     question = replace(whole_answer.parts["question"], rewrite=None, history=())
     (listed,) = yield from ask(
-        [extraction(whole_answer["answer"], listing, {"question": question})]
+        [question_for_facts(whole_answer["answer"], listing, {"question": question})]
     )
     if isinstance(listed, NotAnswered):
         return listed
@@ -269,7 +271,7 @@ def _first_windows(whole_answer: Adherent) -> list[tuple[str, ...]]:
     return list(divide_texts(contexts)) or [contexts]
 
 
-def _judged_in(
+def _judge_claims_in_window(
     window: tuple[str, ...], claims: Sequence[str], whole_answer: Adherent
 ) -> Generator[Batch, Replies, dict[str, Asked[Poll]] | NotAnswered]:
     """Polls by claim whether the window supports it; or why one was not answered.
@@ -278,11 +280,13 @@ def _judged_in(
     """
     shorter_claims = sorted(claims, key=len)
     longest_claim = shorter_claims.pop()
-    (reply,) = yield from ask([_about(whole_answer, window, longest_claim)])
+    (reply,) = yield from ask(
+        [_question_about_claim(whole_answer, window, longest_claim)]
+    )
     if isinstance(reply, NotAnswered):
         return reply
     replies = yield from ask(
-        [_about(whole_answer, window, claim) for claim in shorter_claims]
+        [_question_about_claim(whole_answer, window, claim) for claim in shorter_claims]
     )
     polls_by_claim = {longest_claim: reply}
     for claim, reply in zip(shorter_claims, replies, strict=True):
@@ -292,7 +296,9 @@ def _judged_in(
     return polls_by_claim
 
 
-def _about(whole_answer: Adherent, window: tuple[str, ...], claim: str) -> Adherent:
+def _question_about_claim(
+    whole_answer: Adherent, window: tuple[str, ...], claim: str
+) -> Adherent:
     """The question whether a window of the contexts supports a claim."""
     parts = {
         **whole_answer.parts,
@@ -308,21 +314,21 @@ def _is_settled(windows: Sequence[Asked[Poll]]) -> bool:
     A poll has settled it if it found the claim supported by a window, or found it to be
     no claim.
     """
-    verdicts = _over_windows(windows)
+    verdicts = _combine_over_windows(windows)
     if not verdicts:
         return False
     return all(poll is not None and poll.verdict != "no" for poll in verdicts)
 
 
-def _over_windows(windows: Sequence[Asked[Poll]]) -> list[Poll | None]:
+def _combine_over_windows(windows: Sequence[Asked[Poll]]) -> list[Poll | None]:
     """Per poll, what it says of a claim over all windows; None if that is not known."""
     polls_by_window = [
         [*polls.replies, *[None] * len(polls.failures)] for polls in windows
     ]
-    return [_over_all(poll) for poll in zip_longest(*polls_by_window)]
+    return [_combine_verdicts(poll) for poll in zip_longest(*polls_by_window)]
 
 
-def _over_all(windows: Sequence[Poll | None]) -> Poll | None:
+def _combine_verdicts(windows: Sequence[Poll | None]) -> Poll | None:
     """What one poll says of a claim: yes if it says so in any window, else no.
 
     None if it says yes in none and was not answered in all.
@@ -336,20 +342,22 @@ def _over_all(windows: Sequence[Poll | None]) -> Poll | None:
     return max(answered, key=lambda poll: (poll.verdict == "no", len(poll.reason)))
 
 
-def _combined(
+def _combine_polls(
     polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_windows: int
 ) -> Asked[Poll]:
     """Polls about the whole answer, each from its verdicts on the claims."""
-    verdicts_by_claim = [_over_windows(polls) for polls in polls_by_claim.values()]
+    verdicts_by_claim = [
+        _combine_over_windows(polls) for polls in polls_by_claim.values()
+    ]
     verdicts_by_poll = list(zip_longest(*verdicts_by_claim))
     polls = [
-        _over_claims(dict(zip(polls_by_claim, verdicts, strict=True)))
+        _combine_claims(dict(zip(polls_by_claim, verdicts, strict=True)))
         for verdicts in verdicts_by_poll
     ]
     answered = [poll for poll in polls if poll is not None]
     n_missing = len(polls) - len(answered)
     failures = [
-        error for polls in polls_by_claim.values() for error in _failures(polls)
+        error for polls in polls_by_claim.values() for error in _failures_of(polls)
     ]
     failures += [TooFewPolls("a claim was polled less often than others")] * n_missing
     return Asked(
@@ -360,14 +368,14 @@ def _combined(
     )
 
 
-def _failures(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
+def _failures_of(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
     failures: list[JudgeError] = []
     for polls in windows:
         failures += polls.failures
     return failures
 
 
-def _over_claims(verdicts: Mapping[str, Poll | None]) -> Poll | None:
+def _combine_claims(verdicts: Mapping[str, Poll | None]) -> Poll | None:
     """One poll's verdict on the answer: yes if each claim is supported.
 
     None if that is not known.

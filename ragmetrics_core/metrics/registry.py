@@ -31,14 +31,14 @@ _SHIPPED: tuple[type[Metric], ...] = (
 _SHIPPED_ON_REQUEST: tuple[type[Metric], ...] = (ContextSufficiency, AnswerRelevance)
 
 
-def _by_name(metrics: Iterable[type[Metric]]) -> dict[str, type[Metric]]:
+def _classes_by_name(metrics: Iterable[type[Metric]]) -> dict[str, type[Metric]]:
     return {metric.model_fields["name"].default: metric for metric in metrics}
 
 
-METRICS = _by_name(_SHIPPED)
+METRICS = _classes_by_name(_SHIPPED)
 """The metrics of a run that names none, by their names."""
 
-ON_REQUEST = _by_name(_SHIPPED_ON_REQUEST)
+ON_REQUEST = _classes_by_name(_SHIPPED_ON_REQUEST)
 """Further metrics that ship, by their names: a run measures them only if it names them."""
 
 NAMED_METRICS = METRICS | ON_REQUEST
@@ -95,7 +95,7 @@ def full_name(name: str) -> str:
         return name.strip()
     plain = name.strip().casefold().replace("-", "_")
     for full, metric in NAMED_METRICS.items():
-        if plain in (full, _short(full), metric.__name__.casefold()):
+        if plain in (full, _short_name(full), metric.__name__.casefold()):
             return full
     names_elsewhere = _names_elsewhere()
     near = did_you_mean(
@@ -109,7 +109,7 @@ def full_name(name: str) -> str:
     )
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     """The short name of a metric, e.g. ``adherence``; the full one where it has none."""
     return name if name in _WITHOUT_SHORT_NAME else name.rpartition("_")[2]
 
@@ -123,11 +123,11 @@ def _names_elsewhere() -> dict[str, str]:
         for alias in (full, *aliases):
             full_name_of[alias.replace("_", "")] = full
     for full in NAMED_METRICS:
-        full_name_of[_short(full)] = full
+        full_name_of[_short_name(full)] = full
     return full_name_of
 
 
-def metrics_set(
+def metrics_with_settings(
     names: Iterable[str] | None, settings: Iterable[str]
 ) -> Sequence[Metric]:
     """Make metrics by name, with settings as they are written on a command line.
@@ -156,7 +156,7 @@ def metrics_set(
                 f"--set {text}: {name} is not among the metrics of this run"
             )
         settings_of[name][setting] = _setting_value(place, value)
-    return chosen(
+    return choose_metrics(
         [metric_named(name, **options) for name, options in settings_of.items()]
     )
 
@@ -182,7 +182,9 @@ def _setting_value(place: str, value: str) -> Any:
         raise SettingError(f"--set {place}: {error}") from None
 
 
-def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Metric]:
+def choose_metrics(
+    metrics: Iterable[Metric | str] | Metric | str | None,
+) -> Sequence[Metric]:
     """Return the metrics of a run from objects and names; for None ``METRICS``.
 
     Raises:
@@ -203,7 +205,7 @@ def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Me
     for metric in chosen_metrics:
         if not isinstance(metric, Metric):
             raise SettingError(
-                f"a metric must be a Metric or a name, got {_no_metric(metric)}"
+                f"a metric must be a Metric or a name, got {_refuse_no_metric(metric)}"
             )
     names = [metric.name for metric in chosen_metrics]
     repeated_names = sorted({name for name in names if names.count(name) > 1})
@@ -215,7 +217,7 @@ def chosen(metrics: Iterable[Metric | str] | Metric | str | None) -> Sequence[Me
     return chosen_metrics
 
 
-def _no_metric(value: object) -> str:
+def _refuse_no_metric(value: object) -> str:
     """Say what stands in the place of a metric, and what to write instead."""
     if isinstance(value, type) and issubclass(value, Metric):
         return f"the class {value.__name__}: write {value.__name__}()"

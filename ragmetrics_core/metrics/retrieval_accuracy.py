@@ -28,9 +28,9 @@ from ragmetrics_core.data.asking import (
     question_part,
 )
 from ragmetrics_core.metrics import fact_matrix as matrix
-from ragmetrics_core.metrics.ledger_calls import curve, originals
-from ragmetrics_core.metrics.metric import Metric, Plan, unanswered
-from ragmetrics_core.metrics.templates import prompt
+from ragmetrics_core.metrics.ledger_calls import curve_by_call, originals_by_place
+from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
+from ragmetrics_core.metrics.templates import instructions_for_judge
 
 # how many samples of a run lend a control context
 _MOST_LENDERS = 200
@@ -126,12 +126,12 @@ class RetrievalAccuracy(Metric):
             name, required = "facts_in_context", "context facts"
         else:
             name, required = "fact_in_context", "context fact"
-        return prompt(
+        return instructions_for_judge(
             name, self.template, required, "question", self.examples, self.language
         )
 
     def _extraction_instructions(self) -> Instructions:
-        return prompt(
+        return instructions_for_judge(
             f"facts_{self.extraction}",
             self.extraction_template,
             "reference",
@@ -192,7 +192,7 @@ class RetrievalAccuracy(Metric):
         facts = _distinct_statements(fact_lists)
         questions = self._questions(sample, judged_texts, facts)
         replies = yield from ask(questions)
-        grid = matrix.grid_of(replies, judged_texts, facts)
+        grid = matrix.grid_of_cells(replies, judged_texts, facts)
 
         best = self._best_evidence(sample, fact_lists, grid)
         questions_per_text = len(questions) // len(judged_texts)
@@ -200,7 +200,7 @@ class RetrievalAccuracy(Metric):
         if control is not None:
             beside["control"] = _share_covered(control, best.facts, grid)
         best = best.model_copy(update=beside)
-        if error := unanswered(replies):
+        if error := error_of_unanswered(replies):
             return self.failed(error, best)
         best = _with_curve(sample, best)
         return self.scored(_value(best), self._reason(best), best)
@@ -215,7 +215,7 @@ class RetrievalAccuracy(Metric):
         question = {"question": Part("Question", sample.question)}
         replies = yield from ask(
             [
-                matrix.extraction(
+                matrix.question_for_facts(
                     reference,
                     instructions,
                     question,
@@ -239,7 +239,7 @@ class RetrievalAccuracy(Metric):
         """The questions which facts each text covers."""
         questions: list[matrix.FactInContext] = []
         for text in texts:
-            questions += matrix.covering(
+            questions += matrix.questions_of_coverage(
                 question_part(sample),
                 text,
                 facts,
@@ -349,7 +349,7 @@ def _with_curve(
     """The evidence with its value by call, where there is a ledger."""
     if sample.ledger is None:
         return evidence
-    gains = curve(sample, _evaluated_contexts(sample), evidence.combine)
+    gains = curve_by_call(sample, _evaluated_contexts(sample), evidence.combine)
     return evidence.model_copy(update={"ledger": gains})
 
 
@@ -407,7 +407,7 @@ def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
     """By column, that of the identical context before it; None where there is none."""
     return tuple(
         None if original == column else original
-        for column, original in enumerate(originals(contexts))
+        for column, original in enumerate(originals_by_place(contexts))
     )
 
 

@@ -8,7 +8,7 @@ from ragmetrics_core.data import Instructions, check_template
 
 
 @cache
-def shipped(name: str) -> str:
+def read_shipped_template(name: str) -> str:
     """Read a template that ships with the metrics, e.g. ``adherent``."""
     return (
         files("ragmetrics_core.metrics")
@@ -18,7 +18,7 @@ def shipped(name: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def prompt(
+def instructions_for_judge(
     name: str,
     template: str | None,
     required: str,
@@ -43,7 +43,7 @@ def prompt(
         SettingError: If the template does not fit these names; see ``check_template``.
     """
     instructions = Instructions(
-        template=shipped(name) if template is None else template,
+        template=read_shipped_template(name) if template is None else template,
         examples=examples,
         language=language,
         optional=tuple(optional.split()),
@@ -52,6 +52,6 @@ def prompt(
     return instructions
 
 
-def digest(*parts: str) -> str:
+def digest_of_prompt(*parts: str) -> str:
     """Short digest that tells two prompts apart in a signature."""
     return sha256("\0".join(parts).encode()).hexdigest()[:6]

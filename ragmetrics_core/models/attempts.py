@@ -22,9 +22,13 @@ from ragmetrics_core.models.chat import (
     TokenAlternatives,
     check_prices,
 )
-from ragmetrics_core.models.endpoint_errors import MOST_BYTES, foreign, too_large
+from ragmetrics_core.models.endpoint_errors import (
+    MOST_BYTES,
+    error_of_client,
+    error_of_large_reply,
+)
 from ragmetrics_core.models.limits import Budget, Limiter
-from ragmetrics_core.models.openai_form import MOST_TOKENS, priced
+from ragmetrics_core.models.openai_form import MOST_TOKENS, add_price
 from ragmetrics_core.models.reply_store import ReplyStore
 from ragmetrics_core.models.spending import spending_here
 from ragmetrics_core.models.threads import is_being_cancelled
@@ -148,7 +152,7 @@ class Attempts:
             async with self.budget.in_time():
                 reply = await self._attempted(request, sent)
         except errors.LimitReached as reached:
-            reply = _failed(request, reached)
+            reply = _reply_of_failures(request, reached)
         if len(sent) == reply.usage.calls <= 1:
             return reply  # nothing to correct
         return replace(
@@ -163,7 +167,7 @@ class Attempts:
             try:
                 return await self._in_turn(request, sent)
             except errors.JudgeUnavailable as error:
-                return _failed(request, error)
+                return _reply_of_failures(request, error)
             except errors.JudgeError as error:
                 # told to slow down while others are answered: it takes its turn again,
                 # as often as it needs
@@ -171,7 +175,9 @@ class Attempts:
                     isinstance(error, errors.RateLimited)
                     and self.endpoint.answers > answers
                 )
-                wait = pause(error, counted, sent, self.most, self.endpoint.answers > 0)
+                wait = seconds_until_next_attempt(
+                    error, counted, sent, self.most, self.endpoint.answers > 0
+                )
                 if wait is not None:
                     await self.budget.pause(wait)
                     continue
@@ -179,11 +185,11 @@ class Attempts:
                     isinstance(error, errors.ConnectionFailed)
                     and not self.endpoint.answers
                 ):
-                    return _failed(
+                    return _reply_of_failures(
                         request,
                         self.endpoint.refuse(errors.JudgeUnavailable(str(error))),
                     )
-                return _failed(request, error)
+                return _reply_of_failures(request, error)
 
     # Slots, rate, budget, and the call.
 
@@ -232,7 +238,9 @@ class Attempts:
         sent.append(time.monotonic())
         try:
             async with asyncio.timeout(self.timeout):
-                reply = await typed(self.model.name, self._complete, request)
+                reply = await call_authors_code(
+                    self.model.name, self._complete, request
+                )
         except TimeoutError:
             raise errors.JudgeTimeout(
                 f"{self.model.name} sent no reply within {self.timeout:g} s"
@@ -247,15 +255,15 @@ class Attempts:
         return reply
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
-        return checked(self.model, await self.model.complete(request))
+        return check_reply(self.model, await self.model.complete(request))
 
 
-def _failed(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
+def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
     """A reply without a choice, which says of each why."""
     return ChatReply((), failures=(error,) * request.n)
 
 
-def pause(
+def seconds_until_next_attempt(
     error: errors.JudgeError,
     counted: int,
     sent: Sequence[float],
@@ -281,7 +289,9 @@ def pause(
     return wait if wait <= seconds_left else None
 
 
-async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
+async def call_authors_code(
+    name: str, call: Callable[..., Awaitable[T]], *given: Any
+) -> T:
     """Call what a model's author may have written.
 
     What it raises, unless an error of ours, becomes a judge error.
@@ -293,32 +303,32 @@ async def typed(name: str, call: Callable[..., Awaitable[T]], *given: Any) -> T:
     except asyncio.CancelledError as raised:
         if is_being_cancelled():
             raise
-        error = foreign(raised, name)
+        error = error_of_client(raised, name)
     except (
         Exception,  # noqa: BLE001
         SystemExit,
         KeyboardInterrupt,
     ) as raised:  # nobody knows what a client raises
-        error = foreign(raised, name)
+        error = error_of_client(raised, name)
     raise error  # outside of any handler: what a client raised may hold keys and texts
 
 
-def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
+def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     """Return the reply with what it cost, in a form that can be kept.
 
     Lone surrogates and NUL are replaced, because no file or next request can carry
     them.
     """
-    if wrong := _wrong(reply):
+    if wrong := _what_is_wrong(reply):
         raise errors.JudgeError(
             f"{model.name} could not answer: its complete returned {wrong}"
         )
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
-        raise too_large(model.name)
+        raise error_of_large_reply(model.name)
     if not reply.usage.cost:
         prices = model.prices()
         check_prices(model.name, prices)
-        reply = priced(reply, prices)
+        reply = add_price(reply, prices)
     models = tuple(map(sendable_text, reply.usage.models))
     if models == reply.usage.models and all(
         sendable_text(choice.text) == choice.text for choice in reply.choices
@@ -326,19 +336,19 @@ def checked(model: ChatModel, reply: ChatReply) -> ChatReply:
         return reply
     return replace(
         reply,
-        choices=tuple(map(_clean, reply.choices)),
+        choices=tuple(map(_clean_text, reply.choices)),
         usage=replace(reply.usage, models=models),
     )
 
 
-def _clean(choice: Choice) -> Choice:
+def _clean_text(choice: Choice) -> Choice:
     tokens = tuple(
         replace(token, token=sendable_text(token.token)) for token in choice.tokens
     )
     return replace(choice, text=sendable_text(choice.text), tokens=tokens)
 
 
-def _wrong(reply: object) -> str:
+def _what_is_wrong(reply: object) -> str:
     """What of a reply is not of its type, in words that do not hold it; "" if all is."""
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
         return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"

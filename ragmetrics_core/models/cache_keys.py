@@ -132,7 +132,7 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
     None if ``form`` gives no complete form, or the class of ``component``, or of an object
     in it, is defined outside an installed package.
     """
-    if not _all_installed(component, set()):
+    if not _are_all_installed(component, set()):
         return None
     try:
         serialised = public_form(form())
@@ -179,7 +179,7 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Return True for modules of Python itself and of installed packages.
 
     The names of such modules stand for what is in them.
@@ -248,7 +248,7 @@ def _class_names(form: object) -> Iterator[str]:
             yield from _class_names(value)
 
 
-def _all_installed(component: object, visited: set[int]) -> bool:
+def _are_all_installed(component: object, visited: set[int]) -> bool:
     """Return True if no object of pydantic in this one has a class of the user's.
 
     The object itself counts, too.
@@ -257,18 +257,16 @@ def _all_installed(component: object, visited: set[int]) -> bool:
         return True
     visited.add(id(component))
     if isinstance(component, (Mapping, BaseModel)):
-        parts = (
-            component.values()
-            if isinstance(component, Mapping)
-            else vars(component).values()
-        )
-        is_installed = isinstance(component, Mapping) or installed(
-            type(component).__module__
-        )
-        return is_installed and all(_all_installed(value, visited) for value in parts)
+        if isinstance(component, Mapping):
+            parts = component.values()
+        elif is_installed(type(component).__module__):
+            parts = vars(component).values()
+        else:
+            return False
+        return all(_are_all_installed(value, visited) for value in parts)
     if isinstance(component, Sequence):
-        return all(_all_installed(value, visited) for value in component)
-    return len(visited) > 1 or installed(type(component).__module__)
+        return all(_are_all_installed(value, visited) for value in component)
+    return len(visited) > 1 or is_installed(type(component).__module__)
 
 
 def _digest(text: str) -> str:

@@ -37,19 +37,19 @@ from ragmetrics_core.models.chat import (
 from ragmetrics_core.models.endpoint_errors import (
     MOST_BYTES,
     Fault,
+    error_of_large_reply,
+    error_of_redirect,
     judge_error,
-    moved,
-    seconds,
+    seconds_of_retry_after,
     status_of_body,
-    too_large,
 )
 from ragmetrics_core.models.openai_form import (
     chat_reply,
-    listed,
+    facts_of_listed_model,
     listed_names,
     request_body,
 )
-from ragmetrics_core.models.threads import computed
+from ragmetrics_core.models.threads import compute_beside_loop
 from ragmetrics_core.models.urls import endpoint_address
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class OpenAICompatibleModel(ChatModel):
                 ``OPENAI_BASE_URL``.
         """
         model = name.removeprefix("openai/")
-        listed_model = listed(model)
+        listed_model = facts_of_listed_model(model)
         endpoint = provider_endpoint(
             OPENAI, api_base, key_named=api_key is not None or api_key_env is not None
         )
@@ -221,7 +221,7 @@ class OpenAICompatibleModel(ChatModel):
         ``EXCEPTIONS``.
         """
         length = sum(len(message.content) for message in request.messages)
-        body = await computed(
+        body = await compute_beside_loop(
             lambda: json.dumps(self.body(request)).encode(), size=length
         )
         return self.reply(await self.call("POST", _CHAT, body), self._prices)
@@ -238,9 +238,9 @@ class OpenAICompatibleModel(ChatModel):
         bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
         status, headers, content = await self._sent(method, url, data, *bounds)
         if status in _REDIRECTS and "Location" in headers:
-            raise moved(self.name, url, headers["Location"], self._key())
+            raise error_of_redirect(self.name, url, headers["Location"], self._key())
         if status >= 300:
-            wait = seconds(headers.get("Retry-After"))
+            wait = seconds_of_retry_after(headers.get("Retry-After"))
             raise self._error(
                 errors.JudgeServerError,
                 Fault.from_reply(status, content.decode(errors="replace"), wait),
@@ -248,14 +248,16 @@ class OpenAICompatibleModel(ChatModel):
         try:
             if path.endswith("/content"):
                 return content
-            body = await computed(partial(json.loads, content), size=len(content))
+            body = await compute_beside_loop(
+                partial(json.loads, content), size=len(content)
+            )
         except (ValueError, RecursionError):
             raise errors.JudgeServerError(
                 f"{self.name} sent a body that is no JSON; check the endpoint"
             ) from None
         meant = status_of_body(body) if path in _ASKING else None
         if meant is not None:
-            wait = seconds(headers.get("Retry-After"))
+            wait = seconds_of_retry_after(headers.get("Retry-After"))
             fault = Fault.from_reply(meant, content.decode(errors="replace"), wait)
             raise self._error(errors.JudgeServerError, fault)
         return body
@@ -290,7 +292,7 @@ class OpenAICompatibleModel(ChatModel):
                     size += len(part)
                     if size > most:
                         response.close()
-                        raise too_large(self.name, most)
+                        raise error_of_large_reply(self.name, most)
                 return response.status, response.headers, b"".join(parts)
         except (aiohttp.ClientError, OSError) as raised:
             # its message may hold an address with a key

@@ -211,7 +211,7 @@ def _openai_numbers(
     values: Sequence[object] = labels if kind == "choice" else range(len(labels))
     listed = answer["probabilities"]
     by_value = {entry["value"]: entry["probability"] for entry in listed}
-    return _in_order(by_value, values, n_listed=len(listed))
+    return _probabilities_in_order(by_value, values, n_listed=len(listed))
 
 
 def _systemone_numbers(
@@ -226,10 +226,10 @@ def _systemone_numbers(
         raise ValueError
     values = labels if kind == "choice" else [str(n) for n in range(len(labels))]
     listed = answer["probabilities"]
-    return _in_order(listed, values, n_listed=len(listed))
+    return _probabilities_in_order(listed, values, n_listed=len(listed))
 
 
-def _in_order(
+def _probabilities_in_order(
     by_value: Mapping[Any, Any], values: Sequence[object], *, n_listed: int
 ) -> list[Any]:
     """The probabilities of all options, each of which is listed once."""
@@ -314,7 +314,7 @@ def tokens_by_name(body: Any) -> Mapping[str, Any]:
     }
 
 
-def usage_shared(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
+def share_usage(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
     """Share out what a request cost among its questions, by their length.
 
     The shares sum to the whole. Replies from the store are nobody's here.

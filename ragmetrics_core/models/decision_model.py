@@ -33,8 +33,8 @@ from ragmetrics_core.models.decision_forms import (
 )
 from ragmetrics_core.models.endpoint_errors import Fault
 from ragmetrics_core.models.litellm_model import LiteLLMModel
-from ragmetrics_core.models.openai_form import decision_prices, priced, reply_of
-from ragmetrics_core.models.threads import computed
+from ragmetrics_core.models.openai_form import add_price, decision_prices, reply_of
+from ragmetrics_core.models.threads import compute_beside_loop
 
 DECISIONS, SYSTEM_ONE = "decisions/", "systemone/"
 """How the names of models of typed questions begin, by the form of their endpoint."""
@@ -172,7 +172,7 @@ class ServedDecisionModel(DecisionModel):
             JudgeError: As the status and code of the reply say.
         """
         text = request.messages[0].content
-        body = await computed(
+        body = await compute_beside_loop(
             lambda: {**self._body(text), **self._extra}, size=len(text)
         )
         data = json.dumps(body).encode()
@@ -184,7 +184,7 @@ class ServedDecisionModel(DecisionModel):
             models=[answered.get("model")],
             key=self._client.key(),
         )
-        return priced(reply, self.prices())
+        return add_price(reply, self.prices())
 
     def _complete(self, address: str) -> str:
         """The address up to and with the version of the form."""
@@ -321,7 +321,9 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
 
     async def _called(self, litellm: Any, request: ChatRequest) -> Any:
         text = request.messages[0].content
-        asked = await computed(lambda: systemone_fields(text), size=len(text))
+        asked = await compute_beside_loop(
+            lambda: systemone_fields(text), size=len(text)
+        )
         return await litellm.asystemone(**asked, **self._how_to_call(), **self._extra)
 
     def _reply(self, response: Any, request: ChatRequest) -> ChatReply:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from urllib.parse import urljoin
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.models.urls import UNREADABLE, public, read_address
+from ragmetrics_core.models.urls import UNREADABLE, public_address, read_address
 
 MOST_BYTES = 16 * 2**20
 """The largest reply that is read."""
@@ -290,7 +290,7 @@ class Fault:
         names = ("headers", "litellm_response_headers")
         headers = (getattr(holder, name, None) for holder in holders for name in names)
         waits = (
-            seconds(mapping.get("retry-after"))
+            seconds_of_retry_after(mapping.get("retry-after"))
             for mapping in headers
             if isinstance(mapping, (Mapping, Message))
         )
@@ -429,7 +429,7 @@ def _is_known(symbol: str) -> bool:
     return symbol in _SYMBOLS or _PART_OF_PARAMETER.fullmatch(symbol) is not None
 
 
-def seconds(header: Any, now: datetime | None = None) -> float | None:
+def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | None:
     """Seconds from now that a ``Retry-After`` header says, as a number or a date.
 
     None if it says neither.
@@ -447,7 +447,9 @@ def seconds(header: Any, now: datetime | None = None) -> float | None:
     return max(wait, 0.0) if math.isfinite(wait) else None
 
 
-def _kind(stated: type[errors.JudgeError], fault: Fault) -> type[errors.JudgeError]:
+def _class_of_error(
+    stated: type[errors.JudgeError], fault: Fault
+) -> type[errors.JudgeError]:
     """Return the class of error that a fault is.
 
     It is what the client's class stands for, corrected where one class stands for
@@ -491,8 +493,8 @@ def judge_error(
         no_model: What to do about a model that the endpoint does not know; "" for what
             holds of all endpoints.
     """
-    kind = _kind(stated, fault)
-    where = f"{where} at {public(endpoint)}" if endpoint else where
+    kind = _class_of_error(stated, fault)
+    where = f"{where} at {public_address(endpoint)}" if endpoint else where
     if kind is errors.AuthenticationFailed and no_key:
         return kind(f"no key was given for {where}: {no_key}")
     if issubclass(kind, errors.ContextWindowExceeded):
@@ -523,7 +525,7 @@ def _count(pattern: re.Pattern[str], text: str) -> int | None:
     return int(match[match.lastindex or 0].replace(",", "")) if match else None
 
 
-def foreign(error: BaseException, where: str) -> errors.JudgeError:
+def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     """Return the judge error for what any client raised.
 
     It goes by what the error says of the endpoint, else by its class.
@@ -550,7 +552,9 @@ def foreign(error: BaseException, where: str) -> errors.JudgeError:
     )
 
 
-def moved(where: str, asked: str, location: str, key: str = "") -> errors.EndpointMoved:
+def error_of_redirect(
+    where: str, asked: str, location: str, key: str = ""
+) -> errors.EndpointMoved:
     """The error for a redirect of a call to an address.
 
     Of where it points to, only scheme, host and port are told.
@@ -576,7 +580,7 @@ def moved(where: str, asked: str, location: str, key: str = "") -> errors.Endpoi
     )
 
 
-def too_large(where: str, most: int = MOST_BYTES) -> errors.MalformedReply:
+def error_of_large_reply(where: str, most: int = MOST_BYTES) -> errors.MalformedReply:
     """The error for a reply that is longer than any reply to a question."""
     return errors.MalformedReply(
         f"{where} sent more than {most // 2**20} MB; check the endpoint"

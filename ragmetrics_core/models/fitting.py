@@ -91,7 +91,7 @@ _MAX_REMEMBERED = 1_000
 _REMEMBERED_SECONDS = 600.0
 
 
-async def gathered(
+async def gather_all(
     work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]],
 ) -> list[T]:
     """Run all to their end, and return their results or raise the first error.
@@ -276,7 +276,7 @@ class Fitting:
                 asking.failures *= len(asking.missing_places)
                 return
         calls = [asking.call(for_one, place) for place in asking.missing_places]
-        await gathered(calls)
+        await gather_all(calls)
 
     def _fitted(self, request: ChatRequest, lacked: set[str]) -> ChatRequest:
         """A request without the features that are lacked, with room for reasoning."""

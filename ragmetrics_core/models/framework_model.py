@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import Context, ContextVar
 from typing import Any
 
-from ragmetrics_core.models.attempts import typed
+from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.cache_keys import key_of
 from ragmetrics_core.models.chat import (
     Capabilities,
@@ -112,7 +112,7 @@ class FrameworkModel(ChatModel):
         Raises ``JudgeError`` by what the object's exception says of the endpoint, else
         by its class.
         """
-        return await typed(self.name, self._answered, request)
+        return await call_authors_code(self.name, self._answered, request)
 
     async def _answered(self, request: ChatRequest) -> ChatReply:
         call, acall, read = self._exchange(request)

@@ -25,8 +25,12 @@ from ragmetrics_core.models.addresses import (
     same_host,
     variable_naming,
 )
-from ragmetrics_core.models.endpoint_errors import MOST_BYTES, moved, too_large
-from ragmetrics_core.models.urls import public
+from ragmetrics_core.models.endpoint_errors import (
+    MOST_BYTES,
+    error_of_large_reply,
+    error_of_redirect,
+)
+from ragmetrics_core.models.urls import public_address
 
 
 @dataclass
@@ -115,7 +119,7 @@ def _check_response(response: httpx.Response) -> None:
     if call is not None and response.has_redirect_location:
         asked = str(response.request.url)
         location = response.headers["Location"]
-        refusal = moved(call.model, asked, location, call.named_key)
+        refusal = error_of_redirect(call.model, asked, location, call.named_key)
         call.refusals.append(refusal)
         raise refusal
 
@@ -144,7 +148,7 @@ class _BoundedStream(httpx.AsyncByteStream):
             size += len(part)
             if size > MOST_BYTES:
                 await self.aclose()
-                refusal = too_large(self._call.model)
+                refusal = error_of_large_reply(self._call.model)
                 self._call.refusals.append(refusal)
                 raise refusal
             yield part
@@ -164,7 +168,7 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
     """
     url = str(request.url)
     path = "/v1/systemone" if url.endswith("/v1/systemone") else "/chat/completions"
-    call.address = public(url).removesuffix(path)
+    call.address = public_address(url).removesuffix(path)
     # some providers take no address
     is_named_host = not call.named_address or same_host(url, call.named_address)
     credentials = headers_that_tell_who(

@@ -40,9 +40,9 @@ from ragmetrics_core.models.endpoint_errors import (
     judge_error,
 )
 from ragmetrics_core.models.openai_form import (
+    add_price,
     choice_of,
-    listed,
-    priced,
+    facts_of_listed_model,
     reply_of,
     request_body,
 )
@@ -196,7 +196,7 @@ class LiteLLMModel(ChatModel):
         self._base = None if api_base is None else endpoint_address(api_base)
         self._asked = self._base.shown if self._base else ""
         check_prices(model, prices)
-        listed_model = listed(model.removeprefix("openai/"))
+        listed_model = facts_of_listed_model(model.removeprefix("openai/"))
         if prices is None and listed_model is not None:
             prices = listed_model.prices
         self._prices = prices
@@ -352,7 +352,7 @@ class LiteLLMModel(ChatModel):
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
             return replace(reply, usage=replace(reply.usage, cost=float(cost)))
-        return priced(reply, self._prices)
+        return add_price(reply, self._prices)
 
     def _how_to_call(self) -> dict[str, Any]:
         """Model, address, key and limits, as every function of LiteLLM takes them."""
@@ -389,7 +389,7 @@ class LiteLLMModel(ChatModel):
         return f"set {variables} or pass api_key=" if variables else ""
 
 
-def provides(model: str, api_base: str | None) -> bool:
+def knows_provider(model: str, api_base: str | None) -> bool:
     """Whether LiteLLM is installed and knows who provides a model of this name."""
     try:
         return _provider(_litellm(), model, api_base) is not None

@@ -104,7 +104,7 @@ def listed_names() -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def listed(model: str) -> Listed | None:
+def facts_of_listed_model(model: str) -> Listed | None:
     """What our dated file says of a model, named without ``openai/``.
 
     None if it is not in it.
@@ -183,10 +183,10 @@ def chat_reply(
     reply = reply_of(
         model, choices, usage=body.get("usage"), models=[body.get("model")], key=key
     )
-    return priced(reply, prices)
+    return add_price(reply, prices)
 
 
-def priced(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
+def add_price(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
     """The reply with what it cost.
 
     Unknown, not free, where prices or tokens are unknown.

@@ -62,7 +62,7 @@ def check(path: Path, kind: Kind) -> None:
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
     if path.exists() and path.stat().st_size:
-        number, version = _seen(path)
+        number, version = _read_header(path)
         if number != kind.application_id:
             raise ForeignFile(
                 f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is;"
@@ -89,14 +89,14 @@ def connect(path: Path, kind: Kind) -> sqlite3.Connection:
     _make(path, kind)
     seen = path.stat().st_ino
     try:
-        return _opened(path, kind)
+        return _open_file(path, kind)
     except sqlite3.DatabaseError as error:
-        if not _damaged(error):
+        if not _error_of_damage(error):
             raise
     if path.stat().st_ino == seen:  # else another process was faster
         _move_aside(path, kind)
     _make(path, kind)
-    return _opened(path, kind)
+    return _open_file(path, kind)
 
 
 def _check_stays(path: Path) -> None:
@@ -123,7 +123,7 @@ def _leads_to_itself(path: Path) -> bool:
     return False
 
 
-def _damaged(error: BaseException) -> bool:
+def _error_of_damage(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
@@ -151,7 +151,7 @@ def _make(path: Path, kind: Kind) -> None:
             path.chmod(0o600)
 
 
-def _opened(path: Path, kind: Kind) -> sqlite3.Connection:
+def _open_file(path: Path, kind: Kind) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -197,7 +197,7 @@ def _number(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _unlocked(path: Path) -> sqlite3.Connection:
+def _connect_to_file(path: Path) -> sqlite3.Connection:
     """Return a connection that reads the file itself.
 
     It neither locks the file nor looks at its journals.
@@ -210,14 +210,14 @@ def _unlocked(path: Path) -> sqlite3.Connection:
     )
 
 
-def _seen(path: Path) -> tuple[int, int]:
+def _read_header(path: Path) -> tuple[int, int]:
     """Number and version in a file's header; -1 if it is none of SQLite's.
 
     SQLite itself is asked first: to close a file that was opened in another way would
     take back the locks that this process holds on it.
     """
     try:
-        with contextlib.closing(_unlocked(path)) as connection:
+        with contextlib.closing(_connect_to_file(path)) as connection:
             return _number(connection, "application_id"), _number(
                 connection, "user_version"
             )
@@ -350,7 +350,9 @@ class OwnFile:
             self._readable = False
             with contextlib.suppress(*_TROUBLE):
                 check(self.path, self._kind)
-                self._reader = self._closed_in_the_end(_unlocked(self.path.resolve()))
+                self._reader = self._closed_in_the_end(
+                    _connect_to_file(self.path.resolve())
+                )
             self._give_up(error)
         if self._reader is not None:
             self._reader.text_factory = bytes  # a text that is none is no error
@@ -397,7 +399,7 @@ class OwnFile:
         _logger.warning(
             "%s: %s; make room or name another file", self._kind.without, why
         )
-        if _damaged(error):
+        if _error_of_damage(error):
             with contextlib.suppress(OSError, ForeignFile):
                 _move_aside(self.path.resolve(), self._kind)
 

@@ -22,7 +22,7 @@ from itertools import repeat
 from typing import Any, Generic, Self, TypeVar
 
 from ragmetrics_core.data import Usage, errors
-from ragmetrics_core.models.attempts import Attempts, Availability, typed
+from ragmetrics_core.models.attempts import Attempts, Availability, call_authors_code
 from ragmetrics_core.models.chat import (
     ChatModel,
     ChatReply,
@@ -32,12 +32,12 @@ from ragmetrics_core.models.chat import (
     Origin,
     check_prices,
 )
-from ragmetrics_core.models.decision_forms import request_text, usage_shared
-from ragmetrics_core.models.fitting import Fitting, Send, gathered, lacking
+from ragmetrics_core.models.decision_forms import request_text, share_usage
+from ragmetrics_core.models.fitting import Fitting, Send, gather_all, lacking
 from ragmetrics_core.models.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 from ragmetrics_core.models.spending import spending_here
-from ragmetrics_core.models.threads import computed, in_thread
+from ragmetrics_core.models.threads import compute_beside_loop, in_thread
 
 T = TypeVar("T")
 Outcome = Choice | errors.JudgeError
@@ -174,7 +174,7 @@ class Session:
         loop = asyncio.get_running_loop()
         if self._here is not None and self._here is self._by_loop.get(loop):
             return
-        await typed(self.model.name, self.model.prepare)
+        await call_authors_code(self.model.name, self.model.prepare)
         check_prices(self.model.name, self.model.prices())
         shared = self._shared_on(loop)
         if self._here is shared:  # another call of the run was faster
@@ -248,14 +248,14 @@ class Session:
         n_characters = sum(len(message.content) for message in request.messages)
         # The keys are those of the request however the form is asked for.
         make_keys = partial(self._keys, request, schema, polls, first_poll)
-        keys = await computed(make_keys, size=n_characters)
+        keys = await compute_beside_loop(make_keys, size=n_characters)
 
         with_schema = request if request.schema else replace(request, schema=schema)
         sent_request = with_schema if shared.often_malformed else request
-        outcomes, usage = await self._replies(_for_each(sent_request), keys)
+        outcomes, usage = await self._replies(_repeat_for_each(sent_request), keys)
 
         read_all: _ReadAll[T] = partial(
-            _all_read_apart if own_reader else _all_read, read=read
+            _read_all_in_thread if own_reader else _read_all, read=read
         )
         results = await read_all(outcomes)
         shared.note_read(results)
@@ -284,7 +284,7 @@ class Session:
                 repairs[place] = self._repaired(
                     request, keys[place], outcome, result, read_all
                 )
-        repaired = await gathered(repairs.values()) if repairs else []
+        repaired = await gather_all(repairs.values()) if repairs else []
         usage = Usage()
         for place, (result, spent) in zip(repairs, repaired, strict=True):
             results[place] = result
@@ -314,7 +314,7 @@ class Session:
         usage = Usage()
         for repair in range(1, _MAX_REPAIRS + 1):
             repair_key = f"{key}|repair {repair}"
-            repair_request = _for_each(_repair(request, problem))
+            repair_request = _repeat_for_each(_request_for_repair(request, problem))
             (outcome,), spent = await self._replies(
                 repair_request, [repair_key], keep=False
             )
@@ -396,13 +396,13 @@ class Session:
         if usage.calls and not unpaid:
             # Whoever else had asked for all of them gave up meanwhile.
             unpaid = question_by_key
-        shares = usage_shared(usage, [len(text) for text in unpaid.values()])
+        shares = share_usage(usage, [len(text) for text in unpaid.values()])
         share_by_key = dict(zip(unpaid, shares, strict=True))
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
             outcomes, question_by_key.items(), strict=True
         ):
-            result = _decided(outcome, partial(read, question))
+            result = _read_decision(outcome, partial(read, question))
             if isinstance(outcome, Choice) and isinstance(result, errors.JudgeError):
                 self._kept.reject(key)
             spent = share_by_key.get(key, Usage(stored=1, models=usage.models))
@@ -477,7 +477,7 @@ class Session:
                 )
             spent += await self._await_flights(to_await, outcomes, keep=keep)
         answered = [outcome for outcome in outcomes.values() if outcome is not None]
-        return answered, _sum_of(spent)
+        return answered, _sum_of_usages(spent)
 
     async def _await_flights(
         self,
@@ -550,7 +550,7 @@ class Session:
 _RequestFor = Callable[[Sequence[str]], ChatRequest]
 
 
-def _for_each(request: ChatRequest) -> _RequestFor:
+def _repeat_for_each(request: ChatRequest) -> _RequestFor:
     """Make the same request for as many replies as there are keys."""
     return lambda keys: replace(request, n=len(keys))
 
@@ -577,7 +577,9 @@ def _why_unanswered(reply: ChatReply) -> Iterator[Outcome]:
     )
 
 
-def _decided(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeError:
+def _read_decision(
+    outcome: Outcome, read: Callable[[Choice], T]
+) -> T | errors.JudgeError:
     """What an answer to a typed question says, or why it cannot be used."""
     if isinstance(outcome, errors.JudgeError):
         return outcome
@@ -592,7 +594,7 @@ def _is_in_batches(store: ReplyStore) -> bool:
     return type(store).reply_from_batch is not ReplyStore.reply_from_batch
 
 
-def _sum_of(usages: Sequence[Usage]) -> Usage:
+def _sum_of_usages(usages: Sequence[Usage]) -> Usage:
     """What several calls cost; the usage of a single one, the usual case, is itself."""
     if len(usages) == 1:
         return usages[0]
@@ -620,7 +622,7 @@ def _may_be_repaired(outcome: Outcome) -> bool:
     return isinstance(outcome, Choice) and not outcome.origin.unusable
 
 
-async def _all_read(
+async def _read_all(
     outcomes: Sequence[Outcome], read: Callable[[Choice], T]
 ) -> list[T | errors.JudgeError]:
     """What each reply says, or why it cannot be used.
@@ -630,15 +632,15 @@ async def _all_read(
     n_characters = sum(
         len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice)
     )
-    return await computed(
+    return await compute_beside_loop(
         lambda: [_read(outcome, read) for outcome in outcomes], size=n_characters
     )
 
 
-async def _all_read_apart(
+async def _read_all_in_thread(
     outcomes: Sequence[Outcome], read: Callable[[Choice], T]
 ) -> list[T | errors.JudgeError]:
-    """Do the same as ``_all_read``, in a thread of its own.
+    """Do the same as ``_read_all``, in a thread of its own.
 
     There a reader that never ends holds up nobody.
     """
@@ -694,7 +696,9 @@ def _on_the_limit(model: ChatModel, limit: int) -> str:
     )
 
 
-def _repair(request: ChatRequest, problem: errors.UnusableReply) -> ChatRequest:
+def _request_for_repair(
+    request: ChatRequest, problem: errors.UnusableReply
+) -> ChatRequest:
     """Return what to ask after an unusable reply.
 
     It is the same again, with more room, or with the problem named.

@@ -31,7 +31,7 @@ class Spending:
 
 
 @contextmanager
-def noted() -> Iterator[Spending]:
+def note_spending() -> Iterator[Spending]:
     """Note here what is spent inside the block."""
     spending = Spending()
     token = _current.set(spending)

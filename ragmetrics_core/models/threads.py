@@ -3,10 +3,10 @@
 Neither hanging calls nor long computing hold up the loop or the exit.
 
 A call that may wait gets a thread of its own (``in_thread``). Pure computing of ours
-takes turns (``computed``): many threads that compute would take the interpreter from
+takes turns (``compute_beside_loop``): many threads that compute would take the interpreter from
 the loop one after the other. There is one thread for what calls to models need, and one
 for the embedded judge, so that its longest text holds up no call. What nobody waits for
-any more ends at its next step (``check_wanted``).
+any more ends at its next step (``raise_if_cancelled``).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _THREADS: dict[Lane, str] = {
     "calls": "ragmetrics-computing",
     "judge": "ragmetrics-judging",
 }
-COMPUTING = frozenset(_THREADS.values())
+COMPUTING_THREADS = frozenset(_THREADS.values())
 # characters that take less than a millisecond to render, to hash or to read
 _QUICK = 10_000
 
@@ -48,7 +48,7 @@ def in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T
     future: Future[T] = Future()
     # whoever gives up waiting cannot take it back
     future.set_running_or_notify_cancel()
-    work = partial(_carried_out, call, future)
+    work = partial(_carry_out, call, future)
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
     return future
 
@@ -66,7 +66,7 @@ class GivenUp(Exception):
     """Nobody waits any more for what is computed."""
 
 
-def check_wanted() -> None:
+def raise_if_cancelled() -> None:
     """Raise ``GivenUp`` where nobody waits any more for what is computed here.
 
     Long loops call it at each step.
@@ -76,7 +76,7 @@ def check_wanted() -> None:
         raise GivenUp
 
 
-async def computed(
+async def compute_beside_loop(
     call: Callable[[], T], *, size: int | None = None, lane: Lane = "calls"
 ) -> T:
     """Compute something beside the event loop, after what others asked for before.
@@ -95,13 +95,13 @@ async def computed(
     future: Future[T] = Future()
     given_up, context = threading.Event(), copy_context()
     context.run(_given_up.set, given_up)
-    work = partial(context.run, _carried_out, call, future)
+    work = partial(context.run, _carry_out, call, future)
 
     def unless_taken_back() -> None:
         if future.set_running_or_notify_cancel():
             work()
 
-    _running(lane).put(unless_taken_back)
+    _queue_of_computing(lane).put(unless_taken_back)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
@@ -109,7 +109,7 @@ async def computed(
         raise
 
 
-def _carried_out(call: Callable[[], T], future: Future[T]) -> None:
+def _carry_out(call: Callable[[], T], future: Future[T]) -> None:
     """Call, and hand what it returns or raises to who waits."""
     try:
         future.set_result(call())
@@ -124,7 +124,7 @@ def _carried_out(call: Callable[[], T], future: Future[T]) -> None:
             future.set_exception(stopped)
 
 
-def _running(lane: Lane) -> SimpleQueue[Callable[[], None]]:
+def _queue_of_computing(lane: Lane) -> SimpleQueue[Callable[[], None]]:
     """What is to be computed by a thread, which is started at the first need."""
     with _lock:
         if lane not in _jobs:
@@ -140,11 +140,11 @@ def _compute(jobs: SimpleQueue[Callable[[], None]]) -> None:
         jobs.get()()
 
 
-def _forget() -> None:
+def _forget_threads() -> None:
     """In a forked child the thread is gone: the next need starts a new one."""
     global _jobs, _lock
     _jobs, _lock = {}, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_forget_threads)

@@ -91,7 +91,7 @@ def read_address(text: str) -> Address:
     )
 
 
-def public(text: str) -> str:
+def public_address(text: str) -> str:
     """An address without the user, password and query that it may hold.
 
     What is no address is not repeated.

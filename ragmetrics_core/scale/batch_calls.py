@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ragmetrics_core.data import errors
-from ragmetrics_core.models.attempts import pause
+from ragmetrics_core.models.attempts import seconds_until_next_attempt
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.endpoint_errors import Fault
 
@@ -154,7 +154,7 @@ async def _call_until_it_succeeds(
                 " were made with another key"
             ) from None
         except passing as error:
-            wait = pause(error, n_failed, [started])
+            wait = seconds_until_next_attempt(error, n_failed, [started])
             if wait is None:
                 raise
             logger.info("%s; it is tried again in %.0f s", error, wait)

@@ -25,13 +25,13 @@ from typing import Any, BinaryIO, TypeVar
 from uuid import uuid4
 
 from ragmetrics_core.data import SettingError, Usage, errors
-from ragmetrics_core.models.attempts import checked
+from ragmetrics_core.models.attempts import check_reply
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.endpoint_errors import Fault, judge_error
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore, SqliteStore
-from ragmetrics_core.models.urls import public
+from ragmetrics_core.models.urls import public_address
 from ragmetrics_core.scale import batch_calls, batch_table
 from ragmetrics_core.scale.batch_calls import (
     ENDED,
@@ -415,7 +415,7 @@ class ParkingStore(SqliteStore):
         """Leave a batch alone, and say where it is."""
         if batch.token in self.elsewhere:
             return
-        address = public(str(batch.endpoint))
+        address = public_address(str(batch.endpoint))
         self.elsewhere[batch.token] = address
         logger.warning(
             "a batch of this store is at %s, which is not asked here", address
@@ -592,7 +592,7 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
     status, body = json.loads(result)
     try:
         if status == 200:
-            return checked(model, model.reply(body, model.batch_prices))
+            return check_reply(model, model.reply(body, model.batch_prices))
         fault = Fault.from_reply(status, json.dumps(body), None)
         raise judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
     except errors.JudgeError as error:

@@ -17,7 +17,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics, Run, stream
-from ragmetrics_core.metrics.registry import chosen
+from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import StoreLike
 from ragmetrics_core.scale.parquet_report import columns_of_results
@@ -65,7 +65,7 @@ class Scorer:
         concurrency: int = 32,
         **columns: Any,
     ) -> None:
-        self.metrics = tuple(chosen(metrics))
+        self.metrics = tuple(choose_metrics(metrics))
         self.limits = limits
         # Makes the budget of this process, where an engine keeps that of the whole job.
         self.budget: Callable[[], Budget] | None = None

@@ -16,7 +16,7 @@ from ragmetrics_core.engine.arguments import JudgedRunSettings
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.engine.sample_sources import Samples, iterate_samples
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import chosen
+from ragmetrics_core.metrics.registry import choose_metrics
 from ragmetrics_core.reporting.gates import Gate, UntilDecided, decide
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
@@ -136,7 +136,7 @@ def _decide_rows(
     settings: JudgedRunSettings,
 ) -> list[Decision]:
     """Judge rows until gates are decided, without a metric for all that apply."""
-    metrics = chosen(metric)
+    metrics = choose_metrics(metric)
     if metric is None:
         rows = list(iterate_samples(rows, {}))
         samples = [row for row in rows if isinstance(row, Sample)]

@@ -21,7 +21,7 @@ import pytest
 from ragmetrics_core.data import Asked, Instructions, Part, Question, errors
 from ragmetrics_core.judging.llm import LLMJudge
 from ragmetrics_core.metrics.polls import Poll
-from ragmetrics_core.models.attempts import typed
+from ragmetrics_core.models.attempts import call_authors_code
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Message
 from ragmetrics_core.testing.loopback import Fault, LoopbackServer
 
@@ -183,7 +183,7 @@ class ChatModelContract:
     ) -> ChatReply:
         """Send one request to the server; exceptions are typed as a judge does."""
         return self.using(
-            lambda model: typed(model.name, model.complete, request),
+            lambda model: call_authors_code(model.name, model.complete, request),
             server.base_url,
             timeout,
         )
@@ -344,7 +344,10 @@ class ChatModelContract:
         address = server.base_url
         server.__exit__()
         with pytest.raises(errors.ConnectionFailed):
-            self.using(lambda model: typed(model.name, model.complete, PLAIN), address)
+            self.using(
+                lambda model: call_authors_code(model.name, model.complete, PLAIN),
+                address,
+            )
 
     def test_the_repr_hides_the_key(self) -> None:
         """And the password that an address may hold."""

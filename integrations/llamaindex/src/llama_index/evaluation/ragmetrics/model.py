@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, create_model
 
 from ragmetrics_core.data import follow_path
 from ragmetrics_core.judging.judge import Judge
-from ragmetrics_core.models.cache_keys import installed
+from ragmetrics_core.models.cache_keys import is_installed
 from ragmetrics_core.models.chat import (
     Capabilities,
     ChatModel,
@@ -97,7 +97,7 @@ class LlamaIndexModel(FrameworkModel):
                     getattr(value, "__module__", ""),
                     getattr(value, "__qualname__", ""),
                 )
-                if not label or "<" in label or not installed(module):
+                if not label or "<" in label or not is_installed(module):
                     raise ValueError(f"{name} has no serialised form")
                 functions[name] = f"{module}.{label}"
         form = self.llm.to_dict()

@@ -102,7 +102,7 @@ class RagMetricsEvaluator:
             [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
         )
         self.metrics = tuple(
-            capture.chosen(
+            capture.choose_metrics(
                 None if metric_likes is None else map(_metric_of, metric_likes)
             )
         )

@@ -15,7 +15,7 @@ from haystack.core.serialization import component_to_dict
 from haystack.dataclasses import ChatMessage
 
 from ragmetrics_core.engine.loop import submit
-from ragmetrics_core.models.cache_keys import installed
+from ragmetrics_core.models.cache_keys import is_installed
 from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest
 from ragmetrics_core.models.framework_model import Exchange, FrameworkModel
 from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
@@ -90,7 +90,7 @@ class HaystackModel(FrameworkModel):
         """
         form = component_to_dict(self.chat_generator, "judge")
         types = re.findall(r'"type": "([\w.]+)\.\w+"', json.dumps(form, default=str))
-        users_own = [name for name in types if not installed(name)]
+        users_own = [name for name in types if not is_installed(name)]
         if users_own:
             raise ValueError(f"{users_own[0]} is defined outside an installed package")
         return form
