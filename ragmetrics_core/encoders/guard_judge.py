@@ -5,6 +5,7 @@ It stands here because it takes answers apart into claims, as encoders do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from ragmetrics_core.data.errors import (
     ContextWindowExceeded,
     CutOffReply,
     JudgeUnavailable,
+    UnusableReply,
 )
 from ragmetrics_core.encoders.claims import AnswerParts, parts_of
 from ragmetrics_core.judging.model_judge import ModelJudge
@@ -46,6 +48,12 @@ from ragmetrics_core.models.session import Session
 _VERSION = "1"
 """Version of what guards are shown, in the signature of results."""
 _WORDS = ("yes", "no")
+_HOW_TO_SERVE = (
+    "Start its server with the chat template that comes with the model, and name the"
+    " form of its version (guard/granite-3.2, guard/granite-3.3 or guard/minicheck);"
+    " GuardJudge(model, control=False) asks without this check"
+)
+_TAGS_OF_THINKING = re.compile(r"</?think>|\s")
 _CONTROL_DOCUMENT = "The lamp on the old tower is red."
 _CONTROL_HELD = "The lamp on the tower is red."
 _CONTROL_FOREIGN = "Three boats were sold in Lisbon in 1998."
@@ -130,6 +138,8 @@ class GuardJudge(ModelJudge):
         self._check_number("top_logprobs", least=0)
         self._check_number("max_tokens", least=1)
         super().__post_init__()
+        # of a run, once the control has shown that no question can be answered
+        self._failure: JudgeUnavailable | None = None
 
     @property
     def details(self) -> dict[str, str]:
@@ -167,8 +177,8 @@ class GuardJudge(ModelJudge):
 
         Whoever takes the replies from the store pays nothing and counts nothing.
         """
-        if not self.control:
-            return None, Usage()
+        if self._failure is not None or not self.control:
+            return self._failure, Usage()
         outcomes = await gather_all(
             self._whole(session, request) for request in control_requests()
         )
@@ -177,12 +187,16 @@ class GuardJudge(ModelJudge):
         for outcome, spent in outcomes:
             if spent.calls:
                 usage += spent
+            if isinstance(outcome, UnusableReply):
+                self._failure = _unusable_control(self.model, outcome)
+                return self._failure, usage
             if isinstance(outcome, JudgeError):
                 return outcome, usage
             verdicts.append(outcome.holds)
         if verdicts == [True, False]:
             return None, usage
-        return _failed_control(self.model, verdicts), usage
+        self._failure = _failed_control(self.model, verdicts)
+        return self._failure, usage
 
     async def _asked(
         self, session: Session, request: GuardRequest
@@ -260,9 +274,14 @@ def _failed_control(model: GuardModel, verdicts: Sequence[bool]) -> JudgeUnavail
     said += f"{_in_words(foreign)} of a foreign one"
     return JudgeUnavailable(
         f"{model.name} at {model.address} does not judge what it is asked: {said}."
-        " Start its server with the chat template that comes with the model, and name"
-        " the form of its version (guard/granite-3.2, guard/granite-3.3 or"
-        " guard/minicheck); GuardJudge(model, control=False) asks without this check"
+        f" {_HOW_TO_SERVE}"
+    )
+
+
+def _unusable_control(model: GuardModel, problem: UnusableReply) -> JudgeUnavailable:
+    return JudgeUnavailable(
+        f"{model.name} at {model.address} gave no verdict on a control claim: {problem}."
+        f" {_HOW_TO_SERVE}"
     )
 
 
@@ -300,13 +319,23 @@ def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
     """
     found = word_of(form, choice)
     holds = found.word == form.favourable
-    if found.after_thinking:
+    if found.after_thinking or _has_hidden_thoughts(choice):
         return GuardVerdict(holds, None)
     weigh = LabelProbability("word", positive=form.favourable, labels=_WORDS)
     (weight,) = weights_at(choice, [found.start], weigh, "logprobs") or (None,)
     if weight is None:
         return GuardVerdict(holds, None)
     return GuardVerdict(weight.p > 0.5, weight.p)
+
+
+def _has_hidden_thoughts(choice: Choice) -> bool:
+    """Whether the tokens hold more than the reply before it, as a server's reasoning.
+
+    Such a server takes the reasoning out of the text, and leaves its tokens.
+    """
+    tokens = "".join(token.token for token in choice.tokens)
+    before, _, _ = tokens.rpartition(choice.text.strip())
+    return bool(_TAGS_OF_THINKING.sub("", before))
 
 
 # What is asked

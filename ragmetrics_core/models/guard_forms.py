@@ -132,9 +132,18 @@ _MINICHECK_SYSTEM = (
 )
 
 
+# What begins a text in that message; a line of a text that begins so would pose as one.
+_LABEL = re.compile(r"^(\s*(?:Document|Claim)\s*):", re.IGNORECASE | re.MULTILINE)
+
+
 def _minicheck_fields(request: GuardRequest) -> Body:
-    """All texts stand in one message, below the words that the model was trained with."""
-    shown = f"Document: {_joined(request.documents)}\nClaim: {request.text}"
+    """All texts stand in one message, below the words that the model was trained with.
+
+    No line of a text can pose as the claim: its colon becomes a dash.
+    """
+    document = _LABEL.sub(r"\1 -", _joined(request.documents))
+    claim = _LABEL.sub(r"\1 -", request.text)
+    shown = f"Document: {document}\nClaim: {claim}"
     return {
         "messages": [_message("system", _MINICHECK_SYSTEM), _message("user", shown)]
     }
