@@ -48,7 +48,8 @@ from ragmetrics_core.models.threads import (
 
 T = TypeVar("T")
 
-# Modules whose metrics compute in proportion to the texts, and wait for nothing.
+# Our own modules: what stands there computes in proportion to the texts, and waits for
+# nothing.
 _OUR_MODULES = "ragmetrics_core."
 # Seconds that a judge has after the deadline to say what it spent.
 _SECONDS_TO_REPORT = 0.1
@@ -274,10 +275,11 @@ def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:
 def make_rounds(
     metrics: Sequence[Metric], judges: Mapping[str, RunJudge]
 ) -> dict[str, Rounds]:
-    """The rounds in which metrics ask of one sample, by the metric's name.
+    """Make the rounds in which metrics ask of one sample, by the metric's name.
 
-    Metrics of a judge that is asked together share theirs. Of a user's own metric
-    nobody knows how long it computes, so it takes part in none.
+    In a round the questions of several metrics go to one judge together; see
+    ``Rounds``. Metrics of a judge that is asked together share theirs. Of a user's own
+    metric nobody knows how long it computes, so it takes part in none.
 
     Args:
         metrics: The metrics of the sample.
@@ -330,12 +332,15 @@ async def carry_out(
     finally:
         _spending_around.reset(token)
     was_asked = bool(usage) or outcome.status == "failed"
+    total_usage = Usage()
+    for part in (*usage, *spending.usage):
+        total_usage += part
     return outcome.model_copy(
         update={
             "judge": judge.session.name if was_asked else "",
             "signature": signature,
             "sample_id": sample.id,
-            "usage": sum((*usage, *spending.usage), Usage()),
+            "usage": total_usage,
         }
     )
 
@@ -371,12 +376,15 @@ async def _carry_out_plan(
     usage: list[Usage],
     rounds: Rounds | None,
 ) -> Outcome:
-    """Carry out a plan step by step.
+    """Carry out the plan of a metric step by step, and return its outcome.
 
-    Each step ends, or is left to itself, at the deadline of the run.
+    A plan is the metric's generator: a step yields questions, and is sent the replies;
+    the last one raises ``StopIteration`` with the outcome. Each step ends, or is left to
+    itself, at the deadline of the run.
 
     Raises:
         LimitReached: If the plan came to no end before the deadline.
+        SettingError: If the plan returns no outcome.
     """
     judge.check_time()
     begin = partial(_begin_plan, metric, sample)
@@ -410,15 +418,15 @@ async def _carry_out_plan(
 async def _compute_beside_loop(
     metric: Metric, sample: Sample, work: Callable[[], T]
 ) -> T:
-    """Do what a metric computes where it holds up nobody.
+    """Do what a metric computes in a thread, so that it does not hold up the loop.
 
     Nobody knows how long the code of a user's metric computes or waits: each of its
-    steps has a thread of its own.
+    steps has a thread of its own. Our metrics share one.
     """
     if not _may_take_long(metric):
         return await compute_beside_loop(work, size=_number_of_characters(sample))
-    begun = in_thread(work, context=copy_context(), name=_thread_name(metric))
-    return await asyncio.wrap_future(begun)
+    future = in_thread(work, context=copy_context(), name=_thread_name(metric))
+    return await asyncio.wrap_future(future)
 
 
 def _may_take_long(metric: Metric) -> bool:
@@ -465,14 +473,16 @@ def _begin_plan(
 
 
 def _number_of_characters(sample: Sample) -> int:
-    """How many characters a plan goes through, nearly."""
+    """How many characters the texts of a sample have, as a measure of a metric's work."""
     texts = [context.text for context in sample.contexts]
     texts += [context.text for context in sample.retrieved or ()]
-    texts += sample.reference
+    texts += list(sample.reference)  # one or several
     texts += [fact.text for fact in sample.facts or ()]
-    if sample.ledger is not None:
-        texts += [item.text for call in sample.ledger.calls for item in call.items]
-    return sum(len(text) for text in texts) + len(sample.answer or "")
+    if sample.ledger is not None:  # all that calls brought, in this turn and before
+        for call in sample.ledger.calls:
+            texts += [item.text for item in call.items]
+    n_characters = sum(len(text) for text in texts)
+    return n_characters + len(sample.answer or "")
 
 
 def _take_step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
@@ -542,7 +552,10 @@ async def _await_answer(judge: Judge, question: Question[Any]) -> Answer[Any]:
 async def _ask_questions(
     judge: RunJudge, questions: Batch, usage: list[Usage], rounds: Rounds | None
 ) -> list[Answer[Any]]:
-    """The answers to what a plan asks, and note what they cost.
+    """Ask the questions of a step, note what the answers cost, and return them.
+
+    A judge that is asked together gets them in one call, with those of the sample's
+    other metrics where they share ``rounds``; any other judge gets each by itself.
 
     Raises:
         JudgeUnavailable: If no question will be answered.
@@ -595,15 +608,19 @@ async def _ask_in_slot(
 ) -> list[Answer[Any]]:
     """Ask as soon as there is a slot, and check the answers.
 
-    An open question holds its prompt and a hundred small objects, which the garbage
-    collector visits again and again; opening thousands ahead costs more time than
-    asking them.
+    A slot is the right to have a question open. An open question holds its prompt and a
+    hundred small objects, which the garbage collector visits again and again; opening
+    thousands ahead costs more time than asking them.
 
-    What calls cost that gave no answer is added to ``usage``.
+    Args:
+        judge: The judge.
+        questions: What is asked.
+        usage: What calls cost that gave no answer is added here.
+        ask: Asks the questions.
     """
     async with judge.slots:
         judge.check_time()
-        # what a judge spends inside is in the usage that it tells
+        # What a judge spends by `score` inside is in the usage that it tells itself.
         token = _spending_around.set(_Spending(judge.budget))
         with note_spending() as calls_made:
             answered = False
@@ -618,7 +635,7 @@ async def _ask_in_slot(
                 if is_being_cancelled():
                     raise
                 raise RuntimeError("the judge raised CancelledError") from stop
-            # they would end the loop that all judges share
+            # These two would end the loop that all judges share.
             except (SystemExit, KeyboardInterrupt) as stop:
                 raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
             finally:
@@ -657,9 +674,8 @@ def _was_paid(answer: Answer[Any]) -> bool:
     A call that an endpoint refuses takes no tokens, but counts as a call.
     """
     usage = answer.usage
-    if isinstance(answer.reply, NotAnswered) and isinstance(
-        answer.reply.error, errors.JudgeUnavailable
-    ):
+    error = answer.reply.error if isinstance(answer.reply, NotAnswered) else None
+    if isinstance(error, errors.JudgeUnavailable):
         return _took_tokens(usage)
     return usage.calls > 0
 
@@ -674,13 +690,11 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
     Texts stay out of the message.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    frames_of_user = [
-        frame
-        for frame in frames
-        if not frame.filename.startswith(_FOLDERS_OF_OTHERS)
-        and "site-packages" not in frame.filename
-    ]
-    frame = (frames_of_user or frames)[-1]
+    frame = frames[-1]
+    for candidate in frames:  # the innermost frame in code of the user's own
+        is_of_others = candidate.filename.startswith(_FOLDERS_OF_OTHERS)
+        if not is_of_others and "site-packages" not in candidate.filename:
+            frame = candidate
     if isinstance(error, errors.RagMetricsError):
         # Our own message says what to do, and holds no text.
         message = f"{metric.name}: {error}"
