@@ -115,7 +115,8 @@ def test_the_page_counts_what_its_first_sentences_say(
     [
         (
             [0.5] * 20 + [0.9] * 12,
-            "the mean may be low: 0.650 is under 0.7, which lies within its interval.",
+            "the mean may be low: 0.650 is under 0.7, a rule of thumb of this tool,"
+            " and its interval reaches that.",
         ),
         ([0.5] * 40, "low mean: 0.500, under 0.7."),
         ([0.75] * 40, ""),

@@ -67,13 +67,26 @@ def test_sentences() -> None:
     assert (
         decide(gate, EIGHTEEN).sentence
         == "m reaches 0.9, but chance could explain it: mean 0.900 of 20 scored rows,"
-        " 95 % interval 0.699–0.972. More rows would decide."
+        " 95 % interval 0.699–0.972. The mean lies at the threshold, so that hardly any"
+        " number would decide."
     )
     assert (
         decide(gate, EIGHTEEN, on="point").sentence
         == "m reaches 0.9: mean 0.900 of 20 scored rows."
     )
     assert "misses 0.98" in repr(decide(Gate(metric="m", at_least=0.98), EIGHTEEN))
+
+
+@pytest.mark.parametrize("at_least", [0.71, 0.8, 0.95])
+def test_twice_as_many_rows_as_a_gate_names_would_decide_it(at_least: float) -> None:
+    gate = Gate(metric="m", at_least=at_least)
+    sentence = decide(gate, EIGHTEEN).sentence
+    shown = re.search(r"it takes about (\d+) rows with such scores, or more", sentence)
+    assert shown
+    n_times = math.ceil(2 * int(shown[1]) / 20)
+    many = report(*([1.0] * 18 * n_times + [0.0] * 2 * n_times))
+    assert decide(gate, many).outcome != "undecided"
+    assert int(shown[1]) > 20
 
 
 def test_rounding_does_not_decide() -> None:

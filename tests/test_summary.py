@@ -167,7 +167,8 @@ def signs_of(*results: MetricResult, **thresholds: float) -> str:
         ([0.6, 0.6, 0.9], "low median: 0.600, under 0.7."),
         (
             [0.1, 0.9, 0.9],
-            "the mean may be low: 0.633 is under 0.7, which lies within its interval.",
+            "the mean may be low: 0.633 is under 0.7, a rule of thumb of this tool,"
+            " and its interval reaches that.",
         ),
         ([0.7, 0.75, 0.72], "low maximum: no row scored over 0.750."),
     ],

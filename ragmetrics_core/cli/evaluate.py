@@ -15,7 +15,7 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, positive, show
 from ragmetrics_core.cli.paths import RESULTS_MARK
-from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
+from ragmetrics_core.cli.screen import lines_on_rows, next_command, screen_lines
 from ragmetrics_core.cli.source import COLUMNS, Source
 from ragmetrics_core.data import (
     PROJECT_FILE,
@@ -401,7 +401,7 @@ def _lines(
     if options.report:
         lines.append(f"Report: {options.report}")
     if applied.metrics and not run.interrupted:
-        lines += worst_lines(screen.worst)
+        lines += lines_on_rows(screen.to_look_at)
         if screen.worst:
             lines.append(next_command(options.files, options.out, options.report))
     return lines

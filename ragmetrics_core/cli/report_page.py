@@ -8,7 +8,7 @@ from typing import Any
 from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import check_folder, results_at
 from ragmetrics_core.cli.options import BAD_INPUT, add, command, show
-from ragmetrics_core.cli.screen import next_command, screen_lines, worst_lines
+from ragmetrics_core.cli.screen import lines_on_rows, next_command, screen_lines
 from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.first_screen import FirstScreen, screen_of
 from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
@@ -148,7 +148,7 @@ def _lines(
     lines = [
         *screen_lines(screen, summary, run),
         f"Report: {options.html}",
-        *worst_lines(screen.worst),
+        *lines_on_rows(screen.to_look_at),
     ]
     # a later run is compared with one file, not with several that were joined
     if len(options.files) == 1 and screen.worst:

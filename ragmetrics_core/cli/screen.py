@@ -56,14 +56,10 @@ def _rows_to_look_at(examples: Sequence[Example]) -> str:
     return f" Look at {'row' if len(examples) == 1 else 'rows'} {rows}."
 
 
-def worst_lines(worst: Sequence[Example]) -> list[str]:
-    """The worst rows, each with its lowest score, or why it has none, and its question."""
-    if not worst:
-        return []
-    n_rows = len(worst)
-    heading = "The worst row:" if n_rows == 1 else f"The {n_rows} worst rows:"
-    lines = [heading]
-    for example in worst:
+def lines_on_rows(examples: Sequence[Example]) -> list[str]:
+    """The rows to open, each with its lowest score, or why it has none, and question."""
+    lines = ["Look at these first:"] if examples else []
+    for example in examples:
         outcome = example.group
         if example.score is not None:
             outcome = f"{example.metric} {example.score:.3f}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragmetrics_core.cli.options import add, command, show
-from ragmetrics_core.cli.screen import screen_lines, worst_lines
+from ragmetrics_core.cli.screen import lines_on_rows, screen_lines
 from ragmetrics_core.data import PROJECT_FILE, InputError, read_project_file, write_text
 from ragmetrics_core.data.trust import TRUST_VARIABLE, digest_of, trust
 from ragmetrics_core.demo.own_docs import demo
@@ -75,7 +75,10 @@ def _demo(options: argparse.Namespace) -> int:
     report = demo()
     summary = report.summary()
     screen = screen_of(report, summary, report.run)
-    lines = [*screen_lines(screen, summary, report.run), *worst_lines(screen.worst)]
+    lines = [
+        *screen_lines(screen, summary, report.run),
+        *lines_on_rows(screen.to_look_at),
+    ]
     print("\n".join(lines))
     if options.out:
         report.to_jsonl(options.out)

@@ -7,13 +7,21 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ragmetrics_core.data import EMBEDDED, JudgedChunks, Polled, Scored
+from ragmetrics_core.data import (
+    EMBEDDED,
+    JudgedChunks,
+    Polled,
+    SampleResult,
+    Scored,
+    Undefined,
+)
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, WITH_VECTORS
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.reporting.summary import MetricSummary, counted
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 _HALF = 0.5
+_ON_ANSWERS = ("context_recall", "context_adherence")
 _MOSTLY = 0.65  # where the rubric of the reference calls a match mostly right
 
 
@@ -160,6 +168,26 @@ def highest_of(result: Scored) -> float:
     if isinstance(evidence, AccuracyEvidence) and evidence.combination == "soft":
         return FACT.highest
     return 1.0
+
+
+def answer_holds_up(row: SampleResult) -> bool:
+    """Whether all that is known of a row's answer speaks for it.
+
+    It matches the expected answer and rests on the retrieved text, as far as these were
+    scored; one of them was, and the answer does not decline.
+    """
+    results = row.results.values()
+    if any(
+        isinstance(result, Undefined) and result.code == "abstained"
+        for result in results
+    ):
+        return False
+    verdicts = [
+        verdict_on(name, result)
+        for name in _ON_ANSWERS
+        if isinstance(result := row.results.get(name), Scored)
+    ]
+    return bool(verdicts) and all(verdicts)
 
 
 class MetricCounts:

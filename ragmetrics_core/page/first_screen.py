@@ -5,7 +5,7 @@ mend first with examples, and in which group each row stands.
 """
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -19,7 +19,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
 )
 from ragmetrics_core.data.metric_evidence import Sufficed
-from ragmetrics_core.page.counts import MetricCounts
+from ragmetrics_core.page.counts import MetricCounts, answer_holds_up
 from ragmetrics_core.page.row_groups import (
     JUDGE_FAILED,
     LOSSES,
@@ -36,10 +36,12 @@ from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, counted
 from ragmetrics_core.statistics.means import Interval, mean_interval
+from ragmetrics_core.statistics.paired import mcnemar
 from ragmetrics_core.statistics.repeats import n_repeats
 from ragmetrics_core.statistics.stopping import ROUNDING, Outcome
 
 _N_EXAMPLES = 3
+_CHANCE = 0.05  # the largest p of what chance does not explain
 _LONGEST_QUESTION = 160
 _LONGEST_REASON = 300
 _MOST_FILES = 3
@@ -75,6 +77,12 @@ class Group:
     title: str
     count: int
     examples: tuple[Example, ...]
+    n_holding_up: int  # rows whose answer holds up all the same
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How much there is to mend: rows whose answer does not hold up, then rows."""
+        return self.count - self.n_holding_up, self.count
 
     @property
     def mending(self) -> Mending | None:
@@ -113,6 +121,13 @@ class FirstScreen:
         return " A rule guessed this from the scores."
 
     @property
+    def to_look_at(self) -> tuple[Example, ...]:
+        """The rows to open first: those of the stage to mend, else the worst."""
+        if self.mend_first is not None and self.mend_first.examples:
+            return self.mend_first.examples
+        return self.worst
+
+    @property
     def groups_in_words(self) -> str:
         """How many rows stand in each group; the counts add up to all rows."""
         total = sum(group.count for group in self.groups)
@@ -149,6 +164,7 @@ class ScreenTally:
         self._hashes_of_contents = array("q")
         self._counts: defaultdict[str, MetricCounts] = defaultdict(MetricCounts)
         self._answering: dict[str, AnsweringTally] = {}
+        self._n_holding_up = Counter[str]()  # by group
         # the worst of each group, those with a score apart from those without
         self._examples: defaultdict[tuple[str, bool], list[Example]] = defaultdict(list)
 
@@ -156,6 +172,7 @@ class ScreenTally:
         """Count one row; returns its group."""
         code = group_of_row(row)
         self._groups.append(_CODES.index(code))
+        self._n_holding_up[code] += answer_holds_up(row)
         cluster = self._number_of(row.sample)
         self._clusters.append(cluster)
         for name, result in row.results.items():
@@ -192,7 +209,7 @@ class ScreenTally:
         """
         groups = self._all_groups()
         losses = _largest_first(group for group in groups if group.code in LOSSES)
-        to_mend = _largest_first(group for group in groups if group.mending)
+        to_mend = self._mending_first(groups, decisions)
         unscored_first = self._unscored_first(losses)
         counts = {
             numbers.metric: self._counts[numbers.metric] for numbers in summary.metrics
@@ -218,7 +235,7 @@ class ScreenTally:
             worst=tuple(self._rows_to_look_at(unscored_first)),
             sentences=_sentences(counts, summary),
             highest=highest,
-            why_first=_why_first(to_mend),
+            why_first=_why_first(to_mend, self._against_first_gate(decisions)),
             at_risk=self._gate_at_risk(decisions, to_mend),
             unscored_first=unscored_first,
             answering=tuple(
@@ -252,36 +269,56 @@ class ScreenTally:
         ]
         return _worst(candidates, unscored_first=True)
 
+    def _mending_first(
+        self, groups: Iterable[Group], decisions: Sequence[Decision]
+    ) -> list[Group]:
+        """The groups to mend, the most important first.
+
+        Of losses that is the one with most rows that count against the first gate that
+        did not pass, or without such a gate the largest.
+        """
+        to_mend = _largest_first(group for group in groups if group.mending)
+        against = self._against_first_gate(decisions)
+        if against and to_mend and to_mend[0].code in LOSSES:
+            to_mend.sort(key=lambda group: -against[group.code])
+        return to_mend
+
+    def _against_first_gate(self, decisions: Sequence[Decision]) -> Counter[str]:
+        """By group the rows that count against the first gate that did not pass."""
+        ordered = _worst_gates_first(decisions)
+        if not ordered or ordered[0].outcome == "passed":
+            return Counter()
+        return self._counts[ordered[0].metric].groups_against
+
     def _gate_at_risk(
         self, decisions: Sequence[Decision], to_mend: Sequence[Group]
     ) -> str:
-        """How the stage to mend and the first gate that did not pass belong together.
+        """How many rows that count against the first gate at risk are of the stage.
 
-        The gate may speak of another metric than the stage. So it is said in which group
-        most of the rows stand that count against the gate; "" where that is not known.
+        "" where no gate is at risk, or none of them is.
         """
-        at_risk = [
-            gate for gate in _worst_gates_first(decisions) if gate.outcome != "passed"
-        ]
-        if not at_risk or not to_mend:
+        against = self._against_first_gate(decisions)
+        if not to_mend or not against[to_mend[0].code]:
             return ""
-        metric = at_risk[0].metric
-        groups = self._counts[metric].groups_against
-        if not groups:
-            return ""
-        stage, most = to_mend[0].code, max(groups.values())
-        words = f"Of the {counted(groups.total(), 'row')} that"
-        words += " counts" if groups.total() == 1 else " count"
-        words += f" against {metric}, whose gate is not passed,"
-        if groups[stage] == most:
-            return f"{words} {most:,} {'is' if most == 1 else 'are'} of this kind."
-        title = next(TITLES[code] for code in _CODES if groups[code] == most)
-        return f"{words} most are of another kind: {title} ({most:,})."
+        metric = _worst_gates_first(decisions)[0].metric
+        n_here, n_rows = against[to_mend[0].code], counted(against.total(), "row")
+        verb = "counts" if against.total() == 1 else "count"
+        kind = "is of this kind" if n_here == 1 else "are of this kind"
+        return (
+            f"Of the {n_rows} that {verb} against {metric}, whose gate is not passed,"
+            f" {n_here:,} {kind}."
+        )
 
     def _all_groups(self) -> list[Group]:
         """The groups in which rows stand, in the order in which they are tried."""
         return [
-            Group(code, title, count, tuple(self._examples_of(code)))
+            Group(
+                code,
+                title,
+                count,
+                tuple(self._examples_of(code)),
+                self._n_holding_up[code],
+            )
             for place, (code, title) in enumerate(TITLES.items())
             if (count := self._groups.count(place))
         ]
@@ -351,7 +388,7 @@ class ScreenTally:
         else:
             is_of_all = n_silent == self._count_of(JUDGE_FAILED)
             these = "rows like these" if is_of_all else "rows like the scored ones"
-            words = f"with 95 % confidence, {any_loss} of {these} go wrong"
+            words = f"with 95 % confidence, {any_loss} of {these} have a fault"
             if len(losses) > 1:
                 ranges = [
                     f"{group.title}: {self._range_of([group.code])}"
@@ -415,7 +452,7 @@ class ScreenTally:
 
 def _equal_largest(losses: Sequence[Group]) -> list[Group]:
     """The largest loss, and those that are as large."""
-    return [group for group in losses if group.count == losses[0].count]
+    return [group for group in losses if group.weight == losses[0].weight]
 
 
 def _sentences(counts: Mapping[str, MetricCounts], summary: Summary) -> dict[str, str]:
@@ -453,13 +490,40 @@ def _loss_in_words(
             sentence = _too_few(n_scored, summary)
             return f"{sentence[:1].upper()}{sentence[1:]}"
         return f"No loss found in {rows}"
-    words = f"{_n_rows_in(losses):,} of {rows} went wrong"
+    n_lost = _n_rows_in(losses)
+    words = f"{n_lost:,} of {rows} {'has' if n_lost == 1 else 'have'} a fault"
     if rows == "the other row":
-        words = "The other row went wrong"
+        words = "The other row has a fault"
+    n_holding_up = sum(group.n_holding_up for group in losses)
+    if n_holding_up:
+        answers = "the answer" if n_holding_up == 1 else "the answers"
+        words += f" ({answers} of {n_holding_up:,} of them"
+        words += f" {'holds' if n_holding_up == 1 else 'hold'} up all the same)"
     if len(losses) == 1:
         return f"{words}: {losses[0].title}"
-    largest = [f"{group.title} ({group.count:,})" for group in _equal_largest(losses)]
-    return f"{words}. Largest loss (each row under its first): {'; '.join(largest)}"
+    return f"{words}. Largest: {_largest_in_words(losses)}"
+
+
+def _largest_in_words(losses: Sequence[Group]) -> str:
+    """The largest losses, and the next one where chance may have put it behind."""
+    equal = _equal_largest(losses)
+    words = "; ".join(f"{group.title} ({_count_in_words(group)})" for group in equal)
+    others = losses[len(equal) :]
+    if others:
+        runner_up = others[0]
+        p = mcnemar(equal[0].weight[0], runner_up.weight[0])
+        if p > _CHANCE:
+            words += f"; {runner_up.title} ({_count_in_words(runner_up)}) is not surely"
+            words += " smaller"
+    return words
+
+
+def _count_in_words(group: Group) -> str:
+    """How many rows stand in a group, and of how many the answer holds up."""
+    if not group.n_holding_up:
+        return f"{group.count:,}"
+    verb = "holds" if group.n_holding_up == 1 else "hold"
+    return f"{group.count:,}, of which {group.n_holding_up:,} {verb} up"
 
 
 def screen_of(
@@ -552,19 +616,19 @@ def _worst(examples: Iterable[Example], *, unscored_first: bool) -> list[Example
     return nsmallest(_N_EXAMPLES, examples, key=place)
 
 
-def _why_first(to_mend: Sequence[Group]) -> str:
+def _why_first(to_mend: Sequence[Group], against_gate: Counter[str]) -> str:
     """In how many rows the stage to mend shows, and why it is named before its equals."""
     if not to_mend:
         return ""
     words = counted(to_mend[0].count, "row")
-    if len(_equal_largest(to_mend)) > 1:
+    if not against_gate and len(_equal_largest(to_mend)) > 1:
         words += ", as many as another; this comes first in the pipeline"
     return words
 
 
 def _largest_first(groups: Iterable[Group]) -> list[Group]:
     """Of equal counts the earlier stage first: later ones inherit what it lost."""
-    return sorted(groups, key=lambda group: -group.count)
+    return sorted(groups, key=lambda group: group.weight, reverse=True)
 
 
 def short_question(sample: Sample) -> str:

@@ -57,8 +57,8 @@ MENDINGS = {
     ),
     "abstained": Mending(
         "what makes the application decline",
-        "Open the rows: does the retrieved text hold the answer? context_utilization"
-        " says so, if it is scored too.",
+        "Open the rows: does the retrieved text hold the answer? Add"
+        " context_utilization, which says so.",
     ),
     "missing": Mending(
         "the table",

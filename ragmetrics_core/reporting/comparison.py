@@ -76,7 +76,7 @@ _VERDICT_WORDS: dict[Verdict, str] = {
     "better": "The second run is better in",
     "identical": "Identical, all rows and their outcomes are equal in both runs:",
     "same": "The same in both:",
-    "undecided": "Undecided, the pairs are too few to tell:",
+    "undecided": "Undecided, neither better nor worse nor the same is shown:",
     "not tested": "Not tested, because a run stopped when its gates were decided:",
 }
 _NOTHING_CHANGED = (
@@ -138,6 +138,17 @@ class MetricChange(Frozen):
         if self.difference is None:
             return f"{words}, no row is scored in both runs"
         words += f", {self.difference:+.3f} over {self.pairs} pairs"
+        if self.interval is not None:
+            low, high = self.interval.low, self.interval.high
+            words += f", 95 % interval {low:+.3f} to {high:+.3f}"
+        return words
+
+    @property
+    def in_numbers(self) -> str:
+        """The difference, its interval, and over how many rows; "" without one."""
+        if self.difference is None:
+            return ""
+        words = f"{self.difference:+.3f} over {self.pairs:,} rows scored in both"
         if self.interval is not None:
             low, high = self.interval.low, self.interval.high
             words += f", 95 % interval {low:+.3f} to {high:+.3f}"
@@ -233,7 +244,7 @@ class VerdictGroup(NamedTuple):
         for change in self.changes:
             name = change.metric
             if change.difference is not None and self.verdict != "identical":
-                name += f" ({change.difference:+.3f})"
+                name += f" ({change.in_numbers})"
             names.append(name)
         return f"{self.words} {', '.join(names)}."
 

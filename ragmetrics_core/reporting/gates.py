@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
 
 
+_NEAREST = 0.001  # distance of mean and threshold from which rows can decide
 _SHOWN = 10  # slices that do not pass
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
 
@@ -250,7 +252,10 @@ def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) ->
             words += f", {outcomes['failed']} failed"
         if outcomes["undecided"]:
             words += f", {outcomes['undecided']} undecided"
-    return f"{words}." if exit_code is None else f"{words}: exit {exit_code}."
+    if exit_code is None:
+        return f"{words}."
+    effect = "stops" if exit_code else "goes on"
+    return f"{words}: exit {exit_code}, at which a CI job {effect}."
 
 
 def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
@@ -310,7 +315,7 @@ def _decided_by_mean(
         kind = "bounds" if summary.decisions else "95 % interval"
         why += f", {kind} {_range(interval.low, interval.high, gate.at_least)}"
     why += f".{_on_rows_without_a_score(gate, numbers, missing, (low, high))}"
-    return outcome, f"{why}{_hint(outcome, numbers)}"
+    return outcome, f"{why}{_hint(outcome, numbers, interval, gate.at_least)}"
 
 
 def _on_rows_without_a_score(
@@ -377,11 +382,25 @@ def _shown(value: float, wanted: float) -> str:
     return text
 
 
-def _hint(outcome: Outcome, numbers: MetricSummary) -> str:
-    """What would decide a gate that is undecided; "" if it is not known."""
-    if outcome == "undecided" and not numbers.unknown:
-        return " More rows would decide."
-    return ""
+def _hint(
+    outcome: Outcome, numbers: MetricSummary, interval: Interval | None, wanted: float
+) -> str:
+    """How many rows would decide a gate that is undecided; "" if it is not known.
+
+    The interval narrows about with the root of the rows, so their number follows from
+    how far its end lies beyond the threshold. It is rough where the mean is near 0 or 1.
+    """
+    if outcome != "undecided" or numbers.unknown or numbers.mean is None:
+        return ""
+    distance = abs(numbers.mean - wanted)
+    if interval is None or distance < _NEAREST:
+        return (
+            " The mean lies at the threshold, so that hardly any number would decide."
+        )
+    end = interval.high if numbers.mean < wanted else interval.low
+    n_needed = ceil(numbers.count * (abs(end - numbers.mean) / distance) ** 2)
+    rows = counted(max(n_needed, numbers.count + 1), "row")
+    return f" To decide it takes about {rows} with such scores, or more."
 
 
 def _why_nothing_follows(

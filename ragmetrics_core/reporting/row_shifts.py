@@ -4,9 +4,10 @@ Scores of such rows are in no difference, so a change hides there.
 """
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
-from ragmetrics_core.data import Failed, MetricResult, SampleResult, Undefined
+from ragmetrics_core.data import Failed, MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.reporting.pairing import Pair
 from ragmetrics_core.reporting.summary import counted
 from ragmetrics_core.statistics import paired
@@ -17,23 +18,27 @@ _ALPHA = 0.05
 class RowShift(NamedTuple):
     """In how many rows of each run something occurred.
 
-    ``p`` is that of McNemar's test; None where nothing is tested.
+    ``p`` is that of McNemar's test; None where nothing is tested. ``newly_scored``
+    says what the rows score that only the second run shows without the trait.
     """
 
     title: str
     first: int
     second: int
     p: float | None
+    newly_scored: str = ""
 
     def __str__(self) -> str:
         """The shift in one sentence."""
         words = f"{self.title}: {self.first:,} → {counted(self.second, 'row')}"
         if self.p is None:
-            return f"{words} (not tested)."
-        if self.p > _ALPHA:
-            return f"{words} (p = {self.p:.4f}: undecided, chance could explain it)."
-        direction = "fewer" if self.second < self.first else "more"
-        return f"{words} (p = {self.p:.4f}: {direction} in the second run)."
+            words += " (not tested)."
+        elif self.p > _ALPHA:
+            words += f" (p = {self.p:.4f}: undecided, chance could explain it)."
+        else:
+            direction = "fewer" if self.second < self.first else "more"
+            words += f" (p = {self.p:.4f}: {direction} in the second run)."
+        return f"{words} {self.newly_scored}".rstrip()
 
 
 def row_shifts(
@@ -45,7 +50,7 @@ def row_shifts(
     same rows in both runs.
     """
     shifts = []
-    for title, has_trait in (("Declined", _declined), ("The judge failed on", _failed)):
+    for title, has_trait in (("Declined", _declined), ("Failed", _failed)):
         traits = [
             (_has_any(first, metrics, has_trait), _has_any(second, metrics, has_trait))
             for first, second in pairs
@@ -55,8 +60,28 @@ def row_shifts(
         n_first = sum(before for before, _ in traits)
         n_second = sum(after for _, after in traits)
         p = _p_of_shift(traits) if is_tested else None
-        shifts.append(RowShift(title, n_first, n_second, p))
+        newly = [
+            second
+            for (_, second), (before, after) in zip(pairs, traits, strict=True)
+            if before and not after
+        ]
+        shifts.append(RowShift(title, n_first, n_second, p, _scores_of(newly, metrics)))
     return tuple(shifts)
+
+
+def _scores_of(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
+    """What rows score that were not scored before, in words; "" if nothing."""
+    parts = []
+    for metric in metrics:
+        results = [row.results.get(metric) for row in rows]
+        scores = [result.value for result in results if isinstance(result, Scored)]
+        if scores:
+            parts.append(f"{metric} {fmean(scores):.3f}")
+    if not parts:
+        return ""
+    return (
+        f"The rows that no longer do ({len(rows):,}) score there: {', '.join(parts)}."
+    )
 
 
 def p_of_shifts(

@@ -167,8 +167,8 @@ class MetricSummary(Frozen):
             mean, least = f"{self.mean:.3f}", f"{limits.mean:g}"
             if self.interval is not None and self.interval.high >= limits.mean:
                 yield (
-                    f"the mean may be low: {mean} is under {least}, which lies within"
-                    " its interval."
+                    f"the mean may be low: {mean} is under {least}, a rule of thumb of"
+                    " this tool, and its interval reaches that."
                 )
             else:
                 yield f"low mean: {mean}, under {least}."

@@ -38,7 +38,7 @@ _HEADINGS = (
     "median",
     "sd",
     "min–max",
-    "scored/undef./failed",
+    "scored/unscored/unusable",
 )
 
 
