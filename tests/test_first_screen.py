@@ -144,7 +144,9 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
             is_largest = weight == most
             assert (TITLES[code] in first.loss) >= is_largest
             if not is_largest and TITLES[code] in first.loss:
-                assert mcnemar(most[0], weight[0]) > 0.05
+                place = 0 if most[0] else 1
+                assert 0 < weight[place] <= most[place]
+                assert mcnemar(most[place], weight[place]) > 0.05
                 assert "is not surely smaller" in first.loss
         known = [code for code in codes if code in {*LOSSES, "no_loss"}]
         any_loss = expected_range([code in LOSSES for code in known], n_failed)
@@ -642,3 +644,28 @@ def test_an_interrupted_run_names_its_exit_code(
     assert main(["evaluate", "rows.jsonl", *gates]) == 130
     shown = capsys.readouterr().out
     assert "0 of 2 gates passed, 2 undecided: exit 130, at" in shown
+
+
+def test_a_fault_before_a_right_answer_is_mended_after_wrong_answers() -> None:
+    noise = ["Bread is baked twice a week.", "Rain fell on the roofs."]
+    low = [
+        {**row, "contexts": [*noise, row["contexts"][0]], "facts": [row["reference"]]}
+        for row in lamps(8)
+    ]
+    rows = [*lamps(20), *low, *lamps(5, answer="I don't know.")]
+    report = evaluate(rows, judge="lexical")
+    first = screen_of(report, report.summary(), report.run)
+    counts = {group.code: group.count for group in first.groups}
+    assert counts == {"ranking": 8, "declined": 5, "no_loss": 20}
+    assert first.mend_first is not None
+    assert first.mend_first.code == "declined", "8 useful texts low, 8 right answers"
+    assert first.loss == (
+        "13 of 33 rows have a fault (the answers of 8 of them hold up all the same)."
+        " Largest: declined though the text was there (5)."
+    )
+    assert first.to_look_at == first.mend_first.examples
+    lowest = decide(parse_gate("context_utilization=0.99", report.metrics), report)
+    by_gate = screen_of(report, report.summary(), report.run, [lowest])
+    assert by_gate.mend_first is not None
+    assert by_gate.mend_first.code == "ranking", "what the gate at risk suffers from"
+    assert by_gate.at_risk.endswith("whose gate is not passed, 8 are of this kind.")

@@ -1395,7 +1395,7 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
     assert "left out of the means: context_utilization 1. For example: r" in page
     assert (
         "2 of 4 rows were not scored: 1 unreadable, 1 the judge failed on. 1 of"
-        " the other 2 rows went wrong: answered without context." in page
+        " the other 2 rows has a fault: answered without context." in page
     )
     counts = re.findall(r'data-key="group"[^>]*>([\d,]+) ([^<]+)<', page)
     assert counts == [

@@ -511,8 +511,10 @@ def _largest_in_words(losses: Sequence[Group]) -> str:
     others = losses[len(equal) :]
     if others:
         runner_up = others[0]
-        p = mcnemar(equal[0].weight[0], runner_up.weight[0])
-        if p > _CHANCE:
+        # rows count where no answer is known not to hold up
+        of_rows = int(equal[0].weight[0] == 0)
+        n_largest, n_next = equal[0].weight[of_rows], runner_up.weight[of_rows]
+        if n_next and mcnemar(n_largest, n_next) > _CHANCE:
             words += f"; {runner_up.title} ({_count_in_words(runner_up)}) is not surely"
             words += " smaller"
     return words
