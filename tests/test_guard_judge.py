@@ -794,6 +794,7 @@ def test_only_a_guard_is_a_guards_model() -> None:
 def test_a_guards_model_is_asked_as_a_guard(server: LoopbackServer, form: str) -> None:
     model = GuardModel(server.base_url, "tiny", form=form)
     assert isinstance(resolve_judge(model), GuardJudge)
+    assert repr(model) == f"GuardModel({server.base_url!r}, 'tiny', form={form!r})"
     with pytest.raises(SettingError, match="GuardJudge"):
         LLMJudge(model)
 

@@ -71,8 +71,8 @@ class LocalDecisionModel(DecisionModel):
     Raises:
         MissingDependency: If the extra ``local`` is not installed.
         SettingError: If transformers has no such pipeline, the model is not on this
-            machine or cannot be loaded, states no window, or its labels are not one
-            token each.
+            machine or cannot be loaded, has no chat template, states no window or a
+            smaller one, or its labels are not one token each.
 
     Source:
         The pipeline ``decision`` of transformers 5.23.
@@ -101,7 +101,7 @@ class LocalDecisionModel(DecisionModel):
         }
         folder = folder_of(model, revision)
         self._pipeline = _pipeline(folder, device)
-        self._window = window or _window(model, self._pipeline)
+        self._window = _window(model, self._pipeline, window)
         # The tokenizer would warn of texts that are never given to the model.
         self._pipeline.tokenizer.model_max_length = sys.maxsize
         self._commit = commit_of(folder)
@@ -111,6 +111,7 @@ class LocalDecisionModel(DecisionModel):
         self._logits: Any = None
         self._reads_labels = not hasattr(self._pipeline.model, "decide")
         self._pipeline.model.register_forward_hook(self._keep_logits)
+        _check_template(model, self._pipeline)
         if self._reads_labels:
             _check_labels(model, self._pipeline)
 
@@ -229,10 +230,16 @@ def _model_and_tokenizer(transformers: Any, folder: Path) -> dict[str, Any]:
     }
 
 
-def _window(model: str | Path, pipeline: Any) -> int:
-    """Most tokens that a model reads, as its tokenizer and its config state it."""
+def _window(model: str | Path, pipeline: Any, wanted: int | None) -> int:
+    """Most tokens of a prompt: those wanted, else what tokenizer and config state."""
     config = pipeline.model.config.get_text_config()
-    positions = getattr(config, "max_position_embeddings", None)
+    positions: int | None = getattr(config, "max_position_embeddings", None)
+    if wanted is not None and positions and wanted > positions:
+        raise SettingError(
+            f"window={wanted} is more than {model} reads: it has {positions:,} positions"
+        )
+    if wanted is not None:
+        return wanted
     stated = [pipeline.tokenizer.model_max_length, positions]
     windows: list[int] = [window for window in stated if window and window < _STATED]
     if not windows:
@@ -241,6 +248,19 @@ def _window(model: str | Path, pipeline: Any) -> int:
             " reads: give LocalDecisionModel(model, window=), e.g. window=4096"
         )
     return min(windows)
+
+
+def _check_template(model: str | Path, pipeline: Any) -> None:
+    """Refuse, by ``SettingError``, a model that says nowhere how it is asked."""
+    templates = (
+        pipeline.decision_config.chat_template,
+        pipeline.tokenizer.chat_template,
+    )
+    if not any(templates):
+        raise SettingError(
+            f"{model} has no chat template, so that nobody knows how to ask it: take a"
+            " chat model, or add its decision_template.jinja"
+        )
 
 
 def _check_labels(model: str | Path, pipeline: Any) -> None:

@@ -46,6 +46,9 @@ class GuardModel(OpenAICompatibleModel):
         self.form = FORMS[form]
         self.cache_key = f"guard|{form}|{self.cache_key}"
 
+    def __repr__(self) -> str:
+        return f"GuardModel({self.base_url!r}, {self.model!r}, form={self.form.name!r})"
+
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """The body of a request, in the form of the guard.
 

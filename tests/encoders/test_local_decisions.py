@@ -311,3 +311,16 @@ def test_a_model_that_states_no_window_needs_one(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="window="):
         LocalDecisionModel(folder)
     assert LocalDecisionModel(folder, window=64).details["window"] == "64"
+
+
+def test_a_window_beyond_the_models_positions_is_refused(tmp_path: Path) -> None:
+    folder = tiny.chat_model(tmp_path / "tiny", YES, longest=512)
+    with pytest.raises(SettingError, match="it has 512 positions"):
+        LocalDecisionModel(folder, window=513)
+
+
+def test_a_model_without_a_chat_template_is_refused(tmp_path: Path) -> None:
+    folder = tiny.chat_model(tmp_path / "tiny", YES)
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(SettingError, match="has no chat template"):
+        LocalDecisionModel(folder)
