@@ -273,6 +273,7 @@ def test_without_the_retrieved_a_fact_that_no_context_holds_is_missing() -> None
         (None, True),
     ]
     whole = journey([row(matrix([0.1, 0.2], [0.9, 0.1]), contexts=TEXTS[:2])])
+    assert (whole.passages, whole.of("not_shown"), whole.of("cut")) == (0, None, None)
     stage = whole.of("missing", "facts")
     assert whole.mend == "missing"
     assert stage is not None
