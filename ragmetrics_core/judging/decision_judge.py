@@ -233,17 +233,17 @@ def _read_typed_form(
 def _answers_with_usage(
     asked: Sequence[TypedForm], decisions: _DecisionByPlace
 ) -> list[Answer[Any]]:
-    """The answers to questions; what several of them asked is paid by the first."""
+    """The answers to questions; a typed question of several is paid by the first."""
     paid: set[tuple[str, str]] = set()
     answers: list[Answer[Any]] = []
-    for rendered in asked:
+    for form in asked:
         usage = Usage()
-        for text in rendered.typed:
-            place = (rendered.state, text)
+        for typed_question in form.typed:
+            place = (form.state, typed_question)
             if place not in paid:
                 usage += decisions[place].usage
             paid.add(place)
-        answers.append(Answer(_make_reply(rendered, decisions), usage))
+        answers.append(Answer(_make_reply(form, decisions), usage))
     return answers
 
 

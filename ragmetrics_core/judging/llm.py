@@ -172,9 +172,12 @@ class _Asking:
         return Asked(values, tuple(errors), together=together)
 
     async def weigh(self, weigh: LabelProbability) -> Asked[Any]:
-        """Return a reply with the probabilities of its label tokens.
+        """Return a reply with a weight, the probability of the label, per verdict.
 
-        If the tokens do not settle these, the weights are the shares over polls.
+        It is that of the label's token, where the endpoint gives log-probabilities. If
+        these do not settle every verdict, the weights are shares over polls. A question
+        with one poll, whose verdicts stand in one reply, keeps those that are settled;
+        the others have the bare verdict.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
@@ -203,9 +206,10 @@ class _Asking:
         by_verdict = weights_by_share(replies, weigh, mode)
         if not by_token:
             return Asked(replies, weights=by_verdict)
-        # Cells that the tokens settle keep their probability.
-        pairs = zip(by_token, by_verdict, strict=True)
-        return Asked(replies, weights=tuple(token or bare for token, bare in pairs))
+        weights: list[Weight] = []
+        for weight_of_token, bare_verdict in zip(by_token, by_verdict, strict=True):
+            weights.append(weight_of_token or bare_verdict)  # a weight is never falsy
+        return Asked(replies, weights=tuple(weights))
 
     async def _majority(
         self, request: ChatRequest, n_polls: int, read_before: Sequence[Found[Any]]

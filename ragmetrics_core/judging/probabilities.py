@@ -43,8 +43,8 @@ def read_weights(
 ) -> tuple[Weight | None, ...]:
     """Return the weight of each verdict of a reply, from log-probabilities.
 
-    The weights are in the order of the verdicts; None where log-probabilities do not
-    settle it.
+    A weight is the probability of the positive label. The weights are in the order of
+    the verdicts; None where log-probabilities do not settle one.
 
     Source:
         Design note "Probabilities from tokens".

@@ -120,12 +120,12 @@ class ServedDecisionModel(DecisionModel):
             place = f"{type(self).__name__}(most_questions=)"
             check_number(place, most_questions, least=1)
             self.most_questions = most_questions
-        named = model.removeprefix(self.form)
-        self.name = f"{self.form}{named}"
+        model_name = model.removeprefix(self.form)
+        self.name = f"{self.form}{model_name}"
         has_key = api_key is not None or api_key_env is not None
         endpoint = provider_endpoint(self.provider, api_base, key_named=has_key)
         address = self._complete(endpoint.address or self.provider.address)
-        self.model = self._name_there(named, is_named_address=api_base is not None)
+        self.model = self._name_there(model_name, is_named_address=api_base is not None)
         if not self.model.strip("/"):
             raise no_model(self.form)
         self._extra = dict(extra or {})
@@ -135,7 +135,7 @@ class ServedDecisionModel(DecisionModel):
             api_key=api_key,
             api_key_env=api_key_env or endpoint.key_variable,
             timeout=timeout,
-            prices=prices or self._listed_prices(named, address),
+            prices=prices or self._listed_prices(model_name, address),
             extra=extra,
             name=self.name,
         )

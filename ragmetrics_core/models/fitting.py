@@ -257,7 +257,14 @@ class Fitting:
     ) -> None:
         """Ask for the replies that are missing, without the features that are lacked.
 
-        Of several calls the first is sent alone, if careful.
+        All are asked for in one call (``n``) if the model can do that, else each in a
+        call of its own.
+
+        Args:
+            asking: The replies that are wanted, and those that are there.
+            lacked: Features that the request must not use; one found now is added.
+            careful: Send the first of several calls alone, and the others only if it
+                does not fail.
         """
         asking.failures = ()
         request = self._fitted(asking.request, lacked)
@@ -266,13 +273,16 @@ class Fitting:
             await asking.call(for_all, asking.missing_places[0])
             if not asking.missing_places or asking.failures:
                 return
-            self.learned.add("n")  # the endpoint gave fewer
+            # The endpoint gave fewer than asked for: the rest is asked one by one, and
+            # as it answered, nothing is sent ahead.
+            self.learned.add("n")
             lacked.add("n")
             careful = False
         for_one = replace(request, n=1)
         if careful or len(asking.missing_places) == 1:
             await asking.call(for_one, asking.missing_places[0])
             if asking.failures:
+                # the same failure stands for every reply that was not asked for
                 asking.failures *= len(asking.missing_places)
                 return
         calls = [asking.call(for_one, place) for place in asking.missing_places]
