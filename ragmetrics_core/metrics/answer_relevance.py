@@ -26,11 +26,11 @@ from ragmetrics_core.data.metric_evidence import ProbabilityFrom
 from ragmetrics_core.data.replies import Points
 from ragmetrics_core.data.typed import Chances, Decided, Typed
 from ragmetrics_core.metrics.declined import (
-    declined,
     question_and_answer,
-    standalone,
+    question_on_declining,
+    standalone_question_part,
 )
-from ragmetrics_core.metrics.metric import Metric, Plan
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
 _HIGHEST_GRADE = 3
@@ -176,7 +176,7 @@ class AnswerRelevance(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Ask whether the answer declines and how far it addresses the question."""
         questions: list[Question[Any]] = [
-            declined(sample, self.language),
+            question_on_declining(sample, self.language),
             self._question(sample),
         ]
         whether_declined, how_far = yield from ask(questions)
@@ -191,20 +191,26 @@ class AnswerRelevance(Metric):
             return self.undefined(reason, "declined", evidence)
         if isinstance(how_far, NotAnswered):
             return self.failed(how_far.error, evidence)
-        relevance = how_far.reply
-        if how_far.weights:
-            value = how_far.weights[0].p
+        return self._outcome(how_far, evidence)
+
+    def _outcome(
+        self, judged: Asked[RelevanceGrade], evidence: RelevanceEvidence
+    ) -> Outcome:
+        """The score: a probability where the judge gives one, else the grade."""
+        grade = judged.reply.grade
+        if judged.weights:
+            value = judged.weights[0].p
             evidence = evidence.model_copy(update={"probability": value})
         else:
-            value = relevance.grade / _HIGHEST_GRADE
-            evidence = evidence.model_copy(update={"grade": relevance.grade})
-        in_words = f"The answer {_GRADES_IN_WORDS[relevance.grade]}."
-        return self.scored(value, relevance.reason or in_words, evidence)
+            value = grade / _HIGHEST_GRADE
+            evidence = evidence.model_copy(update={"grade": grade})
+        reason = judged.reply.reason or f"The answer {_GRADES_IN_WORDS[grade]}."
+        return self.scored(value, reason, evidence)
 
     def _question(self, sample: Sample) -> Addresses:
         return Addresses(
             parts={
-                "question": standalone(sample),
+                "question": standalone_question_part(sample),
                 "answer": Part("Answer", sample.answer or ""),
             },
             instructions=self.instructions()[0],

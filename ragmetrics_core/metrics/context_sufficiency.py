@@ -40,8 +40,8 @@ from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.data.typed import Chances, Decided, State, Typed
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
-    declined,
-    standalone,
+    question_on_declining,
+    standalone_question_part,
 )
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.metrics.templates import instructions_for_judge
@@ -238,32 +238,38 @@ class ContextSufficiency(Metric):
 
     def plan(self, sample: Sample) -> Plan:
         """Ask whether the contexts are enough, and whether the answer declines."""
-        texts = tuple(context.text for context in sample.contexts if not context.blank)
-        questions: list[Question[Any]] = []
-        if texts:
-            questions.append(self._question(sample, texts))
-        asks_whether_declined = self.declining and not sample.missing("answer")
-        if asks_whether_declined:
-            questions.append(declined(sample, self.language))
-        replies = list((yield from ask(questions)))
-        judged = replies.pop(0) if texts else None
+        on_contexts = self._questions_on_contexts(sample)
+        on_answer = self._questions_on_answer(sample)
+        replies = yield from ask([*on_contexts, *on_answer])
+        judged = replies[0] if on_contexts else None
         if isinstance(judged, NotAnswered):
             return self.failed(judged.error)
         evidence = self._evidence(judged)
-        if asks_whether_declined:
-            evidence = _with_case(evidence, replies.pop(0))
+        if on_answer:
+            evidence = _with_case(evidence, replies[-1])
         return self._outcome(evidence)
 
     @property
     def _weigh(self) -> LabelProbability:
         return LabelProbability("sufficient", fallback_polls=self.polls)
 
+    def _questions_on_contexts(self, sample: Sample) -> list[Question[Any]]:
+        """Whether the contexts are enough; of none nothing is asked."""
+        texts = tuple(context.text for context in sample.contexts if not context.blank)
+        return [self._question(sample, texts)] if texts else []
+
+    def _questions_on_answer(self, sample: Sample) -> list[Question[Any]]:
+        """Whether the answer declines, where there is one and it is wanted."""
+        if not self.declining or sample.missing("answer"):
+            return []
+        return [question_on_declining(sample, self.language)]
+
     def _question(self, sample: Sample, texts: tuple[str, ...]) -> SufficientContexts:
         """The question whether these contexts are enough.
 
         They are shown in an order that does not depend on their rank, each once.
         """
-        question = standalone(sample)
+        question = standalone_question_part(sample)
         ordered = order_of_digest(sample.question, texts)
         return SufficientContexts(
             parts={
@@ -285,16 +291,12 @@ class ContextSufficiency(Metric):
         weight = weights[0]
         is_sufficient = weight.p > 0.5
         low, high = self.uncertain
-        missing = ""
-        if not is_sufficient:
-            lacking = [reply for reply in judged.replies if not reply.sufficient]
-            missing = next((reply.missing for reply in lacking if reply.missing), "")
         return SufficiencyEvidence(
             sufficient=is_sufficient,
             probability=weight.p,
             mode=weight.mode,
             polls=len(judged.replies),
-            missing=missing,
+            missing="" if is_sufficient else _missing_in(judged.replies),
             uncertain=low <= weight.p <= high,
         )
 
@@ -322,6 +324,14 @@ def _why_contexts_are_unknown(sample: Sample) -> str | None:
     if not sample.missing("ledger"):
         return "no contexts, but other evidence that calls brought"
     return "no contexts were recorded"
+
+
+def _missing_in(replies: Sequence[SufficientReply]) -> str:
+    """What the first of the replies against the contexts that says so calls missing."""
+    for reply in replies:
+        if not reply.sufficient and reply.missing:
+            return reply.missing
+    return ""
 
 
 def _with_case(

@@ -1,4 +1,8 @@
-"""The question whether an answer declines, and the question of the user as both metrics of answering show it."""
+"""The question whether an answer declines, which two metrics ask in the same words.
+
+The module also makes the part of a prompt that shows the user's question so that it can
+be read alone.
+"""
 
 from collections.abc import Sequence
 
@@ -57,7 +61,7 @@ _EXAMPLES = (
 )
 
 
-def standalone(sample: Sample) -> Part:
+def standalone_question_part(sample: Sample) -> Part:
     """The question of a sample as one that can be read alone.
 
     It is the application's stand-alone question where there is one. Else it is the
@@ -68,11 +72,11 @@ def standalone(sample: Sample) -> Part:
     return Part("Question", sample.question, history=sample.history)
 
 
-def declined(sample: Sample, language: str | None) -> Declined:
+def question_on_declining(sample: Sample, language: str | None) -> Declined:
     """The question whether the answer of a sample declines."""
     return Declined(
         parts={
-            "question": standalone(sample),
+            "question": standalone_question_part(sample),
             "answer": Part("Answer", sample.answer or ""),
         },
         instructions=instructions_for_judge(
