@@ -169,6 +169,10 @@ def test_a_model_that_takes_the_first_option_flips() -> None:
     assert value(Model(first_option=True), ORDER) == 1.0
 
 
+def test_a_tie_of_options_is_no_flip() -> None:
+    assert value(Model(certainty=0.5), ORDER) == 0.0
+
+
 def test_options_of_grades_are_turned_too() -> None:
     graded = ContextUtilization(relevance="graded")
     assert value(Model(first_option=True), ORDER, asked=graded) == 1.0

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -104,7 +105,7 @@ class LocalDecisionModel(DecisionModel):
         self._window = _window(model, self._pipeline, window)
         # The tokenizer would warn of texts that are never given to the model.
         self._pipeline.tokenizer.model_max_length = sys.maxsize
-        self._commit = commit_of(folder)
+        self._commit = _commit_with_settings(folder)
         self.name = f"{LOCAL}{name_of(model)}"
         self.cache_key = f"{LOCAL}{self._commit}|{self._window}"
         self._running = Lock()
@@ -212,6 +213,21 @@ def _pipeline(folder: Path, device: str | None) -> Any:
         raise SettingError(
             f"{folder.name} cannot be loaded for typed questions: {error}"
         ) from error
+
+
+def _commit_with_settings(folder: Path) -> str:
+    """The commit of a folder in the cache, else a digest of weights and settings.
+
+    Labels, templates and the tokenizer change answers as weights do.
+    """
+    commit = commit_of(folder)
+    if folder.name.startswith(commit):
+        return commit
+    digest = sha256(commit.encode())
+    for file in sorted([*folder.glob("*.json"), *folder.glob("*.jinja")]):
+        digest.update(file.name.encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _model_and_tokenizer(transformers: Any, folder: Path) -> dict[str, Any]:

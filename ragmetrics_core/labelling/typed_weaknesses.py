@@ -32,7 +32,7 @@ from ragmetrics_core.data import (
     ask,
     wilson,
 )
-from ragmetrics_core.data.typed import Chances, State, most_likely
+from ragmetrics_core.data.typed import Chances, State
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.metric import Metric, metric
@@ -353,9 +353,15 @@ def _values(
 
 def _flips(probes: _Probes) -> Iterator[float]:
     """Whether another option is the likeliest where their order is reversed."""
-    n_options = len(probes.forward)
-    likeliest_in_reverse = n_options - 1 - most_likely(probes.backward)
-    yield float(most_likely(probes.forward) != likeliest_in_reverse)
+    likeliest = _likeliest(probes.forward)
+    likeliest_in_reverse = _likeliest(probes.backward[::-1])
+    yield float(likeliest.isdisjoint(likeliest_in_reverse))  # a tie is no flip
+
+
+def _likeliest(chances: Chances) -> set[int]:
+    """The places of the options with the highest probability."""
+    highest = max(chances)
+    return {place for place, chance in enumerate(chances) if chance == highest}
 
 
 def _negations(probes: _Probes) -> Iterator[float]:

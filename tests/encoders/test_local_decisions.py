@@ -248,6 +248,16 @@ def test_results_and_store_know_the_weights(
     assert reading.cache_key != certain.cache_key
 
 
+def test_other_labels_of_the_same_weights_have_other_replies(tmp_path: Path) -> None:
+    folder = tiny.reading_model(tmp_path / "tiny")
+    before = LocalDecisionModel(folder)
+    swapped = {"labels": {"noul": ["B", "A"]}}
+    (folder / "decision.json").write_text(json.dumps(swapped))
+    after = LocalDecisionModel(folder)
+    assert before.cache_key != after.cache_key
+    assert before.details != after.details
+
+
 def test_a_dry_run_says_that_it_costs_nothing(reading: LocalDecisionModel) -> None:
     assert estimate([SAMPLE], METRICS, DecisionJudge(reading)).high.cost == 0.0
 
