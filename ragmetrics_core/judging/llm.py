@@ -206,10 +206,7 @@ class _Asking:
         by_verdict = weights_by_share(replies, weigh, mode)
         if not by_token:
             return Asked(replies, weights=by_verdict)
-        weights: list[Weight] = []
-        for weight_of_token, bare_verdict in zip(by_token, by_verdict, strict=True):
-            weights.append(weight_of_token or bare_verdict)  # a weight is never falsy
-        return Asked(replies, weights=tuple(weights))
+        return Asked(replies, weights=_fill_unsettled(by_token, by_verdict))
 
     async def _majority(
         self, request: ChatRequest, n_polls: int, read_before: Sequence[Found[Any]]
@@ -267,3 +264,16 @@ class _Asking:
             else:
                 replies.append(outcome)
         return replies, errors
+
+
+def _fill_unsettled(
+    by_token: Sequence[Weight | None], by_verdict: Sequence[Weight]
+) -> tuple[Weight, ...]:
+    """The weights of tokens, and of the bare verdict where no token settles one."""
+    weights: list[Weight] = []
+    for weight_of_token, weight_of_verdict in zip(by_token, by_verdict, strict=True):
+        if weight_of_token is None:
+            weights.append(weight_of_verdict)
+        else:
+            weights.append(weight_of_token)
+    return tuple(weights)

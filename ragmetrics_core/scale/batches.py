@@ -472,10 +472,7 @@ class ParkingStore(SqliteStore):
         token = batch.token
         status = state["status"]
         n_entered, n_output_lines = await self._enter_answers_of(model, token, state)
-        # A service that counts nothing has answered one request at least.
-        n_completed = state["request_counts"].get(
-            "completed", 1 if status == "completed" else 0
-        )
+        n_completed = _n_completed(state)
         if n_output_lines < n_completed and await self._may_be_readable_later(batch):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
@@ -552,6 +549,16 @@ class ParkingStore(SqliteStore):
                 " or name another"
             )
         return results[0]
+
+
+def _n_completed(state: Mapping[str, Any]) -> int:
+    """How many requests of a batch were answered, as the service says.
+
+    Of a completed batch whose service counts nothing it is one at least.
+    """
+    at_least = 1 if state["status"] == "completed" else 0
+    n_completed: int = state["request_counts"].get("completed", at_least)
+    return n_completed
 
 
 def _summary(state: Mapping[str, Any], n_answered: int, n_to_ask_again: int) -> str:
