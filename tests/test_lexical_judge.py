@@ -381,6 +381,18 @@ class TestNames:
         )
         assert features.adherence(answer, contexts, matches)[3:] == (0.0, 0.5)
 
+    def test_shares_are_of_what_is_sought(self) -> None:
+        answer = parse("Copper roofs turn green.")
+        context = parse("Copper roofs turn blue after many rainy winters.")
+        matches = features.align(answer, [context])
+        # Of the pairs copper-roof, roof-turn and turn-green the first two are there.
+        assert features.adherence(answer, [context], matches)[1] == 2 / 3
+
+        question = parse("What colour do copper roofs turn?")
+        chunk = parse("Green copper covers old towers.")
+        # Of the answer's terms only "green" is not in the question, and it is found.
+        assert features.usefulness(question, answer, chunk)[0] == 1.0
+
     def test_an_answer_without_names_loses_nothing(self) -> None:
         answer, contexts = (
             parse("the old mill was bought"),
