@@ -367,7 +367,7 @@ def answer_text(value: object) -> str | None:
     named_answer = answer_in(value)[0]
     if named_answer is not None:
         return named_answer
-    if not value or any(documents_in(value)) or has_no_answer(value):
+    if not value or any(documents_in(value)):
         return None
     return compact(value)
 
@@ -378,6 +378,8 @@ def has_no_answer(value: object) -> bool:
     Examples:
         >>> has_no_answer({"answer": None, "citations": []})
         True
+        >>> has_no_answer({"answer": None, "response": "At ten."})
+        False
         >>> has_no_answer({"sql": "SELECT 1"})
         False
     """

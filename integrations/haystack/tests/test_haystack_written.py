@@ -123,6 +123,41 @@ def test_a_run_that_only_imagines_pages_is_no_sample_and_is_counted() -> None:
     assert any("neither retrieved nor answered" in words for words in said)
 
 
+@component
+class Prompted:
+    """A retriever of the application's own, which calls its question a prompt."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, prompt: str) -> dict[str, Any]:
+        return {"documents": [Document(id="bridge", content=BRIDGE)] if prompt else []}
+
+
+def test_a_retriever_that_the_user_gives_a_prompt_retrieves() -> None:
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", Prompted())
+    pipeline.add_component("builder", PromptBuilder(ASKING, required_variables="*"))
+    pipeline.add_component("model", Speaking())
+    pipeline.connect("retriever.documents", "builder.documents")
+    pipeline.connect("builder", "model.prompt")
+    with capture() as captured:
+        pipeline.run(
+            {"retriever": {"prompt": QUESTION}, "builder": {"question": QUESTION}}
+        )
+    (sample,) = captured.samples
+    assert [context.id for context in sample.retrieved or ()] == ["bridge"]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+
+
+def test_a_component_that_imagines_nothing_is_no_empty_search() -> None:
+    pipeline = Pipeline()
+    imagining(pipeline)
+    asked = {"asking": {"question": QUESTION}, "generator": {"count": 0}}
+    with capture() as captured:
+        pipeline.run(asked)
+    assert not captured.samples
+
+
 @pytest.mark.parametrize("fields", [{}, {"meta": {"page": 3}}])
 def test_what_a_step_wrote_of_the_documents_is_not_retrieved(
     fields: dict[str, Any],

@@ -307,6 +307,7 @@ def test_an_answer_that_the_model_left_empty_is_none(
     assert texts(sample) == [BRIDGE, FERRY]
     assert sample.capture is not None
     assert sample.capture.grade == "incomplete"
+    assert sample.capture.evidence_from == "prompt"
     assert any("left the field" in words for words in sample.capture.warnings)
 
 

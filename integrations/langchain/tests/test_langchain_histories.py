@@ -20,6 +20,8 @@ from langchain_fakes import Shelf, Speaker, document, joined
 from langchain_ragmetrics import capture
 from langgraph.graph import START, MessagesState, StateGraph
 
+from ragmetrics_core.capture.transcripts import talk_of
+
 FERRY = "The Osta ferry crosses the lake every hour in summer."
 QUESTION = "And how often does the ferry go?"
 BEFORE = [HumanMessage("When was the bridge opened?"), AIMessage("In 1874.")]
@@ -155,7 +157,7 @@ def nameless(pairs: list[Pair]) -> list[str]:
 
 WAYS = [labelled, named, in_one_text_each, with_fields, nameless]
 TALK = {
-    "When was the bridge opened?": "In 1874.\nNote: the ferry is older.",
+    "When was the bridge opened?": "In 1874.\nAnswer: the ferry is older.",
     QUESTION: "Every hour, in summer.",
     "Who owns it?": "The town of Osta.",
 }
@@ -218,6 +220,14 @@ def test_a_history_whose_texts_name_no_speaker_is_in_doubt(
     said = any("do not say who speaks" in words for words in sample.capture.warnings)
     assert said == (written is nameless)
     assert sample.capture.grade == ("inferred" if said else "exact")
+
+
+def test_a_text_with_words_before_its_first_label_names_no_speaker() -> None:
+    turns = talk_of(["Hello there.\nQuestion: Is there a bridge?", "There is."]).turns
+    assert [turn.content for turn in turns] == [
+        "Hello there.\nQuestion: Is there a bridge?",
+        "There is.",
+    ]
 
 
 def test_texts_of_a_history_that_begin_in_its_middle_end_with_the_assistants() -> None:

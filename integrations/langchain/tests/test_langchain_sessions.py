@@ -90,7 +90,7 @@ def test_a_session_is_a_conversation_though_its_history_has_other_words() -> Non
     made = application({})
     with capture() as captured:
         for question in QUESTIONS:
-            ask(made, question, session_id="anna")
+            ask(made, question, session_id="anna", tenant="town")
     assert [sample.question for sample in captured.samples] == QUESTIONS
     for place, sample in enumerate(captured.samples):
         assert sample.ledger.conversation == "anna"

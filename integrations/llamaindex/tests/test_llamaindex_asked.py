@@ -275,6 +275,7 @@ def test_an_instruction_before_what_the_tool_was_asked_is_in_doubt(
         (QUESTION, [QUESTION]),
         (QUESTION, ["bridge opening year"]),
         (f"I plan a trip.\n{QUESTION}", ["bridge opening year"]),
+        (f"I plan a trip.\nMy question: {QUESTION}", ["bridge opening year"]),
         (f"Who built it?\n{QUESTION}", ["Who built it?", QUESTION]),
     ],
 )

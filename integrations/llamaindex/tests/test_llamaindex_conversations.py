@@ -349,3 +349,20 @@ def test_a_new_memory_for_each_message_that_holds_it_already_is_one_conversation
         grade = "inferred" if place else "exact"
         assert sample.capture is not None
         assert sample.capture.grade == grade
+
+
+def test_another_message_that_ends_like_the_question_is_an_earlier_turn(
+    kit: ModuleType,
+) -> None:
+    memory = ChatMemoryBuffer.from_defaults()
+    earlier = f"My friend is here as well. {QUESTIONS[0]}"
+    memory.put(ChatMessage(role="user", content=earlier))
+    engine = ContextChatEngine.from_defaults(
+        retriever=retriever(kit),
+        memory=memory,
+        llm=kit.ScriptedLLM(script={"": ABOUT[QUESTIONS[0]]}),
+    )
+    with capture() as captured:
+        engine.chat(QUESTIONS[0])
+    (sample,) = captured.samples
+    assert history(sample) == [earlier]

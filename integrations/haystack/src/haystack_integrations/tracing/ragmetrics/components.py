@@ -198,6 +198,9 @@ class Calls:
         """Whether a component gets a prompt and no documents: a model wrote what it returns, such as imagined pages."""
         if node.operation != COMPONENT or not isinstance(node.input.get("prompt"), str):
             return False
+        # what the user gives under this name is a question to a retriever
+        if not (node.takes.get("prompt") or {}).get("senders"):
+            return False
         return not any(documents_in(node.input)) and not _for_documents(node.takes)
 
     def _documents_of(self, value: object) -> tuple[Document, ...]:
