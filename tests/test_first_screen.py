@@ -669,3 +669,19 @@ def test_a_fault_before_a_right_answer_is_mended_after_wrong_answers() -> None:
     assert by_gate.mend_first is not None
     assert by_gate.mend_first.code == "ranking", "what the gate at risk suffers from"
     assert by_gate.at_risk.endswith("whose gate is not passed, 8 are of this kind.")
+
+
+@pytest.mark.parametrize(("n_next", "is_said"), [(2, False), (7, True)])
+def test_the_next_loss_is_named_where_chance_may_have_put_it_behind(
+    n_next: int, is_said: bool
+) -> None:
+    fact = LAMP.replace("lamp", "lamp 0")
+    rows = [
+        *lamps(12, answer="I don't know.", facts=[LAMP]),
+        *lamps(n_next, answer="It was a wizard from Norland.", facts=[LAMP]),
+    ]
+    report = evaluate([{**row, "contexts": [fact]} for row in rows], judge="lexical")
+    loss = screen_of(report, report.summary(), report.run).loss
+    assert "Largest: declined though the text was there (12)" in loss
+    assert ("generation went astray" in loss) == is_said
+    assert ("is not surely smaller" in loss) == is_said

@@ -208,18 +208,13 @@ class ScreenTally:
             exit_code: That of the command which shows the screen.
         """
         groups = self._all_groups()
-        losses = _largest_first(group for group in groups if group.code in LOSSES)
+        losses = _losses_among(groups)
         to_mend = self._mending_first(groups, decisions)
         unscored_first = self._unscored_first(losses)
         counts = {
             numbers.metric: self._counts[numbers.metric] for numbers in summary.metrics
         }
         highest = {metric: counts[metric].highest_mean for metric in counts}
-        own_warnings = (
-            *_failures(summary),
-            *_out_of_reach(decisions, highest),
-            *self._copies(),
-        )
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
@@ -228,7 +223,7 @@ class ScreenTally:
             together=all_in_words(decisions, exit_code),
             loss=self._verdict_on_losses(losses, summary),
             how_sure=self._how_sure(losses, summary, run),
-            warnings=(*own_warnings, *warnings),
+            warnings=self._warnings(summary, decisions, highest, warnings),
             mend_first=to_mend[0] if to_mend else None,
             groups=tuple(groups),
             rows=summary.rows,
@@ -249,6 +244,17 @@ class ScreenTally:
         if metric not in self._answering:
             self._answering[metric] = AnsweringTally(metric, "context_recall")
         return self._answering[metric]
+
+    def _warnings(
+        self,
+        summary: Summary,
+        decisions: Sequence[Decision],
+        highest: Mapping[str, float],
+        others: Sequence[str],
+    ) -> tuple[str, ...]:
+        """All that makes the numbers speak for less than they seem to."""
+        out_of_reach = _out_of_reach(decisions, highest)
+        return (*_failures(summary), *out_of_reach, *self._copies(), *others)
 
     def _unscored_first(self, losses: Sequence[Group]) -> tuple[str, ...]:
         """The groups whose rows without a score are worse than any low score.
@@ -626,6 +632,11 @@ def _why_first(to_mend: Sequence[Group], against_gate: Counter[str]) -> str:
     if not against_gate and len(_equal_largest(to_mend)) > 1:
         words += ", as many as another; this comes first in the pipeline"
     return words
+
+
+def _losses_among(groups: Iterable[Group]) -> list[Group]:
+    """The groups that went wrong, the largest first."""
+    return _largest_first(group for group in groups if group.code in LOSSES)
 
 
 def _largest_first(groups: Iterable[Group]) -> list[Group]:
