@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -743,6 +744,20 @@ def test_methods_say_what_a_guard_was_asked() -> None:
     assert "the answer was not shown" in methods
     assert "context_utilization by guard/granite-3.3/tiny: 2 from the token" in methods
     assert "share of polls" not in methods
+
+
+def test_a_card_of_a_guard_is_counted_with_the_least_below_the_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "labelled.jsonl"
+    row = {**ROW, "source": "people", "labels": {"adherent": 1}}
+    data.write_text(json.dumps(row) + "\n")
+    arguments = ["card", "--judge", "guard/minicheck/m", "--data", str(data)]
+    arguments += ["--api-base", "http://127.0.0.1:1/v1", "--dry-run"]
+    assert main([*arguments, "--metric", "adherence"]) == 0
+    printed = capsys.readouterr().out
+    (calls,) = re.findall(r"calls: +(.*)", printed)
+    assert calls.isdigit()  # the least is the most
 
 
 # By name

@@ -176,7 +176,7 @@ class LocalDecisionModel(DecisionModel):
         mass = self._mass(prompts)
         # not a number is less than no floor
         if not mass >= MASS_FLOOR:
-            failure = Choice(f"{LABELS_UNLIKELY}{mass:.2f}", "other")
+            failure = Choice(f"{LABELS_UNLIKELY}{mass:.3f}", "other")
             return _Answered(n_tokens, failure)
         return _Answered(n_tokens, answers=self._pipeline.postprocess(outputs))
 

@@ -476,9 +476,7 @@ class CountingGuards(CountingJudge):
             return Answer(NotAnswered(error))
         for request in asked.requests:
             self._add(request)
-        holds = not self._high  # where nothing holds, a cause is asked for
-        chance = 1.0 if holds else 0.0
-        verdict = import_deferred("GuardVerdict")(holds, chance)
+        verdict = import_deferred("GuardVerdict")(True, 1.0)
         return Answer(asked.reads([verdict] * len(asked.requests)))
 
     def _add(self, request: GuardRequest) -> None:

@@ -365,9 +365,12 @@ def _likeliest(chances: Chances) -> set[int]:
 
 
 def _negations(probes: _Probes) -> Iterator[float]:
-    """How far p of a predicate and p of its negation are from summing to one."""
+    """How far p of a predicate and p of its negation are from summing to one.
+
+    Both were asked in one request, so that company plays no part.
+    """
     if probes.negated is not None:
-        yield abs(probes.alone[0] + probes.negated - 1)
+        yield abs(probes.in_company[0] + probes.negated - 1)
 
 
 def _changes_by_company(probes: _Probes) -> Iterator[float]:

@@ -180,7 +180,7 @@ def test_acceptance_12_labels_that_are_unlikely_give_no_probability(
     assert (result.status, result.value) == ("failed", None)
     assert result.error is not None
     assert result.error.type == "MalformedReply"
-    assert f"probability of only {mass:.2f}" in result.reason
+    assert f"probability of only {mass:.3f}" in result.reason
 
 
 def test_labels_above_the_floor_are_read(tmp_path: Path) -> None:
