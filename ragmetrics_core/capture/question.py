@@ -44,8 +44,9 @@ _BEHIND_A_LABEL = (
     "what was asked is more than what was searched for: what stands behind its last"
     " label is taken for the user's words"
 )
-# a label before the user's words, at the end of what an application writes
-_LABEL = re.compile(r"(?:^|\n)[^\S\n]*[\w' ]{1,40}:\s*(?=\S)")
+# a label before the user's words, at the end of what an application writes; in the
+# first line it is how the user begins ("Please tell me: …")
+_LABEL = re.compile(r"\n[^\S\n]*[\w' ]{1,40}:\s*(?=\S)")
 _REWRITTEN = (
     "a model wrote every query, and the user's own words were not found; the first"
     " query stands for them"

@@ -274,6 +274,7 @@ def test_an_instruction_before_what_the_tool_was_asked_is_in_doubt(
     [
         (QUESTION, [QUESTION]),
         (QUESTION, ["bridge opening year"]),
+        (f"Please tell me: {QUESTION}", [QUESTION]),
         (f"I plan a trip.\n{QUESTION}", ["bridge opening year"]),
         (f"I plan a trip.\nMy question: {QUESTION}", ["bridge opening year"]),
         (f"Who built it?\n{QUESTION}", ["Who built it?", QUESTION]),
