@@ -508,13 +508,15 @@ def test_documents_keep_id_score_and_metadata() -> None:
             {"node": {"id_": "n", "text": "b", "metadata": {"page": 2}}, "score": 0.25},
             {"text": "c", "score": "high", "metadata": '{"page": 3}'},
             {"text": "d", "score": math.nan, "metadata": {1: 2}},
+            {"text": "e", "score": 10**400},
         ]
     }
-    first, second, third, fourth = Sample.from_row(row).contexts
+    first, second, third, fourth, fifth = Sample.from_row(row).contexts
     assert (first.id, first.score, first.metadata) == ("3", 0.5, {"page": 1})
     assert (second.id, second.score, second.metadata) == ("n", 0.25, {"page": 2})
     assert (third.id, third.score, third.metadata) == (None, None, {"page": 3})
     assert (fourth.score, fourth.metadata) == (None, {"1": 2})
+    assert fifth.score is None  # no float is as large
 
 
 def test_our_own_objects_are_taken_as_they_are() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.frozen import is_blank
+from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.data.sample import Context, Turn
 
 # LangChain (page_content, under kwargs if serialised), Haystack (content), LlamaIndex
@@ -139,7 +140,7 @@ def number_as_text(value: Any) -> Any:
     A whole number has no decimals. Data frames add them to a column with gaps.
     """
     number = plain_data(value)
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+    if not is_number(number):
         return number
     is_whole = isinstance(number, int) or number.is_integer()
     return str(int(number)) if is_whole else repr(number)
@@ -400,9 +401,13 @@ def _id_of_context(value: Any) -> str | None:
 def _score_of_context(value: Any) -> float | None:
     """The score of a context; None where the value is no finite number."""
     number = plain_data(value)
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+    if not is_number(number):
         return None
-    return float(number) if abs(number) < math.inf else None
+    try:
+        score = float(number)
+    except OverflowError:  # a whole number larger than any float
+        return None
+    return score if math.isfinite(score) else None
 
 
 def read_metadata(value: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ragmetrics_core.data import (
     Usage,
 )
 from ragmetrics_core.data.nearest import did_you_mean
+from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
@@ -263,15 +264,11 @@ def _check_band(band: object) -> None:
     """Refuse, by ``SettingError``, a band that is no pair of ascending probabilities."""
     if isinstance(band, (tuple, list)) and len(band) == 2:
         low, high = band
-        if _is_number(low) and _is_number(high) and 0 <= low <= high <= 1:
+        if is_number(low) and is_number(high) and 0 <= low <= high <= 1:
             return
     raise SettingError(
         f"band is two probabilities, the lower one first, e.g. (0.2, 0.8); got {band!r}"
     )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _failed_answer(answer: Answer[Any], error: type[JudgeError]) -> bool:

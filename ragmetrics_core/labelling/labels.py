@@ -18,6 +18,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.cells import plain_data
 from ragmetrics_core.data.errors import InputError, RowError, SettingError
 from ragmetrics_core.data.frozen import replace_surrogates
+from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.reporting.pairing import (
     GroupBy,
     KeysSought,
@@ -125,14 +126,12 @@ def _probability_of(row: Mapping[str, Any], place: str) -> float | None:
     value = row.get("probability")
     if value is None:
         return None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 < value <= 1:
+    if not is_number(value) or not 0 < value <= 1:
         raise RowError(
             f"{place}: 'probability' must be a number above 0 up to 1, or left out if"
             " no draw recorded one"
         )
-    probability: float = value
-    return probability
+    return value
 
 
 def _as_list(value: Any) -> Sequence[Any]:

@@ -11,6 +11,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from ragmetrics_core.data import JudgeError, SettingError, Usage
+from ragmetrics_core.data.number_values import is_number
 
 if TYPE_CHECKING:
     _stated = property
@@ -241,11 +242,7 @@ def check_prices(model: str, prices: object) -> None:
 
 
 def _is_price(price: object) -> bool:
-    return (
-        isinstance(price, (int, float))
-        and not isinstance(price, bool)
-        and 0 <= price < math.inf
-    )
+    return is_number(price) and 0 <= price < math.inf
 
 
 def check_model(model: object) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ragmetrics_core.data import Chances, ContentRefused, Typed, Usage
 from ragmetrics_core.data.errors import ContextWindowExceeded, MalformedReply
+from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.models.chat import Choice
 
 Body = dict[str, Any]
@@ -297,8 +298,7 @@ def chances_of(typed: Typed, choice: Choice) -> Chances:
 
 
 def _is_probability(number: object) -> bool:
-    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
-    return is_number and 0 <= number <= 1  # type: ignore[operator]  # a number by now
+    return is_number(number) and 0 <= number <= 1
 
 
 # What it cost
