@@ -121,6 +121,7 @@ def evidence(
     prompts = _prompts(answered.call, feeding)
     brought, earlier = Seen(by_key, prompts, turn.known).of(arrived, turn.tree.earlier)
     unnamed_tools = _unnamed_tools(turn, contexts, brought)
+    doubtful = _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
     documents_of = {**turn.calls.retrievals, **added}
     passages = passages_of(
         retrieved,
@@ -134,13 +135,12 @@ def evidence(
     warnings = (
         *contexts.warnings,
         *passages.warnings,
-        *_warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools),
+        *doubtful,
     )
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
         passages=passages,
-        numbering=_numbering(contexts, shown, answered.text),
         sources=_names_of(documents_of),
         feeding=feeding,
         brought=brought,
@@ -148,6 +148,7 @@ def evidence(
         order=arrivals.order,
         unnamed_tools=unnamed_tools,
         warnings=warnings,
+        numbering=_numbering(contexts, shown, answered.text),
     )
 
 

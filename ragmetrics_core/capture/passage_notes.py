@@ -66,6 +66,7 @@ def passages_of(
     dropped = _dropped_inside(calls)
     if retrieved is None:
         return Passages(None, dropped)
+    notes = _notes(retrieved, found, calls, answered_by)
     keys = shown_as(retrieved, contexts)
     warnings: list[str] = []
     n_hidden = keys.count(None)
@@ -74,7 +75,6 @@ def passages_of(
     n_foreign = len(unexplained(keys, retrieved, contexts))
     if n_foreign:
         warnings.append(_FOREIGN.format(n_foreign, len(contexts)))
-    notes = _notes(retrieved, found, calls, answered_by)
     if evidence_from in _TOLD_BY:
         notes = _with_shown_parts(notes, retrieved, keys, contexts, shown)
     return Passages(tuple(notes), dropped, tuple(warnings))
