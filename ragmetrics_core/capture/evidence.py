@@ -132,11 +132,6 @@ def evidence(
         contexts.evidence_from,
         shown,
     )
-    warnings = (
-        *contexts.warnings,
-        *passages.warnings,
-        *doubtful,
-    )
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
@@ -147,7 +142,7 @@ def evidence(
         earlier=earlier,
         order=arrivals.order,
         unnamed_tools=unnamed_tools,
-        warnings=warnings,
+        warnings=(*contexts.warnings, *passages.warnings, *doubtful),
         numbering=_numbering(contexts, shown, answered.text),
     )
 
