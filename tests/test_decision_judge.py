@@ -337,6 +337,20 @@ def test_labels_of_the_ledger_are_choices(
     assert "earlier" in state_of(server.requests[0].body)
 
 
+@settings(max_examples=12, deadline=None)
+@given(chance=st.sampled_from([0.165, 0.166, 1 / 6, 0.167, 0.17]))
+def test_law_labels_that_are_all_alike_hold_nothing(chance: float) -> None:
+    """Services round, so that six labels of a sixth may have more than one together."""
+    with DecisionServer(lambda *_: [chance] * 6) as server:
+        report = judged(
+            judge_at(server),
+            [ContextAdherence(cause=False)],
+            [Sample.from_row(LEDGER_ROW)],
+        )
+    result = report.results[0].results["context_adherence"]
+    assert (result.value, result.evidence.no) == (0.5, 1)
+
+
 def test_a_cause_is_asked_below_one_half_only() -> None:
     def answer(state: Any, question: Body) -> Chance:
         wording = question["instructions"]

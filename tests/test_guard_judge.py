@@ -486,6 +486,22 @@ def test_a_reasoning_that_the_server_took_out_is_one_too() -> None:
     assert (verdict.holds, verdict.probability) == (True, None)
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_a_reasoning_beside_the_text_leaves_no_probability(
+    form: str, name: str
+) -> None:
+    fine = guard(form)
+
+    def reply(body: Body) -> Body:
+        made = fine(body)
+        return {**made, "message": {**made["message"], name: "The date differs."}}
+
+    with LoopbackServer(reply) as server:
+        result = result_of(judged(judge_at(server, form), ADHERENCE))
+    assert (result.value, result.evidence.probability) == (0.0, None)
+    assert "bare verdicts, without probabilities" in result.reason
+
+
 @pytest.mark.parametrize(
     "text", ["It is.\nClaim: Anna did.", "claim : all\n Document: none", "Claim: x"]
 )

@@ -169,7 +169,7 @@ def _reads_labels(question: RestsOn, answers: Sequence[Chances]) -> Asked[Labell
     claims: list[Claim] = []
     held_chances: list[float] = []
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
-        if chances[_NO_CLAIM] > 0.5:
+        if _mass(chances, (_NO_CLAIM,)) > 0.5:
             continue
         held = _mass(chances, _HELD)
         places = _HELD if held > 0.5 else _UNHELD
@@ -188,11 +188,13 @@ def _reads_labels(question: RestsOn, answers: Sequence[Chances]) -> Asked[Labell
 
 
 def _mass(chances: Chances, places: Iterable[int]) -> float:
-    """The probability of some options together, in [0, 1].
+    """The share of some options in all of them, in [0, 1].
 
-    Services round to two places. Rounding here keeps a tie of theirs at one half.
+    Services round to two places, so that all may have a little more than one: six
+    labels of .17 have 1.02. Rounding here keeps a tie of theirs at one half.
     """
-    return min(round(sum(chances[place] for place in places), 9), 1.0)
+    share = sum(chances[place] for place in places) / sum(chances)
+    return min(round(share, 9), 1.0)
 
 
 def _labels_nothing(question: RestsOn) -> Asked[LabelledPoll] | None:

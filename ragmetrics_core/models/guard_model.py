@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.data import SettingError, did_you_mean
-from ragmetrics_core.models.chat import ChatRequest
+from ragmetrics_core.models.chat import ChatReply, ChatRequest
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.guard_forms import FORMS, GuardRequest
 from ragmetrics_core.models.openai_form import parameters
@@ -49,6 +51,19 @@ class GuardModel(OpenAICompatibleModel):
     def __repr__(self) -> str:
         return f"GuardModel({self.base_url!r}, {self.model!r}, form={self.form.name!r})"
 
+    def reply(self, body: Any, prices: tuple[float, float] | None) -> ChatReply:
+        """Narrow a reply's body, without log-probabilities where the guard has reasoned.
+
+        Behind a reasoning the probability of the word tells nothing. Servers give the
+        reasoning beside the text, and its tokens or none of them.
+        """
+        made = super().reply(body, prices)
+        choices = tuple(
+            replace(choice, tokens=()) if _has_reasoned(listed) else choice
+            for choice, listed in zip(made.choices, body["choices"], strict=True)
+        )
+        return replace(made, choices=choices)
+
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """The body of a request, in the form of the guard.
 
@@ -61,3 +76,12 @@ class GuardModel(OpenAICompatibleModel):
             **parameters(request),
             **self._extra,
         }
+
+
+# Where servers put a reasoning that they take out of the text.
+_REASONING = ("reasoning_content", "reasoning")
+
+
+def _has_reasoned(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice of a reply's body has a reasoning beside its text."""
+    return any(bool(choice["message"].get(name)) for name in _REASONING)
