@@ -518,6 +518,7 @@ def test_law_rounded_probabilities_are_accepted(
         lambda answer: {**answer, "name": "other"},
         lambda answer: {**answer, "name": [answer["name"]]},
         lambda answer: {**answer, "name": None},
+        lambda answer: {**answer, "name": {}},
         lambda answer: {**answer, "type": "choice"},
         lambda answer: {"type": answer["type"], "name": answer["name"]},
         lambda answer: "yes",
@@ -550,6 +551,34 @@ def test_two_answers_to_one_question_are_none() -> None:
     assert result.error.type == "MalformedReply"
 
 
+@pytest.mark.parametrize(
+    ("form", "once", "twice"),
+    [
+        ("systemone", '"q1": {', '"q1": {"type": "noul", "noul": 0.01}, "q1": {'),
+        ("systemone", '"noul": 0', '"noul": 0.01, "noul": 0'),
+        ("decisions", '"probability": 0', '"probability": 0.01, "probability": 0'),
+        ("decisions", '"answers": [', '"answers": [], "answers": ['),
+    ],
+)
+def test_a_name_that_stands_twice_in_an_object_has_no_value(
+    form: str, once: str, twice: str
+) -> None:
+    class Doubling(DecisionServer):
+        def _outcome(self, number: int, body: Body) -> Fault:
+            del number
+            written = json.dumps(self.completion(body))
+            assert once in written
+            return Fault(200, body=written.replace(once, twice, 1))
+
+    with Doubling(lambda *_: 0.9) as server:
+        result = (
+            judged(judge_at(server, form), [RetrievalAccuracy()])
+            .results[0]
+            .results["retrieval_accuracy"]
+        )
+    assert result.error.type == "MalformedReply"
+
+
 def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
     with DecisionServer() as server:
         judge = judge_at(server)
@@ -569,6 +598,8 @@ def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
         {"truncated": True},
         {"state_tokens_dropped": 7},
         {"truncated_questions": ["q1"]},
+        {"state_truncated": True},
+        {"metadata": {"input_truncated": 3}},
     ],
 )
 def test_texts_that_were_truncated_are_too_long(form: str, extra: Body) -> None:

@@ -112,6 +112,11 @@ CONTENT: list[tuple[str, Any, str]] = [
         "ContentRefused",
     ),
     (
+        "refused beside a verdict",
+        {"message": {"content": '{"useful": 1, "reason": "r"}', "refusal": "No."}},
+        "ContentRefused",
+    ),
+    (
         "filtered",
         {"message": {"content": ""}, "finish_reason": "content_filter"},
         "ContentRefused",

@@ -39,7 +39,7 @@ from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.labelling.measured_judges import asking, measured
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent
-from ragmetrics_core.models.chat import Choice
+from ragmetrics_core.models.chat import Capabilities, Choice
 from ragmetrics_core.models.guard_forms import FORMS
 from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.scale import batches
@@ -448,6 +448,8 @@ def test_minicheck_judges_no_relevance() -> None:
         ({"finish_reason": "length", "text": "Yes"}, "CutOffReply"),
         ({"finish_reason": "length", "text": "<think>Let me"}, "CutOffReply"),
         ({"finish_reason": "content_filter", "text": "Yes"}, "ContentRefused"),
+        ({"refusal": "I can not help.", "text": "Yes"}, "ContentRefused"),
+        ({"refusal": "I can not help.", "text": "No"}, "ContentRefused"),
     ],
 )
 def test_an_odd_reply_is_a_typed_failure_and_never_a_score(
@@ -456,7 +458,8 @@ def test_an_odd_reply_is_a_typed_failure_and_never_a_score(
     def odd(body: Body) -> Body:
         if isinstance(reply, str):
             return choice(reply)
-        return choice(reply["text"], finish_reason=reply["finish_reason"])
+        made = choice(reply["text"], finish_reason=reply.get("finish_reason"))
+        return {**made, "message": {**made["message"], "refusal": reply.get("refusal")}}
 
     with LoopbackServer(odd) as server:
         result = result_of(judged(judge_at(server, form, control=False), ADHERENCE))
@@ -743,13 +746,62 @@ def test_a_batch_takes_the_requests_of_a_guard(
     assert len(service.batches) == 2  # the control first
 
 
+MANY = [
+    Sample.from_row({**ROW, "answer": f"Anna lit it. It was {number}."})
+    for number in range(12)
+]
+
+
 def test_a_dry_run_counts_what_a_run_sends(server: LoopbackServer, form: str) -> None:
     judge = judge_at(server, form)
     metrics = [ADHERENCE, RetrievalAccuracy()]
-    counted = estimate([SAMPLE], metrics, judge)
+    counted = estimate(MANY, metrics, judge)
     assert not server.requests
-    report = judged(judge, *metrics)
-    assert counted.low.calls == counted.high.calls == report.usage.calls
+    report = judged(judge, *metrics, rows=MANY)
+    assert counted.low.calls == report.usage.calls == counted.high.calls - 2
+    assert counted.low.completion_tokens == counted.high.completion_tokens
+
+
+@pytest.mark.parametrize("control", [True, False])
+@pytest.mark.parametrize("concurrency", [4, 32])
+def test_a_dry_run_counts_what_an_endpoint_without_log_probabilities_rejects(
+    control: bool, concurrency: int
+) -> None:
+    metrics = [ADHERENCE, RetrievalAccuracy()]
+    with LoopbackServer(
+        guard("minicheck", logprobs=False), logprobs="reject"
+    ) as server:
+        judge = judge_at(server, "minicheck", control=control)
+        counted = estimate(MANY, metrics, judge)
+        report = judged(judge, *metrics, rows=MANY, concurrency=concurrency)
+    assert counted.low.calls < report.usage.calls == len(server.requests)
+    assert report.usage.calls <= counted.high.calls
+    if control:
+        assert report.usage.calls == counted.high.calls
+
+
+def test_where_the_endpoint_states_what_it_gives_the_number_is_exact(form: str) -> None:
+    for gives in (True, False):
+        with LoopbackServer(guard(form, logprobs=gives)) as server:
+            stated = Capabilities(logprobs=gives)
+            model = GuardModel(server.base_url, "tiny", form=form, capabilities=stated)
+            counted = estimate(MANY, [ADHERENCE], GuardJudge(model))
+            report = judged(GuardJudge(model), ADHERENCE, rows=MANY)
+        assert counted.low.calls == counted.high.calls == report.usage.calls
+
+
+def test_an_endpoint_that_gives_no_log_probabilities_is_asked_everything_once(
+    form: str, tmp_path: Path
+) -> None:
+    """Also in the next run, which does not know it and finds all in the store."""
+    with LoopbackServer(guard(form, logprobs=False)) as server:
+        for is_kept in (False, True):
+            judge = judge_at(server, form)
+            kept = tmp_path / "kept"
+            report = judged(judge, ADHERENCE, rows=MANY, concurrency=2, store=kept)
+            assert (report.usage.calls == 0) == is_kept
+        asked = [shown(request.body) for request in server.requests]
+    assert len(asked) == len(set(asked)) > len(MANY)
 
 
 def test_methods_say_what_a_guard_was_asked() -> None:
@@ -773,7 +825,8 @@ def test_a_card_of_a_guard_is_counted_with_the_least_below_the_most(
     assert main([*arguments, "--metric", "adherence"]) == 0
     printed = capsys.readouterr().out
     (calls,) = re.findall(r"calls: +(.*)", printed)
-    assert calls.isdigit()  # the least is the most
+    least, most = map(int, calls.split(" to "))
+    assert least == most - 2  # an endpoint may reject what the control asks first
 
 
 # By name
@@ -800,6 +853,18 @@ def test_a_name_that_is_not_complete_says_what_is_missing(
 ) -> None:
     with pytest.raises(SettingError, match=says):
         resolve_judge(name, api_base=address)
+
+
+@pytest.mark.parametrize("model", ["", "  "])
+def test_a_guard_without_a_model_is_refused(form: str, model: str) -> None:
+    with pytest.raises(SettingError, match="names no model"):
+        GuardModel("http://127.0.0.1:1/v1", model, form=form)
+
+
+@pytest.mark.parametrize("prefix", ["guards", "gaurd"])
+def test_a_misspelt_guard_is_asked_about(prefix: str) -> None:
+    with pytest.raises(SettingError, match="did you mean 'guard/minicheck/m'"):
+        resolve_judge(f"{prefix}/minicheck/m", api_base="http://127.0.0.1:1/v1")
 
 
 def test_the_command_line_takes_a_guard(

@@ -120,7 +120,8 @@ def test_max_calls_is_kept_to_the_call_and_what_is_done_is_reported(limit: int) 
     model = Priced()
     report = utilization(model, Limits(max_calls=limit))
     assert model.calls == limit
-    assert f"max_calls={limit} was reached, after {limit} calls" in report.run.stopped
+    calls = "1 call and" if limit == 1 else f"{limit} calls and"
+    assert f"max_calls={limit} was reached, after {calls}" in report.run.stopped
     statuses = [list(row.results.values()) for row in report.results]
     assert sum(map(len, statuses)) == (
         limit // 3 if limit != 7 else len([s for s in statuses if s])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,34 @@ def test_the_core_stands_without_a_wing(wing: str, tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
+
+
+def imported_in(file: Path) -> list[str]:
+    """The modules that a file imports, at load time or inside a function.
+
+    What it imports for the checker of types alone stands in a block of its own.
+    """
+    tree = ast.parse(file.read_text("utf-8"))
+    for block in ast.walk(tree):
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            block.body = []
+    return [
+        statement.module
+        for statement in ast.walk(tree)
+        if isinstance(statement, ast.ImportFrom) and statement.module
+    ]
+
+
+@pytest.mark.parametrize("room", sorted(CORE))
+def test_no_room_of_the_core_imports_a_wing_but_through_the_table(room: str) -> None:
+    wings = tuple(f"ragmetrics_core.{wing}" for wing in WINGS)
+    past_the_table = [
+        (file.name, module)
+        for file in (SOURCE / room).rglob("*.py")
+        for module in imported_in(file)
+        if module.startswith(wings)
+    ]
+    assert past_the_table == []
 
 
 @pytest.mark.parametrize("name", sorted(_DEFERRED_NAMES))

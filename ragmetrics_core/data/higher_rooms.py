@@ -44,6 +44,11 @@ _DEFERRED_NAMES = {
     "only_declines": _DeferredName(
         "lexical.declining", "only_declines", "seeing which answers decline"
     ),
+    # judges by their names, guard/… and local/…
+    "GuardJudge": _DeferredName("encoders.guard_judge", "GuardJudge", "a guard"),
+    "LocalDecisionModel": _DeferredName(
+        "encoders.local_decisions", "LocalDecisionModel", "a model on this machine"
+    ),
     # what a guard would be sent, in a dry run
     "guard_questions": _DeferredName(
         "encoders.guard_judge", "guard_questions", "a guard"

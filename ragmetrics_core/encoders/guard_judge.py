@@ -222,12 +222,16 @@ class GuardJudge(ModelJudge):
     async def _whole(
         self, session: Session, request: GuardRequest
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
-        """The verdict on one text, asked in one request."""
+        """The verdict on one text, asked in one request.
+
+        What the session learns of the endpoint changes what it sends, and never the
+        request: replies are kept under that, and would be asked for again.
+        """
         await session.prepare()
-        lacks_logprobs = "logprobs" in session.lacking()
+        has_none = self.model.capabilities().logprobs is False
         sent = ChatRequest(
             (Message("user", request.to_json()),),
-            top_logprobs=0 if lacks_logprobs else self.top_logprobs,
+            top_logprobs=0 if has_none else self.top_logprobs,
             max_tokens=self.max_tokens,
         )
         answers = await session.ask(sent, partial(read_verdict, self.model.form))

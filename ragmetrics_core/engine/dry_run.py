@@ -454,6 +454,10 @@ class CountingDecisions(CountingJudge):
 class CountingGuards(CountingJudge):
     """Counts what a guard would be sent: a request for each claim, fact or chunk.
 
+    At the most the endpoint rejects log-probabilities, which nobody knows before. All
+    that is asked until then is asked twice: the control, or anything where there is
+    none. What is rejected costs a call, and no token.
+
     Args:
         judge: The judge that asks the guard.
         high: Whether the most that is usual is counted, instead of the least.
@@ -464,9 +468,12 @@ class CountingGuards(CountingJudge):
         guard: Any = judge  # a GuardJudge, whose room may be left out
         self._model: GuardModel = guard.model
         self._requests: set[GuardRequest] = set()
+        is_unknown = guard.model.capabilities().logprobs is None
+        self._may_be_rejected = high and is_unknown and guard.top_logprobs > 0
         if guard.control:
             for request in import_deferred("control_requests")():
                 self._add(request)
+            self._may_be_rejected = False  # the control has found out
 
     def count(self, question: Question[R]) -> Answer[R]:
         """Count a question, and answer it as a guard to which everything holds."""
@@ -492,7 +499,10 @@ class CountingGuards(CountingJudge):
             price_sent, price_received = prices
             cost = sent * price_sent + _TOKENS_OF_WORD * price_received
         self._total += Usage(
-            calls=1, prompt_tokens=sent, completion_tokens=_TOKENS_OF_WORD, cost=cost
+            calls=2 if self._may_be_rejected else 1,
+            prompt_tokens=sent,
+            completion_tokens=_TOKENS_OF_WORD,
+            cost=cost,
         )
 
 

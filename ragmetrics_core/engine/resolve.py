@@ -10,6 +10,7 @@ import re
 from functools import cache
 
 from ragmetrics_core.data import SettingError, did_you_mean, import_named_object
+from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
@@ -36,6 +37,7 @@ _MOST_JUDGES = 32
 _COMPATIBLE_PREFIX = "openai-compatible/"
 _GUARD_PREFIX = "guard/"
 _LOCAL_PREFIX = "local/"
+_PREFIXES = (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE, _GUARD_PREFIX, _LOCAL_PREFIX)
 # module:name of an object, e.g. my_app.judges:strict
 _MODULE_AND_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 # environment variables that may hold a key or an address
@@ -186,11 +188,10 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
 
 def _make_local(name: str, *, named_here: bool) -> Judge:
     """Make the judge on a model of this machine, such as ``local/./folder``."""
-    from ragmetrics_core.encoders.local_decisions import LocalDecisionModel
-
     if named_here:
         raise SettingError(f"{name} runs on this machine and takes no endpoint or key")
-    return DecisionJudge(LocalDecisionModel(name.removeprefix(_LOCAL_PREFIX)))
+    make_model = import_deferred("LocalDecisionModel")
+    return DecisionJudge(make_model(name.removeprefix(_LOCAL_PREFIX)))
 
 
 def _make_guard(name: str, endpoint: Endpoint) -> Judge:
@@ -208,9 +209,8 @@ def _make_guard(name: str, endpoint: Endpoint) -> Judge:
 
 def _guard_judge(model: GuardModel) -> Judge:
     """Make the judge that asks a guard."""
-    from ragmetrics_core.encoders.guard_judge import GuardJudge
-
-    return GuardJudge(model)
+    judge: Judge = import_deferred("GuardJudge")(model)
+    return judge
 
 
 def _warn_of_changing_model(name: str) -> None:
@@ -247,10 +247,7 @@ def _hint_of_misspelt(name: str) -> str:
     prefix, slash, rest = name.partition("/")
     if not slash:
         return did_you_mean(name, ["lexical", "lexical+vectors", *listed_names()])
-    meant = {
-        known.strip("/"): f"{known}{rest}"
-        for known in (_COMPATIBLE_PREFIX, DECISIONS, SYSTEM_ONE)
-    }
+    meant = {known.strip("/"): f"{known}{rest}" for known in _PREFIXES}
     return did_you_mean(prefix, meant, stands_for=meant)
 
 

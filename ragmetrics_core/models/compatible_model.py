@@ -118,6 +118,11 @@ class OpenAICompatibleModel(ChatModel):
         check_number(
             "OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True
         )
+        if not model.strip():
+            raise errors.SettingError(
+                f"{name or type(self).__name__} names no model: give the name that the"
+                " endpoint knows it by"
+            )
         address = endpoint_address(base_url)
         self.base_url = address.shown.rstrip("/")
         self.model = model
@@ -249,7 +254,7 @@ class OpenAICompatibleModel(ChatModel):
             if path.endswith("/content"):
                 return content
             body = await compute_beside_loop(
-                partial(json.loads, content), size=len(content)
+                partial(self._parsed, content), size=len(content)
             )
         except (ValueError, RecursionError):
             raise errors.JudgeServerError(
@@ -261,6 +266,10 @@ class OpenAICompatibleModel(ChatModel):
             fault = Fault.from_reply(meant, content.decode(errors="replace"), wait)
             raise self._error(errors.JudgeServerError, fault)
         return body
+
+    def _parsed(self, content: bytes) -> Any:
+        """The JSON of a body; ValueError or RecursionError if it is none."""
+        return json.loads(content)
 
     async def _sent(
         self, method: str, url: str, data: Any, longest: float, most: int

@@ -7,6 +7,7 @@ or one for each option, in a list.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import accumulate
@@ -24,8 +25,9 @@ _ROUNDED_TO = 0.01
 for each of them."""
 _LEAST_SLACK = 1e-6
 _LONGEST_RAW = 2_000  # characters of an answer that cannot be used, as it is kept
-# Fields that say that a part of the request was not read.
-_TRUNCATED = ("truncated", "state_tokens_dropped", "truncated_questions")
+# What is in the name of a field that says that a part of the request was not read, e.g.
+# ``truncated_questions``, ``state_truncated`` or ``state_tokens_dropped``.
+_TRUNCATED = re.compile("truncated|tokens_dropped", re.IGNORECASE)
 
 
 def json_text(value: object) -> str:
@@ -125,6 +127,17 @@ def _name(place: int) -> str:
 
 
 # What comes back
+
+
+def object_of_single_names(pairs: Sequence[tuple[str, Any]]) -> Body:
+    """An object of JSON, in which a name that stands twice has no value.
+
+    Which of two values is meant cannot be told.
+    """
+    by_name: Body = {}
+    for name, value in pairs:
+        by_name[name] = None if name in by_name else value
+    return by_name
 
 
 def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
@@ -245,10 +258,10 @@ def _is_truncated(said: Any) -> bool:
         return False
     holders = [said, said.get("usage"), said.get("metadata")]
     return any(
-        bool(holder.get(field))
+        bool(value) and _TRUNCATED.search(str(field)) is not None
         for holder in holders
         if isinstance(holder, Mapping)
-        for field in _TRUNCATED
+        for field, value in holder.items()
     )
 
 

@@ -25,6 +25,7 @@ from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_forms import (
     Body,
     no_answers,
+    object_of_single_names,
     openai_body,
     openai_choices,
     systemone_choices,
@@ -274,6 +275,9 @@ class _DecisionClient(OpenAICompatibleModel):
     def key(self) -> str:
         """The key that is sent; "" for none."""
         return self._key()
+
+    def _parsed(self, content: bytes) -> Any:
+        return json.loads(content, object_pairs_hook=object_of_single_names)
 
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
         if fault.status == _NOT_IMPLEMENTED:

@@ -307,12 +307,13 @@ def choice_of(
 ) -> Choice:
     """Make a choice of what an endpoint or a framework says of it.
 
-    Where there is no text, the model's words of refusal are the text.
+    Words of refusal count, also beside a text: whoever declines has given no verdict.
+    Where there is no text, they are the text.
     """
     written = text if isinstance(text, str) else ""
     refused = refusal if isinstance(refusal, str) else ""
     finish: Finish
-    if refused and not written:
+    if refused.strip():
         finish = "refused"
     else:
         finish = _FINISH.get(str(reason or "stop").lower(), "other")
