@@ -250,43 +250,47 @@ def _model(options: argparse.Namespace) -> LLMJudge:
 
 
 def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
+    """Write a set, and show what it holds and what to do next."""
     write_set(options.out, dataset)
     lines = [
         f"{options.out}: {judge_scores.heading(dataset, None)}",
         judge_scores.composition(dataset, None),
     ]
     if isinstance(dataset, ContinuousSet):
-        pairs = [(point.label, point.by_tags) for point in dataset.points]
-        rank, error = spearman(pairs), mean_error(pairs)
-        facts = sum(len(document.facts) for document in dataset.documents)
-        calls = sum(document.calls for document in dataset.documents)
-        lines += [
-            (
-                f"{facts} facts; {calls} questions for the labels,"
-                f" {len(dataset.documents)} to write."
-            ),
-            (
-                "Label from the matrix against the sentences' own tags: mean absolute"
-                f" difference {error or 0.0:.3f}, Spearman"
-                f" {'undefined' if rank is None else f'{rank:.3f}'}."
-            ),
-        ]
-        if len(dataset.documents) < options.documents:
-            lines.append(
-                f"Only {len(dataset.documents)} of {options.documents} documents could be"
-                " used."
-            )
+        lines += _lines_on_continuous(dataset, n_wanted=options.documents)
     if dataset.header.left_out:
-        lines.append(
-            "Left out: "
-            + ", ".join(
-                f"{count} {reason}" for reason, count in dataset.header.left_out.items()
-            )
-        )
+        lines.append(_line_on_left_out(dataset.header.left_out))
     if maker is not None:
         lines.append(f"Model: {maker.name}; {shared.spent(maker.usage)}")
-    show("\n".join([*lines, f"Next: ragmetrics dataset review {options.out}"]))
+    lines.append(f"Next: ragmetrics dataset review {options.out}")
+    show("\n".join(lines))
     return 0
+
+
+def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
+    """What a continuous set took to make, and how its labels agree with tags."""
+    documents = dataset.documents
+    n_facts = sum(len(document.facts) for document in documents)
+    n_calls = sum(document.calls for document in documents)
+    pairs = [(point.label, point.by_tags) for point in dataset.points]
+    difference = mean_error(pairs) or 0.0
+    rank = spearman(pairs)
+    rank_in_words = "undefined" if rank is None else f"{rank:.3f}"
+    lines = [
+        f"{n_facts} facts; {n_calls} questions for the labels,"
+        f" {len(documents)} to write.",
+        "Label from the matrix against the sentences' own tags: mean absolute"
+        f" difference {difference:.3f}, Spearman {rank_in_words}.",
+    ]
+    if len(documents) < n_wanted:
+        lines.append(f"Only {len(documents)} of {n_wanted} documents could be used.")
+    return lines
+
+
+def _line_on_left_out(count_by_reason: Mapping[str, int]) -> str:
+    """How many parts of the source a set leaves out, and why."""
+    counts = [f"{count} {reason}" for reason, count in count_by_reason.items()]
+    return "Left out: " + ", ".join(counts)
 
 
 def _review(options: argparse.Namespace) -> int:

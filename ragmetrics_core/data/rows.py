@@ -141,41 +141,66 @@ def _answers(place: Place) -> list[Any]:
 
 
 def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
-    values = {**{name: place.value for name, place in places.items()}, **replaced}
-    values = {
-        name: plain_data(value)
-        for name, value in values.items()
-        if is_filled(value, name)
-    }
-    values = {
-        name: _READERS.get(name, plain_data)(value) for name, value in values.items()
-    }
-    if "contexts" not in values and "contexts" in places:
-        values["contexts"] = ()  # recorded, and there were none
-    columns = (place.column for place in places.values())
-    used = {_column_of(row, column) for column in columns}
-    rest = {
-        str(name): value
-        for name, value in row.items()
-        if name not in used and is_present(value)
-    }
-    metadata = {**rest, **values.get("metadata", {})}
+    """The sample of a row whose fields were found at these places.
+
+    Values of ``replaced`` stand in for what the row holds at a place.
+    """
+    values = _values_by_field(places, replaced)
+    metadata = _metadata(row, places, values.get("metadata", {}))
     citations = values.pop("citations", None)
     if isinstance(citations, (list, tuple)):
         values["citations"] = citations
-    if conversation_in(metadata) is None:
-        metadata |= _conversation_beside_texts(row, places)
     try:
         sample = Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
         raise RowError(_explain(error, places)) from None
-    if sample.citations is not None:
-        return sample
-    numbering = _numbering(sample.contexts, citations)
+    if sample.citations is None:
+        return _with_citations_of_marks(sample, citations)
+    return sample
+
+
+def _values_by_field(places: _Found, replaced: Mapping[str, Any]) -> dict[str, Any]:
+    """What each filled field of a sample holds, as a sample takes it."""
+    cells_by_field = {name: place.value for name, place in places.items()}
+    values = {}
+    for name, value in {**cells_by_field, **replaced}.items():
+        if is_filled(value, name):
+            values[name] = plain_data(value)
+    for name, value in values.items():
+        values[name] = _READERS.get(name, plain_data)(value)
+    if "contexts" in places and "contexts" not in values:
+        values["contexts"] = ()  # recorded, and there were none
+    return values
+
+
+def _metadata(row: Row, places: _Found, of_column: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a row: its column for them, and columns that no field used.
+
+    A conversation that stands beside the texts comes in where these hold none.
+    """
+    used = {_column_of(row, place.column) for place in places.values()}
+    metadata = {
+        str(name): value
+        for name, value in row.items()
+        if name not in used and is_present(value)
+    }
+    metadata.update(of_column)
+    if conversation_in(metadata) is None:
+        metadata.update(_conversation_beside_texts(row, places))
+    return metadata
+
+
+def _with_citations_of_marks(sample: Sample, cell: Any) -> Sample:
+    """A sample with the citations that marks in its answer state.
+
+    It is the sample itself where there is no answer, or where nothing says which
+    context a number means; ``cell`` is what the column ``citations`` holds.
+    """
+    numbering = _numbering(sample.contexts, cell)
     if sample.answer is None or numbering is None:
         return sample
-    read = citations_of_marks(sample.answer, numbering)
-    return sample.model_copy(update={"citations": read})
+    citations = citations_of_marks(sample.answer, numbering)
+    return sample.model_copy(update={"citations": citations})
 
 
 def _numbering(contexts: Sequence[Context], cell: Any) -> Mapping[str, int] | None:

@@ -21,41 +21,49 @@ COLUMNS = (*COUNTS, "lost_at")
 
 def counts_of(row: SampleResult) -> dict[str, int | str | None]:
     """Count what passed each stage of one row, by ``COLUMNS``; None: not known."""
-    followed = journey_of(row)
-    if followed is None:
+    journey = journey_of(row)
+    if journey is None:
         return dict.fromkeys(COLUMNS)
-    counts = {**_counts_of_passages(followed), **_counts_of_facts(followed)}
-    return {**counts, "lost_at": first_to_mend([followed])}
+    counts = {**_counts_of_passages(journey), **_counts_of_facts(journey)}
+    return {**counts, "lost_at": first_to_mend([journey])}
 
 
-def _counts_of_passages(followed: SampleJourney) -> dict[str, int | None]:
-    unknown = followed.unknown
-    retrieved = [one for one in followed.passages if one.rank is not None]
-    shown = [one for one in followed.passages if one.was_shown]
+def _counts_of_passages(journey: SampleJourney) -> dict[str, int | None]:
+    unknown = journey.unknown
+    retrieved_passages = [
+        passage for passage in journey.passages if passage.rank is not None
+    ]
+    shown_passages = [passage for passage in journey.passages if passage.was_shown]
     counts: dict[str, int | None] = dict.fromkeys(COUNTS)
     if "retrieved" not in unknown:
-        counts["passages_retrieved"] = len(retrieved)
+        counts["passages_retrieved"] = len(retrieved_passages)
     if "kept" not in unknown:
-        counts["passages_kept"] = sum(one.kept is not False for one in retrieved)
+        counts["passages_kept"] = sum(
+            passage.kept is not False for passage in retrieved_passages
+        )
     if "shown" in unknown:
         return counts
-    counts["passages_shown"] = len(shown)
-    counts["passages_cut"] = sum(one.shown == "cut" for one in shown)
+    counts["passages_shown"] = len(shown_passages)
+    counts["passages_cut"] = sum(passage.shown == "cut" for passage in shown_passages)
     if "useful" not in unknown:
-        counts["passages_useful"] = sum(one.useful is True for one in shown)
+        counts["passages_useful"] = sum(
+            passage.useful is True for passage in shown_passages
+        )
     if "cited" not in unknown:
-        counts["passages_cited"] = sum(one.cited is True for one in shown)
+        counts["passages_cited"] = sum(
+            passage.cited is True for passage in shown_passages
+        )
     return counts
 
 
-def _counts_of_facts(followed: SampleJourney) -> dict[str, int | None]:
-    facts = followed.facts
+def _counts_of_facts(journey: SampleJourney) -> dict[str, int | None]:
+    facts = journey.facts
     if not facts:
         return {}
     counts: dict[str, int | None] = {"facts_asked": len(facts)}
-    if not followed.is_settled:
+    if not journey.is_settled:
         return counts
-    if "retrieved" not in followed.unknown:
-        counts["facts_retrieved"] = sum(one.lost != "not_retrieved" for one in facts)
-    counts["facts_shown"] = sum(one.lost is None for one in facts)
+    if "retrieved" not in journey.unknown:
+        counts["facts_retrieved"] = sum(fact.lost != "not_retrieved" for fact in facts)
+    counts["facts_shown"] = sum(fact.lost is None for fact in facts)
     return counts
