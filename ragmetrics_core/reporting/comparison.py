@@ -292,13 +292,13 @@ class Comparison(Frozen):
 
         It is over all samples, or over one slice for ``"metric [slice]"``.
         """
-        known = {change.name: change for change in self.changes}
-        if name not in known:
+        change_by_name = {change.name: change for change in self.changes}
+        if name not in change_by_name:
             raise SettingError(
-                f"no {name!r} in this comparison{did_you_mean(name, known)}; it has:"
-                f" {', '.join(known)}"
+                f"no {name!r} in this comparison{did_you_mean(name, change_by_name)}; it has:"
+                f" {', '.join(change_by_name)}"
             )
-        return known[name]
+        return change_by_name[name]
 
     @property
     def most_changed(self) -> tuple[Changed, ...]:

@@ -163,11 +163,11 @@ def parse_gate(text: str, names: Sequence[str]) -> Gate:
             by=by.removeprefix("metadata.") or None,
         )
     except ValueError:
-        told = (
+        message = (
             f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got"
             f" {threshold!r}"
         )
-        raise SettingError(told) from None
+        raise SettingError(message) from None
 
 
 def decide(
@@ -329,7 +329,7 @@ def _on_rows_without_a_score(
 
 
 def _claim(
-    outcome: Outcome, mean: float, interval: Interval | None, wanted: float
+    outcome: Outcome, mean: float, interval: Interval | None, threshold: float
 ) -> str:
     """What follows from a mean, and why nothing does where the gate is undecided.
 
@@ -337,16 +337,16 @@ def _claim(
     score is not known could have put it there.
     """
     if outcome != "undecided":
-        return f"{VERBS[outcome]} {wanted:g}"
-    verb = "reaches" if mean >= wanted - ROUNDING else "is below"
+        return f"{VERBS[outcome]} {threshold:g}"
+    verb = "reaches" if mean >= threshold - ROUNDING else "is below"
     is_by_chance = (
         interval is not None
-        and three_way(interval.low, interval.high, wanted) == "undecided"
+        and three_way(interval.low, interval.high, threshold) == "undecided"
     )
     why = "rows without a score could change that"
     if is_by_chance:
         why = "chance could explain it"
-    return f"{verb} {wanted:g}, but {why}"
+    return f"{verb} {threshold:g}, but {why}"
 
 
 def _if_they_were(n_unknown: int, bounds: str) -> str:
@@ -363,27 +363,30 @@ def _if_they_were(n_unknown: int, bounds: str) -> str:
     )
 
 
-def _range(low: float, high: float, wanted: float) -> str:
+def _range(low: float, high: float, threshold: float) -> str:
     """Two bounds as a reader sees them."""
-    return f"{_shown(low, wanted)}–{_shown(high, wanted)}"
+    return f"{_shown(low, threshold)}–{_shown(high, threshold)}"
 
 
-def _shown(value: float, wanted: float) -> str:
+def _shown(value: float, threshold: float) -> str:
     """The value with three decimals.
 
     There are more where three would put it on the other side of the threshold.
     """
-    reaches = value >= wanted - ROUNDING
+    reaches = value >= threshold - ROUNDING
     text = ""
     for n_decimals in range(_DECIMALS, _MOST_DECIMALS):
         text = f"{value:.{n_decimals}f}"
-        if (float(text) >= wanted - ROUNDING) == reaches:
+        if (float(text) >= threshold - ROUNDING) == reaches:
             break
     return text
 
 
 def _hint(
-    outcome: Outcome, numbers: MetricSummary, interval: Interval | None, wanted: float
+    outcome: Outcome,
+    numbers: MetricSummary,
+    interval: Interval | None,
+    threshold: float,
 ) -> str:
     """How many rows would decide a gate that is undecided; "" if it is not known.
 
@@ -392,12 +395,12 @@ def _hint(
     """
     if outcome != "undecided" or numbers.unknown or numbers.mean is None:
         return ""
-    distance = abs(numbers.mean - wanted)
+    distance = abs(numbers.mean - threshold)
     if interval is None or distance < _NEAREST:
         return (
             " The mean lies at the threshold, so that hardly any number would decide."
         )
-    end = interval.high if numbers.mean < wanted else interval.low
+    end = interval.high if numbers.mean < threshold else interval.low
     n_needed = ceil(numbers.count * (abs(end - numbers.mean) / distance) ** 2)
     rows = counted(max(n_needed, numbers.count + 1), "row")
     return f" To decide it takes about {rows} with such scores, or more."
@@ -442,16 +445,16 @@ def _bounds(
     return total / n_rows, (total + numbers.unknown) / n_rows
 
 
-def three_way(low: float, high: float, wanted: float) -> Outcome:
+def three_way(low: float, high: float, threshold: float) -> Outcome:
     """Return whether bounds pass what is wanted, fail it, or leave it undecided.
 
     It is passed if the lower bound reaches what is wanted. It is failed if the upper
     bound misses it.
     """
-    wanted -= ROUNDING
-    if low >= wanted:
+    threshold -= ROUNDING
+    if low >= threshold:
         return "passed"
-    return "failed" if high < wanted else "undecided"
+    return "failed" if high < threshold else "undecided"
 
 
 def _missing(numbers: MetricSummary, summary: Summary) -> str:

@@ -85,11 +85,13 @@ def _refuse_what_cannot_be_joined(
                 " its own rows alone; make a page of it alone"
             )
         for metric, signature in report.run.metrics.items():
-            known, other = first_with.setdefault(metric, (signature, name))
-            if signature != known:
+            first_signature, first_name = first_with.setdefault(
+                metric, (signature, name)
+            )
+            if signature != first_signature:
                 raise SettingError(
-                    f"{other} and {name} measured {metric} in different ways"
-                    f" ({known}; {signature}); make a page of each, or compare them"
+                    f"{first_name} and {name} measured {metric} in different ways"
+                    f" ({first_signature}; {signature}); make a page of each, or compare them"
                 )
 
 
@@ -100,7 +102,7 @@ def _joined_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
         for run, name in zip(runs, names, strict=True)
         if run.ended_early
     ]
-    metrics = {name: own for run in runs for name, own in run.metrics.items()}
+    metrics = {name: value for run in runs for name, value in run.metrics.items()}
     versions = {run.version for run in runs}
     return RunFacts(
         name=", ".join(_each_once((run.name,) for run in runs if run.name)),
@@ -108,8 +110,10 @@ def _joined_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
         inputs=tuple(chain.from_iterable(run.inputs for run in runs)),
         judges=_each_once(run.judges for run in runs),
         models=_each_once(run.models for run in runs),
-        addresses={name: own for run in runs for name, own in run.addresses.items()},
-        details={name: own for run in runs for name, own in run.details.items()},
+        addresses={
+            name: value for run in runs for name, value in run.addresses.items()
+        },
+        details={name: value for run in runs for name, value in run.details.items()},
         metrics=metrics,
         started=min((run.started for run in runs if run.started), default=""),
         seconds=sum(run.seconds for run in runs),

@@ -145,13 +145,13 @@ class Journey:
         )
 
     def __str__(self) -> str:
-        known = [
+        parts = [
             counted(self.samples, "sample"),
             counted(self.passages, "retrieved passage"),
         ]
         if self.facts:
-            known.append(counted(self.facts, "fact"))
-        lines = [f"Journey of {', '.join(known)}"]
+            parts.append(counted(self.facts, "fact"))
+        lines = [f"Journey of {', '.join(parts)}"]
         lines += [f"  {stage}" for stage in self.stages]
         if self.sentence:
             lines.append(self.sentence)
@@ -169,7 +169,7 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
     Args:
         rows: The results, in any order; each is looked at once.
     """
-    followed = [one for one in map(journey_of, rows) if one is not None]
+    followed = [sample for sample in map(journey_of, rows) if sample is not None]
     unknown = Counter(
         (stage, reason)
         for sample in followed
@@ -184,9 +184,11 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
     return Journey(
         samples=len(followed),
         passages=sum(
-            passage.rank is not None for one in followed for passage in one.passages
+            passage.rank is not None
+            for sample in followed
+            for passage in sample.passages
         ),
-        facts=sum(len(one.facts) for one in followed),
+        facts=sum(len(sample.facts) for sample in followed),
         stages=tuple(
             _stage(loss, unit, tallied) for (loss, unit), tallied in counts.items()
         ),
@@ -229,9 +231,15 @@ def _counts(followed: Sequence[SampleJourney]) -> _Counts:
         for passage in sample.passages:
             _add_passage(passages, passage, number)
     counts: dict[tuple[Loss, Unit], _Tallied] = {}
-    counts.update({(loss, "facts"): own for loss, own in facts.items() if own.lost})
     counts.update(
-        {(loss, "passages"): own for loss, own in passages.items() if own.lost}
+        {(loss, "facts"): tallied for loss, tallied in facts.items() if tallied.lost}
+    )
+    counts.update(
+        {
+            (loss, "passages"): tallied
+            for loss, tallied in passages.items()
+            if tallied.lost
+        }
     )
     return counts
 
@@ -276,7 +284,9 @@ def _add_passage(
 
 
 def _stage(loss: Loss, unit: Unit, tallied: _Tallied) -> StageLoss:
-    interval = mean_interval([float(one) for one in tallied.lost], tallied.samples)
+    interval = mean_interval(
+        [float(is_lost) for is_lost in tallied.lost], tallied.samples
+    )
     assert interval is not None  # noqa: S101  # only stages with a unit are counted
     return StageLoss(
         loss=loss,
@@ -285,7 +295,12 @@ def _stage(loss: Loss, unit: Unit, tallied: _Tallied) -> StageLoss:
         of=len(tallied.lost),
         interval=interval,
         samples=len(set(tallied.samples)),
-        by=dict(sorted(tallied.by.items(), key=lambda item: (-item[1], item[0]))),
+        by=dict(
+            sorted(
+                tallied.by.items(),
+                key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
+            )
+        ),
     )
 
 
@@ -317,8 +332,10 @@ def first_to_mend(followed: Sequence[SampleJourney]) -> Loss | None:
 
 def _are_settled(followed: Iterable[SampleJourney]) -> bool:
     """Whether facts were asked about, and it is known of each what became of it."""
-    asked = [sample for sample in followed if sample.facts]
-    return bool(asked) and all(sample.is_settled for sample in asked)
+    samples_with_facts = [sample for sample in followed if sample.facts]
+    return bool(samples_with_facts) and all(
+        sample.is_settled for sample in samples_with_facts
+    )
 
 
 def _without_what_follows(sample: SampleJourney) -> SampleJourney:
@@ -327,9 +344,13 @@ def _without_what_follows(sample: SampleJourney) -> SampleJourney:
     Where passages were lost on the way and none that was shown is useful, the useful
     ones may be among the lost.
     """
-    lost_before = any(one.lost in ("not_kept", "not_shown") for one in sample.passages)
-    is_useful = any(one.useful for one in sample.passages)
+    lost_before = any(
+        passage.lost in ("not_kept", "not_shown") for passage in sample.passages
+    )
+    is_useful = any(passage.useful for passage in sample.passages)
     if not lost_before or is_useful or sample.is_settled:
         return sample
-    passages = (replace(one, useful=None, cited=None) for one in sample.passages)
+    passages = (
+        replace(passage, useful=None, cited=None) for passage in sample.passages
+    )
     return replace(sample, passages=tuple(passages))

@@ -288,9 +288,9 @@ def plain(value: object, above: frozenset[int] = frozenset()) -> object:
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return {
-            str(replace_surrogates(str(key))): plain(item, above)
-            for key, item in value.items()
+            str(replace_surrogates(str(key))): plain(element, above)
+            for key, element in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, above) for item in value]
+        return [plain(element, above) for element in value]
     return replace_surrogates(str(value))

@@ -106,10 +106,10 @@ class Card(Frozen):
                 know one.
         """
         bands = {
-            question: (one.low, one.high)
+            question: (reach.low, reach.high)
             for question, limits in self.decided.items()
-            for one in limits
-            if one.goal == "lost" and one.limit == loss and one.source is None
+            for reach in limits
+            if reach.goal == "lost" and reach.limit == loss and reach.source is None
         }
         if not bands:
             measured = ", ".join(map(str, LOSSES)) if self.decided else "none"
@@ -117,17 +117,17 @@ class Card(Frozen):
                 f"the card of {self.judge} has no band for a loss of {loss}; it has"
                 f" bands for: {measured}"
             )
-        known = {
+        band_by_question = {
             CASCADED[question]: band
             for question, band in bands.items()
             if self._n_scored(question) >= fewest_rows(loss)
         }
-        if not known:
-            most = max(self._n_scored(question) for question in bands)
+        if not band_by_question:
+            n_scored_at_most = max(self._n_scored(question) for question in bands)
             raise SettingError(
-                f"the card of {self.judge} knows no band: {too_few_rows(most, loss)}"
+                f"the card of {self.judge} knows no band: {too_few_rows(n_scored_at_most, loss)}"
             )
-        return known
+        return band_by_question
 
     def _n_scored(self, question: str) -> int:
         """How many rows of a question the judge scored."""
@@ -161,10 +161,10 @@ def cell(figure: Measured) -> str:
     return f"{figure.value:.2f}{interval} n={figure.count}"
 
 
-def reach(one: Reach) -> str:
+def reach(decided_alone: Reach) -> str:
     """What a judge decides alone, and what of that is wrong."""
-    wrong = "" if one.wrong is None else f", wrong {one.wrong:.2f}"
-    return f"{one.decided:.2f}{wrong}"
+    wrong = "" if decided_alone.wrong is None else f", wrong {decided_alone.wrong:.2f}"
+    return f"{decided_alone.decided:.2f}{wrong}"
 
 
 def fitting(

@@ -598,14 +598,14 @@ def judges_elsewhere(
         before: By judge, the addresses that the first run asked.
         after: Those of the second run.
     """
-    found = {}
+    sentence_by_judge = {}
     for name, addresses in before.items():
-        others = after.get(name, ())
-        if addresses and others and set(addresses) != set(others):
-            found[name] = (
-                f"judge {name} at {', '.join(addresses)} against {', '.join(others)}"
+        addresses_after = after.get(name, ())
+        if addresses and addresses_after and set(addresses) != set(addresses_after):
+            sentence_by_judge[name] = (
+                f"judge {name} at {', '.join(addresses)} against {', '.join(addresses_after)}"
             )
-    return found
+    return sentence_by_judge
 
 
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:

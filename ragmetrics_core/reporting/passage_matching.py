@@ -39,9 +39,11 @@ def parts_shown(
     known_ids = {passage.id for passage in retrieved}
     whole_passages = {_plain(passage.text) for passage in retrieved}
     unaccounted = [
-        place for place, one in enumerate(texts) if one not in whole_passages
+        place for place, text in enumerate(texts) if text not in whole_passages
     ]
-    others = [_Other(place, contexts[place].id, texts[place]) for place in unaccounted]
+    other_contexts = [
+        _Other(place, contexts[place].id, texts[place]) for place in unaccounted
+    ]
     parts: list[Part] = []
     for passage in retrieved:
         text = _plain(passage.text)
@@ -51,7 +53,7 @@ def parts_shown(
             parts.append(_equal(passage, contexts, free_places[text], known_ids))
         else:
             holder = _holder(text, texts)
-            part = _part(passage, text, others)
+            part = _part(passage, text, other_contexts)
             parts.append(part if holder is None else (holder, 1.0))
     return parts
 
@@ -60,7 +62,9 @@ def _holder(text: str, texts: Sequence[str]) -> int | None:
     """The first context inside which a passage stands as it is."""
     if len(text) < _LONGEST_BY_CHANCE:
         return None
-    return next((place for place, shown in enumerate(texts) if text in shown), None)
+    return next(
+        (place for place, text_shown in enumerate(texts) if text in text_shown), None
+    )
 
 
 def _equal(
@@ -102,37 +106,39 @@ def _part(passage: Context, text: str, contexts: Sequence[_Other]) -> Part:
     A context that is another passage whole is none: chunks overlap.
     """
     best: tuple[bool, float, int | None] = (False, 0.0, None)
-    alike: int | None = None
+    place_alike: int | None = None
     runs = frozenset(_runs_of_words(text)) if contexts else frozenset()
     for context in contexts:
         same_id = passage.id is not None and passage.id == context.own_id
         share = _share(text, context.text, same_id=same_id)
         if share > 0 and (same_id, share) > best[:2]:
             best = (same_id, share, context.place)
-        if alike is None and (same_id or not runs.isdisjoint(context.runs)):
-            alike = context.place
+        if place_alike is None and (same_id or not runs.isdisjoint(context.runs)):
+            place_alike = context.place
     _, share, place_shown = best
     if place_shown is not None:
         return place_shown, share
-    return _NOT_SHOWN if alike is None else (alike, None)
+    return _NOT_SHOWN if place_alike is None else (place_alike, None)
 
 
 def _same_id(passage: Context, context: Context) -> bool:
     return passage.id is not None and passage.id == context.id
 
 
-def _share(text: str, shown: str, *, same_id: bool) -> float:
+def _share(text: str, text_shown: str, *, same_id: bool) -> float:
     """The share of a passage's letters that a context shows; 0.0 if it shows none."""
     shortest = 1 if same_id else _LONGEST_BY_CHANCE
-    if len(text) >= shortest and text in shown:
+    if len(text) >= shortest and text in text_shown:
         return 1.0
-    pieces = [piece.strip(_DOTS) for piece in shown.split(_CUT_SIGN)]
+    pieces = [piece.strip(_DOTS) for piece in text_shown.split(_CUT_SIGN)]
     pieces = [piece for piece in pieces if piece]
-    held = [piece for piece in pieces if len(piece) >= shortest and piece in text]
-    if not held or len(held) < len(pieces):
+    pieces_held = [
+        piece for piece in pieces if len(piece) >= shortest and piece in text
+    ]
+    if not pieces_held or len(pieces_held) < len(pieces):
         return 0.0
     n_letters = sum(map(str.isalnum, text))
-    n_shown = sum(map(str.isalnum, "".join(held)))
+    n_shown = sum(map(str.isalnum, "".join(pieces_held)))
     return min(1.0, n_shown / n_letters) if n_letters else 0.0
 
 

@@ -256,22 +256,26 @@ class Report:
         """
         for grade in grades:
             if grade not in get_args(Grade):
-                near, known = (
+                near, grades_known = (
                     did_you_mean(grade, get_args(Grade)),
                     ", ".join(get_args(Grade)),
                 )
-                raise SettingError(f"no grade {grade!r}{near}; there are: {known}")
+                raise SettingError(
+                    f"no grade {grade!r}{near}; there are: {grades_known}"
+                )
         notes = (
             (row, row.sample.capture if row.sample is not None else None)
             for row in self.results
         )
         # bounds are of all rows
         unbounded = tuple(
-            own.model_copy(update={"at_least": None}) for own in self.decisions
+            decision.model_copy(update={"at_least": None})
+            for decision in self.decisions
         )
         run = self.run.model_copy(update={"decisions": unbounded})
         return Report(
-            [row for row, one in notes if one is not None and one.grade in grades], run
+            [row for row, note in notes if note is not None and note.grade in grades],
+            run,
         )
 
     def to_jsonl(self, path: str | Path) -> None:

@@ -52,8 +52,11 @@ def row_shifts(
     shifts = []
     for title, has_trait in (("Declined", _declined), ("Failed", _failed)):
         traits = [
-            (_has_any(first, metrics, has_trait), _has_any(second, metrics, has_trait))
-            for first, second in pairs
+            (
+                _has_any(before_row, metrics, has_trait),
+                _has_any(after_row, metrics, has_trait),
+            )
+            for before_row, after_row in pairs
         ]
         if all(before == after for before, after in traits):
             continue
@@ -61,8 +64,8 @@ def row_shifts(
         n_second = sum(after for _, after in traits)
         p = _p_of_shift(traits) if is_tested else None
         newly = [
-            second
-            for (_, second), (before, after) in zip(pairs, traits, strict=True)
+            after_row
+            for (_, after_row), (before, after) in zip(pairs, traits, strict=True)
             if before and not after
         ]
         shifts.append(RowShift(title, n_first, n_second, p, _scores_of(newly, metrics)))

@@ -179,7 +179,7 @@ def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
     numbered = enumerate(zip(sample.retrieved, _notes(sample), strict=True), start=1)
     passages = [_passage(rank, document, note) for rank, (document, note) in numbered]
     if why_not_seen:
-        passages = [replace(one, shown=None, share=None) for one in passages]
+        passages = [replace(passage, shown=None, share=None) for passage in passages]
     elif any(passage.shown is None for passage in passages):
         unknown["shown"] = "of some passages the prompt does not tell"
     passages = _with_dropped_inside(passages, sample)
@@ -220,8 +220,8 @@ def _notes(sample: Sample) -> Sequence[PassageNote]:
 
 
 def _passage(rank: int, document: Context, note: PassageNote) -> Passage:
-    shown = _showing(note.share)
-    was_shown = shown in ("whole", "cut")
+    showing = _showing(note.share)
+    was_shown = showing in ("whole", "cut")
     return Passage(
         rank=rank,
         id=document.id,
@@ -231,7 +231,7 @@ def _passage(rank: int, document: Context, note: PassageNote) -> Passage:
         kept=True if was_shown and note.kept is not None else note.kept,
         rank_kept=note.rank_kept,
         dropped_by=None if was_shown else note.dropped_by,
-        shown=shown,
+        shown=showing,
         share=note.share,
         context=None if note.context is None else note.context + 1,
     )
@@ -253,10 +253,10 @@ def _with_dropped_inside(passages: Sequence[Passage], sample: Sample) -> list[Pa
     notes = sample.capture
     count_by_name = (notes.dropped_inside if notes is not None else None) or {}
     handed_on = [
-        replace(one, kept=True)
-        if one.kept is None and one.retriever in count_by_name
-        else one
-        for one in passages
+        replace(passage, kept=True)
+        if passage.kept is None and passage.retriever in count_by_name
+        else passage
+        for passage in passages
     ]
     for name, count in count_by_name.items():
         handed_on += [Passage(kept=False, dropped_by=name)] * count
@@ -282,7 +282,7 @@ def _cited_ranks(sample: Sample, unknown: dict[str, str]) -> set[int | None] | N
     if sample.citations is None:
         unknown["cited"] = sample.citations_unknown
         return None
-    return {place + 1 for one in sample.citations for place in one.contexts}
+    return {place + 1 for citation in sample.citations for place in citation.contexts}
 
 
 def _facts(
@@ -293,7 +293,9 @@ def _facts(
 ) -> tuple[FactOnItsWay, ...]:
     """What became of each fact of the reference."""
     matrices = (result.evidence for result in row.results.values())
-    matrix = next((one for one in matrices if isinstance(one, FactMatrix)), None)
+    matrix = next(
+        (evidence for evidence in matrices if isinstance(evidence, FactMatrix)), None
+    )
     if matrix is None:
         unknown["facts"] = "no metric asked which facts of a reference were retrieved"
         return ()
@@ -317,13 +319,13 @@ def _fact(
     holding = tuple(rank for rank, cell in enumerate(cells, 1) if cell.covered)
     answered = all(cell.probability is not None for cell in cells)
     if sample.retrieved is None:
-        known, lost = _in_contexts(sample, bool(holding), answered)
+        is_known, lost = _in_contexts(sample, bool(holding), answered)
     else:
-        holders = [one for one in passages if one.rank in holding]
-        known, lost = _through_stages(holders, answered)
+        holders = [passage for passage in passages if passage.rank in holding]
+        is_known, lost = _through_stages(holders, answered)
         if lost == "not_retrieved" and _droppers_inside(passages):
-            known, lost = False, None
-    return FactOnItsWay(number, lost, known, holding)
+            is_known, lost = False, None
+    return FactOnItsWay(number, lost, is_known, holding)
 
 
 def _why_facts_are_unknown(passages: Sequence[Passage]) -> str:
@@ -339,7 +341,11 @@ def _why_facts_are_unknown(passages: Sequence[Passage]) -> str:
 
 def _droppers_inside(passages: Sequence[Passage]) -> list[str]:
     """Names of retrievers that did not hand on what searches inside them found."""
-    return [one.dropped_by for one in passages if one.rank is None and one.dropped_by]
+    return [
+        passage.dropped_by
+        for passage in passages
+        if passage.rank is None and passage.dropped_by
+    ]
 
 
 def _in_contexts(
@@ -360,7 +366,7 @@ def _through_stages(
     showings = {passage.shown for passage in holders}
     if "whole" in showings:
         return True, None
-    if None in showings and any(one.kept is not False for one in holders):
+    if None in showings and any(passage.kept is not False for passage in holders):
         return False, None
     if "cut" in showings:
         return True, "cut"

@@ -258,8 +258,10 @@ class Summary(Frozen):
 
         Raises ``SettingError`` if it was not measured.
         """
-        known = {numbers.metric: numbers for numbers in self.metrics}
-        return known[find_metric(metric, list(known), place="in this report")]
+        numbers_by_metric = {numbers.metric: numbers for numbers in self.metrics}
+        return numbers_by_metric[
+            find_metric(metric, list(numbers_by_metric), place="in this report")
+        ]
 
     def _repr_html_(self) -> str:
         # which stands on this module
@@ -274,7 +276,7 @@ class Summary(Frozen):
         Each metric has its own beside them.
         """
         rows, broken = self.judged + self.not_judged, self.application_errors
-        found = (
+        sentences_with_counts = (
             (
                 self.without_context,
                 (
@@ -298,7 +300,7 @@ class Summary(Frozen):
             ),
             (self.not_judged, f"rows without a result: {self.not_judged} of {rows}."),
         )
-        return tuple(sentence for count, sentence in found if count)
+        return tuple(sentence for count, sentence in sentences_with_counts if count)
 
     @property
     def folded_signs(self) -> tuple[str, ...]:
@@ -309,24 +311,30 @@ class Summary(Frozen):
                 sentence = sign.removeprefix(f"{numbers.metric}: ")
                 kind, _, detail = sentence.partition(": ")
                 by_kind.setdefault(kind, []).append((numbers.metric, detail))
-        return (*self.signs, *(_folded(*item) for item in by_kind.items()))
+        return (
+            *self.signs,
+            *(_folded(*kind_and_metrics) for kind_and_metrics in by_kind.items()),
+        )
 
     @property
     def all_signs(self) -> tuple[str, ...]:
         """Signs of the run, then those of each metric."""
-        return (*self.signs, *chain.from_iterable(own.signs for own in self.metrics))
+        return (
+            *self.signs,
+            *chain.from_iterable(numbers.signs for numbers in self.metrics),
+        )
 
 
 def _folded(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
     """One line about a kind of sign, with the metrics that show it and their numbers."""
-    ((first_metric, first_detail), *others) = metrics
-    if not others:
+    ((first_metric, first_detail), *further_metrics) = metrics
+    if not further_metrics:
         return f"{first_metric}: {kind}{f': {first_detail}' if first_detail else ''}"
-    shown = [
+    details = [
         f"{metric} {detail.partition(';')[0].rstrip('.')}".rstrip()
         for metric, detail in metrics
     ]
-    return f"{kind} in {len(metrics)} metrics: {'; '.join(shown)}."
+    return f"{kind} in {len(metrics)} metrics: {'; '.join(details)}."
 
 
 class Tally:
@@ -420,17 +428,24 @@ class Tally:
         )
         if run.decisions:
             bounds = {
-                own.metric: own.interval
-                for own in run.decisions
-                if own.at_least is not None
+                decision.metric: decision.interval
+                for decision in run.decisions
+                if decision.at_least is not None
             }
             # for its gates, which have said so
             enough = limits.model_copy(update={"count": 0})
             metrics = tuple(
-                own.model_copy(
-                    update={"interval": it, "worst": it, "best": it, "limits": enough}
+                numbers.model_copy(
+                    update={
+                        "interval": interval,
+                        "worst": interval,
+                        "best": interval,
+                        "limits": enough,
+                    }
                 )
-                for own, it in ((own, bounds.get(own.metric)) for own in metrics)
+                for numbers, interval in (
+                    (numbers, bounds.get(numbers.metric)) for numbers in metrics
+                )
             )
         slices = {
             key: {
@@ -540,4 +555,9 @@ class MetricTally:
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:
     """How often each name occurs, the most frequent first, then by name."""
-    return dict(sorted(counter.items(), key=lambda item: (-item[1], item[0])))
+    return dict(
+        sorted(
+            counter.items(),
+            key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
+        )
+    )
