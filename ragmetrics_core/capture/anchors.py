@@ -1,12 +1,17 @@
 """Where texts run along in a prompt: anchors of the streams, looked up in one pass.
 
+A **stream** is a text's letters and digits as bytes (``letters``). An **anchor** is a
+piece of 16 bytes of it. A **showing** is a place at which the prompt shows a text.
+
 Three steps, each a class or a few functions below:
 
-1. ``Complete`` finds the texts that stand whole and unbroken at a place. Nothing that
-   another text has in common with them can hide them.
-2. ``Search`` looks the anchors up. Where one stands without its whole text, the match
-   is followed both ways, over small steps: a line number, a mark, a word left out.
-3. ``_chains`` joins what was followed into showings, and leaves out what is no trace.
+    1. ``Complete`` finds the texts that stand whole and unbroken at a place. Nothing
+       that another text has in common with them can hide them.
+    2. ``Search`` looks the anchors up. Where one stands without its whole text, the
+       match is followed both ways, over small steps: a line number, a mark, a word
+       left out.
+    3. ``_chains`` joins what was followed into showings, and leaves out what is no
+       trace.
 
 Texts too short for an anchor are looked for one by one.
 """
@@ -55,7 +60,17 @@ _INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCI
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Candidates and known texts of one stream: the first of them, the candidates' indexes, how many are known."""
+    """The candidates and known texts of one stream, which are located together.
+
+    Attributes:
+        text: The first of them.
+        members: The indexes of the candidates.
+        known: How many of them are known to stand there for another reason.
+        tries: How many more matches of an anchor may be followed.
+        shown: Where they stand: one candidate or known text after the other.
+        why: Outcome and reason, where more is to say than that it was not found.
+        size: Bytes of the stream.
+    """
 
     text: Text
     members: list[int] = field(default_factory=list)
@@ -79,7 +94,16 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Showing:
-    """Where a text stands in the prompt: spans in the prompt's order; without letters one of no bytes and offsets."""
+    """Where a text stands in the prompt.
+
+    Attributes:
+        group: The text, with those equal to it.
+        spans: The bytes that agree, in the prompt's order. A text without letters has
+            one span of no bytes.
+        literal: Offsets of a text without letters; None for others.
+        unbroken: Whether the whole text stands there, with nothing put in but the
+            numbers of lines.
+    """
 
     group: Group
     spans: list[Span]
@@ -170,7 +194,10 @@ class Complete:
         return standing
 
     def likest(self, start: int, bucket: _Bucket) -> Sequence[int]:
-        """Numbers of the texts that run along farthest from a place on, where so many begin alike that none is told."""
+        """Numbers of the texts that agree with the prompt farthest from a place on.
+
+        Empty where few texts begin alike: their anchors tell them apart.
+        """
         if bucket.size <= COMMON:
             return ()
         self._budget -= COMMON * bucket.longest
@@ -242,6 +269,14 @@ class _Bucket:
         return [self._numbers[index] for index in likest][:COMMON]
 
     def _likest(self, words: bytes) -> tuple[int, list[int]]:
+        """Find the texts that have most first bytes in common with some words.
+
+        Only neighbours in the sorted order are compared: the longest common beginnings
+        are there.
+
+        Returns:
+            How many bytes they have in common, and the indexes of these texts.
+        """
         index = bisect_right(self._texts, words)
         around = range(max(index - COMMON, 0), min(index + COMMON, self.size))
         common = {near: _same(words, 0, self._texts[near], 0) for near in around}
@@ -306,6 +341,15 @@ class Search:
                 self._add(number, [*range(0, end + 1, ANCHOR), *edges])
 
     def _add(self, number: int, offsets: Iterable[int]) -> None:
+        """Note where anchors of a text stand.
+
+        An anchor's first place goes into ``_first``. If it has several, all go into
+        ``_more``, at most two of one text.
+
+        Args:
+            number: The number of the text.
+            offsets: Where in it the anchors begin.
+        """
         text, first = self._streams[number], self._first
         for of in offsets:
             anchor, place = text[of : of + ANCHOR], number << _OFFSET_BITS | of
@@ -316,7 +360,11 @@ class Search:
                     again.append(place)
 
     def _drop_common(self) -> None:
-        """Drop boilerplate where a text has anything rarer, which is then to be found in every phase."""
+        """Drop anchors that too many texts share: boilerplate proves nothing.
+
+        A text that loses anchors gets others, so that what is rarer in it is found in
+        every phase. A text that has nothing rarer keeps its common ones.
+        """
         dropped: dict[int, list[int]] = defaultdict(list)
         for anchor, places in list(self._more.items()):
             if len({place >> _OFFSET_BITS for place in places}) > COMMON:
@@ -404,9 +452,10 @@ class Search:
                 at = skip_to
 
     def _note_complete(self, at: int, anchor: bytes) -> int:
-        """Note the texts that begin at an anchor or just before it, and are complete.
+        """Note the texts that stand complete at an anchor, or begin just before it.
 
-        Where a candidate ends.
+        Returns:
+            Where the longest complete candidate ends; 0 if there is none.
         """
         behind = 0
         for start, bucket in self._complete.beginnings(at, anchor):

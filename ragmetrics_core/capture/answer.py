@@ -55,7 +55,13 @@ _ALIKE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """One answer of a turn: what was said, which call wrote it, and what is uncertain about that."""
+    """One answer of a turn: the result of stage 2.
+
+    Attributes:
+        answer: What was said.
+        call: The call of a model that wrote it; None if none did, or none is known.
+        doubts: What is uncertain about that call, in words.
+    """
 
     answer: Answer
     call: Node | None = None
@@ -87,7 +93,7 @@ def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
 
 
 def _without_an_empty_field(answered: Answered) -> Answered:
-    """An answer as it is; none where it is a structure whose field for the answer is empty."""
+    """An answer as it is; without text if its field for the answer is empty."""
     text = answered.text
     if text is None or (text.strip() and not has_no_answer(parsed(text))):
         return answered
@@ -97,7 +103,12 @@ def _without_an_empty_field(answered: Answered) -> Answered:
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What the rules of the answer look at."""
+    """What the rules of the answer look at.
+
+    Attributes:
+        turn: The turn.
+        showings: What its calls were shown.
+    """
 
     turn: Turn
     showings: Showings
@@ -130,7 +141,12 @@ class _Search:
         return self.calls.asked(self.turn.question, self.calls.likely)
 
     def last_that_is_read_by(self, reader: Node) -> Node | None:
-        """The last call, in the same tools, whose answer a later one was shown as words of nobody's tool."""
+        """The last call whose answer a later call was shown; None if there is none.
+
+        Both are of the same agent's loop. Some replies do not count: labels and
+        verdicts, those that were shown as the result of a tool, and those of calls
+        beside the later one that answer from the same documents.
+        """
         paths, replies = self.calls.paths, self.calls.replies
         tools = tools_of(paths[reader])
         host = self.calls.host(reader)
@@ -276,7 +292,12 @@ ANSWER_RULES: tuple[Callable[[_Search], tuple[Answered, ...]], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class _Attribution:
-    """An answer of the framework, of which the call is looked for."""
+    """An answer of the framework whose writer is looked for.
+
+    Attributes:
+        search: What the rules look at.
+        answer: The answer.
+    """
 
     search: _Search
     answer: Answer
@@ -489,7 +510,10 @@ CALL_RULES: tuple[Callable[[_Attribution], Answered | None], ...] = (
 
 
 def _is_written_on(search: _Search, call: Node) -> bool:
-    """Whether a later call was shown a reply and made another text of it that is in the output: a post of a summary."""
+    """Whether a later call made another text of a reply, which is in the output.
+
+    An example is a post that is written of a summary.
+    """
     replies = search.calls.replies
     least = _ALIKE * len(replies[call].text)
     later = [
@@ -554,10 +578,18 @@ def _with_its_call(search: _Search, answer: Answer) -> Answered:
 def _written_by(
     search: _Search, answer: Answer, call: Node, *, is_stated: bool = True
 ) -> Answered:
-    """An answer and its call; where nothing states which call that is, is there another that it does not use?
+    """An answer with the call that wrote it, and with doubts where that may be another.
 
-    One that it uses may be the answer all the same, if that was asked the question and
-    this one was not: a title.
+    Where the framework states the call, only signs that the text is no answer raise
+    doubts. Otherwise any other likely call raises one, unless this call used its
+    answer. A call that was not shown the question used none that counts: its text may
+    be a title.
+
+    Args:
+        search: What the rules look at.
+        answer: The answer.
+        call: The call.
+        is_stated: Whether the framework gives this answer.
     """
     if is_stated and search.tree.root.name != FLOW:
         return Answered(answer, call, _doubts_of_stated(search, call))

@@ -1,4 +1,7 @@
-"""Answers that a call outside of their run was shown: it may have written what the user reads in their place."""
+"""Answers that a later run was shown, so that the user may read another text instead.
+
+A sample whose answer is **doubted** is made anew, with that doubt.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ _ASKED_AGAIN = (
 
 
 class AnswersReadLater:
-    """The samples that were made last, and those of them whose answer a later call was shown.
+    """The samples that were made last, and which of their answers a later run read.
+
+    That run may have written what the user reads in their place.
 
     Args:
         samples_of: Makes the samples of a run.
@@ -49,7 +54,11 @@ class AnswersReadLater:
         return now
 
     def forget_doubted(self) -> int:
-        """Forget the samples in doubt that nobody asked for any more; how many they were."""
+        """Forget the doubted samples that nobody asked for any more.
+
+        Returns:
+            How many they were.
+        """
         count = len(self._doubted)
         self._doubted.clear()
         return count

@@ -1,6 +1,7 @@
-"""What arrived in one turn: each time that a call brought documents, a text or an error, whatever was shown of it.
+"""What arrived in one turn, whatever the answer was shown of it. A part of stage 3.
 
-A part of the evidence: which documents stand behind a tool's text is located.
+An **arrival** is one time that a call brought documents, a text or an error. The ledger
+lists arrivals. Which documents stand behind a tool's text is located here.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ Kind = Literal["retrieval", "tool", "given", "written"]
 
 @dataclass(frozen=True)
 class Arrival:
-    """One time that evidence arrived, whatever the answer was shown of it: documents, a text or an error."""
+    """One time that evidence arrived in a turn, whatever the answer was shown of it.
+
+    Attributes:
+        kind: What arrived, in the words of the ledger's ``EvidenceCall.kind``.
+        node: The call that brought it.
+        documents: The documents that arrived; empty for a text or an error.
+        text: The text that arrived; None for documents, an error or an empty result.
+        error: What the call failed with; None if it did not fail.
+    """
 
     kind: Kind
     node: Node
@@ -42,7 +51,11 @@ class Arrival:
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """All evidence that arrived in one turn, by its calls."""
+    """All that arrived in one turn, and which call brought it.
+
+    Attributes:
+        calls: The calls of the turn.
+    """
 
     calls: Calls
 
@@ -66,7 +79,16 @@ class Arrivals:
         earlier: Sequence[EvidenceCall],
         added: Mapping[Node, tuple[Document, ...]],
     ) -> list[Arrival]:
-        """What of it the ledger tells, in order, with what steps ``added``: no text of a model that is told already."""
+        """Return the arrivals that the ledger lists, in its order.
+
+        A text that a model wrote is left out where the ledger has it already: as the
+        answer, or among the texts of earlier turns.
+
+        Args:
+            answer: The answer of this turn.
+            earlier: The ledger's calls of earlier turns.
+            added: The documents that steps brought, as ``brought_by_steps`` gives them.
+        """
         known_lines = {
             one_line(context.text)
             for call in earlier
@@ -89,12 +111,18 @@ class Arrivals:
         shown_keys: Sequence[Key] = (),
         added: Mapping[Node, tuple[Document, ...]] | None = None,
     ) -> tuple[Document, ...] | None:
-        """What retrievers returned and steps ``added``, each document once.
+        """Return what retrievers returned and steps added, each document once.
 
-        None if that is unknown.
+        Searches that ran at the same time have no order of their own. Of these comes
+        first the one whose documents the answer was shown first, else the one that the
+        ledger lists first.
 
-        Of those that ran beside each other, in any order, comes first what was shown
-        first, else the ledger's first.
+        Args:
+            shown_keys: The keys of the documents shown, in the order of the prompt.
+            added: The documents that steps brought, as ``brought_by_steps`` gives them.
+
+        Returns:
+            The documents; None if no call is known to have retrieved any.
         """
         documents_of = {**self.calls.retrievals, **(added or {})}
         if not documents_of:
@@ -118,9 +146,10 @@ class Arrivals:
     def _in_order(
         self, documents_of: Mapping[Node, Sequence[Document]], shown_keys: Sequence[Key]
     ) -> list[Node]:
-        """Retrievals by their beginning.
+        """Retrievals in the order in which they began.
 
-        Of those beside each other comes first what was shown first.
+        Those that ran at the same time count as begun together. Of these comes first
+        the one whose documents were shown first.
         """
         began = self.order.began_with_those_beside(documents_of)
         rank: dict[Key, int] = {}
@@ -142,10 +171,15 @@ class Arrivals:
     def brought_by_steps(
         self, contexts: Mapping[Key, Context]
     ) -> dict[Node, tuple[Document, ...]]:
-        """What steps put beside the retrieved, where contexts are among it: searches that no framework reports.
+        """Return the documents of searches that no framework reports, by step.
 
-        ``store.similarity_search`` inside a node, or pages of the web made documents by
-        one (LangGraph's CRAG).
+        Such a search is ``store.similarity_search`` inside a node of a graph, or a step
+        that makes documents of web pages (LangGraph's CRAG). A step is taken for one if
+        it returned a context that nothing else brought. Of its documents those count
+        that are such contexts, or are no rework of what had arrived.
+
+        Args:
+            contexts: The contexts, by the keys of the documents behind them.
         """
         arrived = [document for arrival in self.found for document in arrival.documents]
         missing = set(without_origin(arrived, contexts))
@@ -172,7 +206,11 @@ class Arrivals:
         return brought
 
     def _is_evidence(self, arrival: Arrival) -> bool:
-        """Whether it is no text of a model's, or one that a tool returned to another call."""
+        """Whether the ledger lists an arrival in any case.
+
+        It does so unless a model wrote the text. A text of a model also counts if a
+        tool returned it and a model was called later that could read it.
+        """
         if arrival.kind != "written":
             return True
         around = tools_of(self.calls.paths[arrival.node][:-1])
@@ -186,7 +224,10 @@ class Arrivals:
         return arrival.node.kind == "tool" and any(later)
 
     def _is_inside(self, path: Path) -> bool:
-        """Whether a retrieval, or a tool whose result is made of documents, tells of the calls inside it."""
+        """Whether one of the calls around a call speaks for what happens inside it.
+
+        A retriever does, and so does a tool whose result is made of documents.
+        """
         return any(
             around.kind == "retriever" or around in self._whole for around in path
         )
@@ -200,8 +241,17 @@ class Arrivals:
     # What one call brought by itself
 
     def _of(self, node: Node, above: Path) -> Iterator[Arrival]:
+        """Yield what one call brought by itself, by the kind of the call.
+
+        Nothing comes of a call whose result another call around it reports.
+
+        Args:
+            node: The call.
+            above: The calls around it, the outermost first.
+        """
         if self._is_inside(above):
             return
+        # an agent may have been handed documents, and brings its answer below as well
         if node.kind in ("step", "agent"):
             yield from self._given(node, above)
         if node.kind == "tool":
@@ -212,10 +262,12 @@ class Arrivals:
                 yield Arrival(
                     "retrieval", node, _fresh(node.documents), error=node.error
                 )
+        # the text of an agent that stands alone is the answer itself
         elif node.kind == "agent" and above and node.text:
             yield from _of_sub_run(node, above)
         elif node.kind == "model":
             yield from self._summaries(node)
+        # a plain step counts only where no retriever or tool reported documents
         elif node.documents and node in self.calls.retrievals:
             yield from self._introduced(node)
 
@@ -246,7 +298,10 @@ class Arrivals:
                 yield Arrival("written", model, text=text)
 
     def _introduced(self, step: Node) -> Iterator[Arrival]:
-        """Documents of a step that no retrieval before it held."""
+        """Documents of a step that no retrieval before it held.
+
+        Steps count as retrievals only where no retriever or tool reported documents.
+        """
         retrievals = self.calls.retrievals.items()
         before = (
             document
@@ -259,6 +314,14 @@ class Arrivals:
             yield Arrival("retrieval", step, fresh)
 
     def _of_tool(self, tool: Node) -> Iterator[Arrival]:
+        """Yield what a tool brought.
+
+        A tool that failed brings its error. A tool named in ``context_tools`` that
+        returned text alone brings that text as a document. A tool whose result is made
+        of documents brings these. Any other tool that ended brings its text, and apart
+        from it the documents that no call inside it found. A tool that never ended
+        brings nothing.
+        """
         inner = [*tool.walk()][1:]
         is_named = tool.name in self.calls.context_tools
         if tool.error:
@@ -285,6 +348,11 @@ class Arrivals:
                 yield Arrival("retrieval", tool, fresh)
 
     def _kind_of_text(self, tool: Node, text: str | None) -> Kind:
+        """What kind of arrival the text of a tool is.
+
+        It is ``written`` if a model inside the tool wrote it. It is ``retrieval`` if
+        the tool is named in ``context_tools`` and found no text, else ``tool``.
+        """
         if _is_written(tool, self.calls.nodes):
             return "written"
         return (
@@ -294,7 +362,11 @@ class Arrivals:
         )
 
     def _is_run_again(self, node: Node) -> bool:
-        """Whether a run that was resumed made the same call of a tool again."""
+        """Whether a later run of the turn made the same tool call again.
+
+        A graph that is resumed runs the interrupted tool once more. Only the last time
+        counts.
+        """
         if node.call is None:
             return False
         run = self.calls.paths[node][1:2]

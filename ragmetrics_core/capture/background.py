@@ -198,12 +198,20 @@ class BackgroundEvaluator(Generic[Run]):
             return True
 
     def _lost(self, runs: int, why: str) -> None:
+        """Count runs that are not judged, and note why."""
         with self._changed:
             self.dropped += runs
         for _ in range(runs):
             self.problems.note(why)
 
     def _take(self, making: Callable[[], Iterable[Sample]], due: float = 0.0) -> None:
+        """Queue what makes samples, and start the thread if none runs.
+
+        Args:
+            making: Makes the samples; called in the thread.
+            due: From when on it may be called, by the monotonic clock; by default at
+                once.
+        """
         self._queue.append((due, making))
         if self._thread is None:
             self._thread = threading.Thread(
@@ -235,6 +243,22 @@ class BackgroundEvaluator(Generic[Run]):
         return done
 
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
+        """Wait until all that is queued is judged and the sinks took the results.
+
+        Runs that linger start at once. Runs that wait for a further one are made
+        samples.
+
+        Args:
+            timeout: The most seconds to wait; None for any number.
+            stop: Whether no further run is accepted from now on.
+
+        Returns:
+            Whether all was judged in time. Sinks that were too slow are noted as
+            problems.
+
+        Raises:
+            SettingError: If a judge or metric calls it: it would wait for itself.
+        """
         if is_judge_work():
             raise SettingError(_WAITS_FOR_ITSELF)
         with self._changed:
@@ -322,6 +346,11 @@ class BackgroundEvaluator(Generic[Run]):
 
     @guarded
     def _start(self, making: Callable[[], Iterable[Sample]]) -> None:
+        """Make samples, and begin to judge those that are drawn.
+
+        Turns of one conversation are drawn together, so that a conversation is judged
+        as a whole or not at all. A sample that ``redact`` drops is not judged.
+        """
         for made in making():
             conversation = made.ledger.conversation if made.ledger is not None else None
             drawn = random.Random(conversation or made.id).random()  # noqa: S311  # no secret
@@ -346,6 +375,7 @@ class BackgroundEvaluator(Generic[Run]):
 
     @guarded
     def _finish(self, future: Future[SampleResult]) -> None:
+        """Count a result, and hand it to the sinks and ``on_result``."""
         result = future.result()
         if self._run.stopped:
             self.problems.note(

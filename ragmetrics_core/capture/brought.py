@@ -1,6 +1,6 @@
-"""What of each arrival an answer was shown, and in which words: what the ledger lists.
+"""What of each arrival an answer was shown, and in which words. A part of stage 3.
 
-A part of the evidence.
+The ledger lists what is made here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ _MOST_OF_IT = 0.5  # of a text; less may be the words that all summaries begin w
 
 @dataclass(frozen=True)
 class Brought:
-    """One arrival in the words that the answer was shown of it."""
+    """An arrival as the ledger lists it: in the words that the answer was shown of it.
+
+    Attributes:
+        arrival: What arrived.
+        items: The documents, or the text, that arrived. An item that was shown has the
+            words that were shown of it.
+        shown: Places of the items that were shown, from 0; None if that is unknown.
+    """
 
     arrival: Arrival
     items: tuple[Context, ...]
@@ -35,7 +42,14 @@ class Brought:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one answer was shown."""
+    """What one answer was shown.
+
+    Attributes:
+        contexts: The contexts of the answer, by the keys of the documents behind them.
+        prompts: The messages that the answering call, and those that feed it, were
+            shown; None if no call is known.
+        known: Texts that stand in the prompts for another reason than being found.
+    """
 
     contexts: Mapping[Key, Context]
     prompts: Sequence[str] | None  # None if no call is known
@@ -78,10 +92,11 @@ class Seen:
         return context_texts | located | self._behind_contexts(arrivals)
 
     def _behind_contexts(self, arrivals: Sequence[Arrival]) -> set[str]:
-        """Texts of tools of which a step made documents that are contexts (LangGraph's CRAG and its search of the web).
+        """Texts of tools of which a step made documents that are contexts.
 
-        The contexts explain their places in the prompts, so that locating leaves the
-        tool's text nothing there.
+        LangGraph's CRAG makes documents of what its web search returned. The contexts
+        explain their places in the prompts, so that locating finds no place for the
+        tool's text.
         """
         steps = (
             arrival
@@ -133,7 +148,7 @@ class Seen:
     def _shown(
         self, contexts: Sequence[Context], texts_there: set[str]
     ) -> tuple[int, ...] | None:
-        """The places of items whose texts are there."""
+        """Places of the items whose texts stand in the prompts; None without prompts."""
         if self.prompts is None:
             return None
         return tuple(

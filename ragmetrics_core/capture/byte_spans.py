@@ -10,7 +10,13 @@ _FAR = 1 << 40  # behind the end of any prompt or text
 
 
 class Span(NamedTuple):
-    """Bytes that agree: their place in the prompt, their place in the text, how many."""
+    """Bytes that agree between a prompt and a text.
+
+    Attributes:
+        at: Where they begin in the prompt.
+        of: Where they begin in the text.
+        size: How many they are.
+    """
 
     at: int
     of: int

@@ -1,7 +1,8 @@
-"""The calls of one run, indexed: which replied and what they said, what was retrieved, which lists were there. Pure.
+"""The calls of one run, indexed for the stages. Pure.
 
-Nothing is located here and no later stage is asked: all is read off the tree. Each
-value is worked out once.
+The index says which calls replied and what they said, what was retrieved, and which
+lists of documents were there at which moment. All is read off the tree: nothing is
+located, and no later stage is asked. Each value is worked out once.
 """
 
 from __future__ import annotations
@@ -289,7 +290,7 @@ class Calls:
 
     @cached_property
     def weights(self) -> Mapping[Node, int]:
-        """How much each reply looks like an answer."""
+        """How much the reply of each call looks like an answer."""
         return {call: self._weight(call) for call in self.models}
 
     @cached_property
@@ -320,7 +321,10 @@ class Calls:
 
     @cached_property
     def step_calls(self) -> frozenset[Node]:
-        """Calls of models that steer the run: they wrote a query, a verdict, a route or a tool's arguments."""
+        """The **step calls**: calls of models that steer the run instead of answering.
+
+        They wrote a query, a verdict, a route or a tool's arguments.
+        """
         return frozenset(
             call
             for call in self.models
@@ -339,7 +343,7 @@ class Calls:
         )
 
     def asked(self, question: str | None, among: Sequence[Node]) -> list[Node]:
-        """Those of some calls that were shown the question."""
+        """Those of some calls that were shown the question; none without a question."""
         return [
             call
             for call in among
@@ -351,6 +355,12 @@ class Calls:
         return any(self.replies[call].wrote(text) for call in self.models)
 
     def _weight(self, call: Node) -> int:
+        """How much a reply looks like an answer, as one of the four weights.
+
+        A reply is ``NO_ANSWER`` if it is empty, calls a tool that ran, or wrote what a
+        later call was asked. A structure is weighed by its fields. Other JSON, and a
+        text of a word or two, is a ``LABEL``. Any other text is ``FREE_TEXT``.
+        """
         reply = call.reply
         if reply is None or any(
             call.name in self._tools_that_ran for call in reply.calls
@@ -472,11 +482,23 @@ class Calls:
         )
 
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
-        """Lists of documents that were there before a moment, the latest first, of one moment in the calls' order."""
+        """Lists of documents that were there at a moment, the latest first.
+
+        Lists of one moment stand in the order of their calls.
+
+        Args:
+            before: The moment; by default all lists of the run count.
+        """
         return [documents for moment, documents in self._lists if moment <= before]
 
     @cached_property
     def _lists(self) -> list[tuple[float, tuple[Document, ...]]]:
+        """Each list of documents with the moment from which it was there.
+
+        The latest stands first. A call's input counts from its beginning, its result
+        from its end. What models of the run wrote is left out, and so are lists that
+        are empty then.
+        """
         lists_by_moment: list[tuple[float, tuple[Document, ...]]] = []
         for node in self.nodes:
             if node.taken:
@@ -509,6 +531,12 @@ class Calls:
 
     @cached_property
     def _own_words(self) -> OwnWords:
+        """What the run's models wrote, to tell it from what was found.
+
+        Answers and the texts of sub-agents carry the moment of their end, since a
+        document can repeat only what was written before. Queries and other texts that
+        steer the run need none: they only frame a repeated answer.
+        """
         answers = [
             (end_of(call), text_of(call))
             for call in self.models
@@ -529,7 +557,11 @@ class Calls:
         )
 
     def _originals(self) -> Iterable[str]:
-        """Texts that were found: of documents that retrievers and tools gave, of tools inside which no model wrote."""
+        """Texts that were found, so that no model of the run wrote them.
+
+        They are the documents of retrievers and tools, and the results of tools inside
+        which no model ran.
+        """
         for node in self.nodes:
             if node.kind in ("retriever", "tool"):
                 for document in node.documents or ():

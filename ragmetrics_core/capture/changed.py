@@ -26,7 +26,12 @@ _MOST_GROUND = 100_000
 
 
 class ChangedTexts:
-    """The words of a prompt where no located text stands."""
+    """The words of a prompt where no located text stands.
+
+    Args:
+        prompt: The prompt.
+        ground: A byte for each byte of the prompt's stream: 0 where nothing is located.
+    """
 
     def __init__(self, prompt: Prompt, ground: bytearray) -> None:
         self._prompt, self._ground = prompt, ground
@@ -61,6 +66,10 @@ class ChangedTexts:
         return places
 
     def _free_passages(self) -> Iterator[str]:
+        """Yield the passages of the messages where no located text stands.
+
+        A passage of fewer than 16 bytes is left out: it holds no word that counts.
+        """
         for message, start in zip(
             self._prompt.messages, self._prompt.starts, strict=True
         ):

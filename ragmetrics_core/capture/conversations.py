@@ -30,7 +30,15 @@ _SHORTEST = 8
 
 @dataclass(frozen=True)
 class Said:
-    """A turn that was captured, with the calls of the ledger and the history up to it."""
+    """A turn that was captured.
+
+    Attributes:
+        question: What was asked; empty if that is unknown.
+        answer: What was answered; empty if nothing was.
+        ledger: Its ledger, with the calls of earlier turns.
+        history: What was said before it.
+        words: Question and answer in one line each, as they are compared.
+    """
 
     question: str
     answer: str
@@ -50,19 +58,26 @@ class Said:
 
 @dataclass(frozen=True)
 class Quoted:
-    """An earlier turn of which question and answer stand in a prompt."""
+    """An earlier turn of which question and answer stand in a prompt.
+
+    Attributes:
+        turn: The turn.
+        is_said: Whether it stands there as an earlier turn of the talk. Who is named
+            before and behind it tells.
+    """
 
     turn: Said
     is_said: bool  # as an earlier turn, by who is named before and behind it
 
 
 class Conversations:
-    """The turns that were captured last, and how a further run goes on with one of them.
+    """The turns that were captured last, and with which of them a further run goes on.
 
-    ``named`` is the conversation that runs belong to where the framework has no id of
-    its own, or only a memory's; ``before`` holds turns of other blocks. One counts
-    where the framework's id is the same and its words stand in the history: two
-    applications may use one id.
+    Args:
+        named: The conversation that runs belong to where the framework has no id of its
+            own, or only that of a memory.
+        before: Turns of other blocks. One counts where the framework's id is the same
+            and its words stand in the history: two applications may use one id.
     """
 
     def __init__(
@@ -72,11 +87,15 @@ class Conversations:
         self.turns: deque[Said] = deque(maxlen=_MOST_TURNS)
 
     def placed(self, tree: Tree, quoted: Said | None = None) -> Tree:
-        """A run as a turn of its conversation: that of its id, else of an earlier turn by its words.
+        """Return a run as a turn of its conversation.
+
+        The conversation is that of its id or name, else that of an earlier turn with
+        which the words of the run go on, else a new one.
 
         Args:
             tree: The run.
-            quoted: The last earlier turn that its prompts quote as such.
+            quoted: The last earlier turn that its prompts quote as such; None if none
+                is.
         """
         name = self._name_of(tree)
         last_turn, way = self._last_and_way(tree, name, quoted)
@@ -95,7 +114,12 @@ class Conversations:
         )
 
     def _name_of(self, tree: Tree) -> str | None:
-        """The id of the framework, else the name of the user's; that goes before the identity of a memory."""
+        """The name of a run's conversation; None if it has none.
+
+        It is the framework's id, else the user's name. The user's name goes first where
+        the framework's id is only the identity of a memory.
+        """
+        # an application may fill another memory for each message
         if tree.kept and self._named is not None:
             return self._named
         return tree.conversation or self._named
@@ -103,7 +127,11 @@ class Conversations:
     def _last_and_way(
         self, tree: Tree, name: str | None, quoted: Said | None
     ) -> tuple[Said | None, str]:
-        """The turn that a run goes on with, and how it was found where no name tells it."""
+        """Return the turn that a run goes on with, and how it was found.
+
+        The turn is None where the run begins a conversation. The way is empty where a
+        name tells.
+        """
         if tree.turn == 1:  # the framework says that nothing was said before
             return None, ""
         if name is not None:
@@ -121,9 +149,14 @@ class Conversations:
         return by_words, _AT_THE_END if is_at_the_end else _IN_THE_HISTORY
 
     def _last_by_words(self, tree: Tree) -> Said | None:
-        """The only turn whose question and answer end the history that a run was handed, else the last one in it.
+        """Return the earlier turn that ends the history of a run, told by its words.
 
-        The question may stand inside of a prompt that was kept as the user's message.
+        The turn's question and answer are the last two messages. The question may also
+        stand inside a whole prompt that was kept as the user's message. Where no turn
+        ends the history, the last turn that stands anywhere in it counts.
+
+        Returns:
+            The turn; None if none fits, or if several end the history alike.
         """
         words = _last_words(tree)
         ended = [turn for turn in self.turns if turn.words == words]
@@ -136,7 +169,14 @@ class Conversations:
         return self._last_before_others(tree)
 
     def _last_before_others(self, tree: Tree) -> Said | None:
-        """The last turn in the history of a run behind which others stand that were no samples, or of another form."""
+        """Return the last captured turn that stands anywhere in the history of a run.
+
+        Behind it stand turns that gave no sample, or whose words have another form.
+
+        Returns:
+            The turn; None if there is none, or if such turns belong to several
+            conversations.
+        """
         lines = [one_line(said_turn.content) for said_turn in tree.history]
         pairs = set(pairwise(lines))
         standing = [
@@ -146,9 +186,10 @@ class Conversations:
         return standing[-1] if len(names) == 1 else None
 
     def _last_of(self, name: str, tree: Tree) -> Said | None:
-        """The last turn of a conversation, by its words if these end the history.
+        """Return the turn of a named conversation that a run goes on with.
 
-        Of other blocks where they stand.
+        That is the turn whose words end the history, else the last turn of this name. A
+        turn of another block counts only if its words stand in the history.
         """
         spoken = {one_line(said_turn.content) for said_turn in tree.history}
         of_other_blocks = list(self._before.turns) if self._before is not None else []
@@ -229,9 +270,11 @@ def _last_words(tree: Tree) -> tuple[str, ...]:
 
 
 def _lacks_words_of(last_turn: Said, tree: Tree, *, is_quoted: bool) -> bool:
-    """Whether the history of a run lacks what was said until its last turn, or holds a prompt in the question's place.
+    """Whether the history of a run must be filled in from its last turn.
 
-    A run without any may be handed none; what a summary or a prompt tells it was kept.
+    That is so if the history has fewer questions than were asked, or has a whole prompt
+    in the place of the question. A run that keeps no history may be meant to have none:
+    then nothing is filled in. A summary or a quoted turn in a prompt counts as kept.
     """
     prompts = (message for node in tree.root.walk() for message in node.prompt)
     is_kept = (
@@ -248,7 +291,12 @@ def _lacks_words_of(last_turn: Said, tree: Tree, *, is_quoted: bool) -> bool:
 
 
 def _is_rendered_as(turn: Said, words: Sequence[str]) -> bool:
-    """Whether the last words of a history are the prompt of a turn, which holds its question, and its answer."""
+    """Whether a history ends with a turn whose question was kept inside a whole prompt.
+
+    Args:
+        turn: The earlier turn.
+        words: The last two messages of the history: the prompt, and the reply.
+    """
     if len(words) < len(_SIDES):
         return False
     question, answer = turn.words

@@ -1,6 +1,7 @@
-"""Stage 3: what an answer could rest on: contexts, what was retrieved, what each call brought. Pure.
+"""Stage 3: what an answer could rest on. Pure.
 
-The rules stand in ``CONTEXT_RULES`` and are tried in order; the first that finds
+It finds the contexts, what was retrieved, and what each call brought. The rules of the
+contexts stand in ``CONTEXT_RULES`` and are tried in order; the first that finds
 something decides. This stage and its parts (``showings``, ``arrivals``, ``origins``,
 ``brought``) are the only ones that locate texts.
 """
@@ -62,7 +63,7 @@ _DISTANCE = (
 
 @dataclass(frozen=True)
 class Contexts:
-    """What reached the generator, as one rule tells it."""
+    """What reached the generator, as one rule found it."""
 
     items: tuple[Context, ...] = ()
     # of the documents behind them; by number where the user named them
@@ -80,7 +81,10 @@ class Contexts:
 
 @dataclass(frozen=True, eq=False)
 class Evidenced:
-    """What one answer could rest on."""
+    """What one answer could rest on: the result of stage 3.
+
+    A call **feeds** the answering call if that read its reply.
+    """
 
     contexts: Contexts
     retrieved: tuple[Document, ...] | None  # None if that is unknown
@@ -252,7 +256,12 @@ def by_the_prompt(search: _Search) -> Contexts | None:
 def _passages_from_elsewhere(
     search: _Search, call: Node, contexts: Sequence[Context]
 ) -> int:
-    """How many passages stand in a prompt like contexts, and were found by no call that was recorded."""
+    """Count passages that look like contexts in a prompt and come from nowhere known.
+
+    Such a passage stands beside the contexts under a label of the same form. It counts
+    unless its text is known: from a list of documents, an earlier reply or result, an
+    earlier turn, the question, the history or the instructions.
+    """
     calls, tree = search.calls, search.tree
     known_texts = [
         text
@@ -493,7 +502,7 @@ def _warnings_of_documents_and_tools(
 
 
 def _feeding(call: Node | None, shown: Shown | None) -> tuple[Node, ...]:
-    """The calls that feed an answering call."""
+    """The calls whose replies the answering call read; none if no call is known."""
     if shown is None:
         return ()
     return tuple(feeder for feeder in shown.calls if feeder is not call)

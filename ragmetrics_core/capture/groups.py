@@ -1,8 +1,9 @@
-"""Runs without a root that belong to one question: searches, and the calls of models that show what they found.
+"""Runs without a root that belong to one question.
 
-An application of plain functions makes each search and each call of a model a run of its
-own. A group holds those of one question. A run joins it by what it shows: a document
-that was found there, an answer that was given there, or its question.
+An application of plain functions makes each search and each call of a model a run of
+its own. A **group** holds those of one question. A run joins it by what it shows: a
+document that was found there, an answer that was given there, or its question. A
+**strand** is the task or thread that a run ran in.
 """
 
 from __future__ import annotations
@@ -45,7 +46,16 @@ def doubtful(tree: Tree, words: str) -> Tree:
 
 @dataclass(eq=False)
 class Group:
-    """Runs without a root that belong to one question."""
+    """Runs without a root that belong to one question.
+
+    Attributes:
+        trees: The runs.
+        last_came_at: When the last of them came, by the monotonic clock of this
+            process.
+        answered_at: When the last run that answered it ended; None before.
+        writers: Those runs that wrote what others were asked.
+        parts: Roots of runs that answered one of several questions that a model wrote.
+    """
 
     trees: list[Tree]
     # when the last of them came, by the clock of this process
@@ -130,10 +140,10 @@ class Group:
         )
 
     def turns(self) -> list[list[Tree]]:
-        """Its runs as turns: all of them are one.
+        """Return its runs as turns: each inner list is one turn.
 
-        Where nothing was made of the answers to several questions that a model wrote,
-        each of them is one, in doubt.
+        Normally all runs are one. Where a model wrote several questions and nothing was
+        made of their answers, each of these is a turn, in doubt.
         """
         written = {writer.root for writer in self.writers}
         asking = [tree for tree in self.trees if tree.root not in written]
@@ -151,7 +161,8 @@ class Group:
     def add_part(self, tree: Tree) -> None:
         """Add a run that answered one of several questions that a model wrote.
 
-        One that was shown what an earlier one was asked or answered answers for all.
+        A run that was shown the question or answer of an earlier part answers for all:
+        it is no part itself.
         """
         showings: list[_Showing] = []
         if self.parts:
@@ -170,7 +181,12 @@ class Group:
         self.add(tree, answers=is_told)
 
     def add(self, tree: Tree, *, answers: bool) -> None:
-        """Add a run; ``answers``: it holds a text that may answer the question."""
+        """Add a run.
+
+        Args:
+            tree: The run.
+            answers: Whether it holds a text that may answer the question.
+        """
         self.trees.append(tree)
         self.last_came_at = time.monotonic()
         if answers:
@@ -190,7 +206,11 @@ class Group:
 
 
 class Groups:
-    """The groups that wait for further runs, the one that began to wait first before the others."""
+    """The groups that wait for further runs.
+
+    The group that began to wait first stands first. Methods named ``take`` remove the
+    groups that they return.
+    """
 
     def __init__(self) -> None:
         self._waiting: list[Group] = []
@@ -253,7 +273,10 @@ class Groups:
         return group.answered_at > end_of(writer.root)
 
     def _writer(self, writers: Sequence[Tree], query: str) -> Tree | None:
-        """The first of some runs for which nobody searched for a query, else the last one."""
+        """The run to which a search belongs; None without writers.
+
+        It is the first whose query nobody searched for yet, else the last one.
+        """
         for writer in writers:
             group = self._group_of(writer)
             if group is None or query not in map(one_line, group.queries):
@@ -307,7 +330,8 @@ class Groups:
     def join(self, tree: Tree, calls: Calls) -> Group | None:
         """Add a run to the groups whose documents it shows to a model.
 
-        Several groups become one.
+        Several groups become one. Groups whose answer the run may only go on with are
+        put in doubt.
 
         Returns:
             That group; None if the run shows nothing of any.
@@ -342,10 +366,11 @@ class Groups:
         return first_group
 
     def take_over_due(self, strand: str | None = None, query: str = "") -> list[Group]:
-        """Give up the groups that no further run will join.
+        """Remove and return the groups that no further run will join.
 
         Nothing joined them for long, or they were answered and another question begins
-        in their strand.
+        in their strand. A group that asked the same query may be due, too; the last of
+        these waits on, since its answer may be a draft that is revised yet.
 
         Args:
             strand: Where a search begins now; None where none does.
@@ -369,7 +394,7 @@ class Groups:
         return due
 
     def take_too_many(self) -> list[Group]:
-        """Give up the groups that wait longest, where more wait than are held."""
+        """Remove and return the groups that wait longest, where too many wait."""
         count = max(0, len(self._waiting) - _MOST_WAITING)
         given_up, self._waiting = self._waiting[:count], self._waiting[count:]
         return given_up

@@ -1,4 +1,4 @@
-"""Several runs of one turn as one run. Pure."""
+"""Several runs of one turn as one run, before the stages read it. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,7 +16,10 @@ _FEWEST_WORDS = 3
 
 
 def joined(trees: Sequence[Tree], name: str) -> Tree:
-    """Several runs of one turn as one: the first question that no model wrote, the last answer.
+    """Join several runs of one turn into one run.
+
+    It has the first question that no model wrote, and the last answer. A single run is
+    returned as it is.
 
     Args:
         trees: The runs, in the order in which they began.

@@ -1,4 +1,7 @@
-"""Stage 4: the ledger of one answer: each call that brought something, in the order of the model's own calls. Pure."""
+"""Stage 4: the ledger of one answer. Pure.
+
+It lists each call that brought something, in the order of the model's own calls.
+"""
 
 from ragmetrics_core.capture.brought import Brought
 from ragmetrics_core.capture.evidence import Evidenced
@@ -8,7 +11,7 @@ from ragmetrics_core.data import EvidenceCall, Ledger
 
 
 def ledger(turn: Turn, evidenced: Evidenced) -> Ledger:
-    """The calls of earlier turns and of this one, with what of each this answer was shown.
+    """Return the calls of earlier turns and of this one, as this answer was shown them.
 
     Args:
         turn: The turn.
@@ -25,7 +28,16 @@ def ledger(turn: Turn, evidenced: Evidenced) -> Ledger:
 
 
 def _call(turn: Turn, brought: Brought, order: CallOrder, number: int) -> EvidenceCall:
-    """One time that evidence arrived in this turn."""
+    """The ledger's entry for one arrival of this turn.
+
+    Its name is that of the innermost tool; None without one.
+
+    Args:
+        turn: The turn.
+        brought: What arrived, and what of it was shown.
+        order: The order of the turn's calls, which tells step and agent.
+        number: The number of the turn.
+    """
     arrival = brought.arrival
     node = arrival.node
     tools = tools_of(turn.calls.paths[node])

@@ -58,9 +58,14 @@ def locate(
 
 
 class _Settling:
-    """Showings compete for ground.
+    """Settles which texts a prompt shows: showings compete for the ground.
 
-    Each goes to a candidate, to a known text, or to several that it fits alike.
+    Each place goes to a candidate, to a known text, or to several that fit it alike.
+
+    Args:
+        candidates: Texts that may stand there.
+        prompt: The prompt.
+        known: Texts that stand there for another reason.
     """
 
     def __init__(

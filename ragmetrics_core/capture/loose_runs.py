@@ -1,4 +1,7 @@
-"""Runs that are no samples by themselves: what their models wrote may be what a later run is asked."""
+"""Loose runs: they give no sample by themselves.
+
+A later run may use what they wrote.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ _MOST_OF_A_STRAND = 8
 
 
 class LooseRuns:
-    """The latest runs of each strand that are no samples by themselves: rewriters of a question, routers, titles.
+    """The latest loose runs of each strand, in bounded memory.
 
-    A strand is a task or thread of the application.
+    A **loose** run gives no sample by itself: a rewriter of a question, a router, a
+    title. A **strand** is the task or thread of the application in which runs ran.
     """
 
     def __init__(self) -> None:
@@ -36,9 +40,10 @@ class LooseRuns:
         self._runs.clear()
 
     def near(self, strand: str) -> list[Tree]:
-        """The runs of a strand, and those of the strands that ran last.
+        """Return the loose runs of a strand, then those of the strands that ran last.
 
-        Searches for several queries at once run in threads of their own.
+        Others count because searches for several queries at once run in threads of
+        their own.
         """
         own = self._runs.get(strand, [])
         latest = list(self._runs.values())[-_MOST_OF_A_STRAND:]
@@ -46,10 +51,11 @@ class LooseRuns:
         return [*own, *others]
 
     def take_writers_of(self, tree: Tree) -> list[Tree]:
-        """Earlier runs of a strand that wrote what a run is asked, and nothing beside it.
+        """Return the loose runs of a strand that wrote just what a run is asked.
 
-        What the user asked stands there. One that called a tool is forgotten: that call
-        is made once. A text may be asked again, of an engine and then of a retriever.
+        They wrote no other query, so that the user's own question stands in them. A
+        writer that called a tool is forgotten here, since that call is made once. The
+        others stay: a text may be asked again, of an engine and then of a retriever.
         """
         runs, question = self._runs.get(tree.strand, []), one_line(tree.question)
         writers = [run for run in runs if question and _wrote_alone(run, question)]
@@ -59,7 +65,10 @@ class LooseRuns:
         return writers
 
     def writer_of_several(self, tree: Tree) -> Tree | None:
-        """The last run that wrote what a run is asked as one of several questions."""
+        """Return the last loose run that wrote what a run is asked; None if none did.
+
+        That run may have written other questions, too.
+        """
         question = one_line(tree.question)
         near = self.near(tree.strand) if question else []
         writers = [run for run in near if wrote(run, question)]

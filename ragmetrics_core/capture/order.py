@@ -1,4 +1,8 @@
-"""In which order calls of a run stand: by step, the model's own order of its tool calls, and their beginning. Pure."""
+"""In which order the calls of a run stand in the ledger. Pure.
+
+They stand by step, then in the model's own order of its tool calls, then by their
+beginning.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +25,18 @@ Place = tuple[int, int, str, float]
 
 @dataclass(frozen=True, eq=False)
 class CallOrder:
-    """The order of the calls of one run."""
+    """The order of the calls of one run.
+
+    A **step** is the number of model calls that began before a call in the same tool.
+
+    Attributes:
+        calls: The calls.
+    """
 
     calls: Calls
 
     def of(self, call: Node) -> list[Place]:
-        """The places of the tools around a call, and its own."""
+        """What a call is sorted by: the places of the tools around it, then its own."""
         path = self.calls.paths[call]
         places = []
         for depth, node in enumerate(path):
@@ -80,7 +90,10 @@ class CallOrder:
         return {around: sorted(moments) for around, moments in beginnings.items()}
 
     def began_with_those_beside(self, chosen: Iterable[Node]) -> dict[Node, float]:
-        """For each of some calls when the first began of those that ran beside it, in branches that did."""
+        """For each of some calls when the first began of those that ran beside it.
+
+        Calls in branches that ran at the same time count, too.
+        """
         calls = list(chosen)
         paths = self.calls.paths
         # of each call that holds some of them
@@ -107,7 +120,10 @@ class CallOrder:
 
 
 def tools_of(path: Path) -> Path:
-    """The tools in a path."""
+    """Return the tools in a path, the outermost first.
+
+    Model calls with the same tools around them are the loop of one agent.
+    """
     return tuple(node for node in path if node.kind == "tool")
 
 

@@ -72,9 +72,10 @@ def _holder(text: str, contexts: Mapping[Key, Context]) -> Key | None:
 def _reworked(
     documents: Sequence[Document], texts: Mapping[Key, str]
 ) -> list[Key | None]:
-    """For each document the text that holds most of it, or of which it holds most.
+    """For each document the text that was made of it; None if there is none.
 
-    None if there is none.
+    Either the text holds at least half of the document, or it is cut out of it: at
+    least half of the text stands in the document.
     """
     keys = list(texts)
     of_documents = [document.text for document in documents]
@@ -100,7 +101,13 @@ def unexplained(
     documents: Sequence[Document],
     contexts: Mapping[Key, Context],
 ) -> list[Key]:
-    """The same, where ``shown_as`` said already which context shows each document."""
+    """The keys of contexts behind which none of the documents stands.
+
+    Args:
+        keys: For each document the context that shows it, as ``shown_as`` gives it.
+        documents: The documents.
+        contexts: The contexts by key.
+    """
     known = set(keys)
     return [
         key

@@ -86,7 +86,11 @@ def _notes(
     calls: Calls,
     answered_by: Node | None,
 ) -> list[PassageNote]:
-    """Who found each of the retrieved documents, and who kept or dropped it."""
+    """Who found each of the retrieved documents, and who kept or dropped it.
+
+    A document that no reranker or filter took has ``kept=None``. It has a rank behind
+    the last step only where there is one last step.
+    """
     searches = _searches(found)
     steps = _steps_between(calls, retrieved, answered_by)
     last_steps = [step for step in steps if not _is_worked_on(step, steps)]
@@ -119,10 +123,20 @@ def _with_shown_parts(
     contexts: Mapping[Key, Context],
     shown: Shown | None,
 ) -> list[PassageNote]:
-    """Notes with the place of the context that shows each document, from 0, and the share that it shows.
+    """Add to each note which context shows its document, and how much of it.
 
-    The share is 0 and there is no place for a document that is not shown; the share is
-    None where the prompts do not tell.
+    The context is given by its place, from 0. There are three outcomes. No context
+    shows the document: it has no place, and the share is 0. A context shows it: it has
+    a place and a share. A context stands for it and the prompts do not tell whether it
+    was shown: it has a place, and the share is None.
+
+    Args:
+        notes: The notes so far, one for each retrieved document.
+        retrieved: The retrieved documents.
+        keys: For each document the key of the context that shows it; None if none does.
+        contexts: The contexts, in the order of the prompt.
+        shown: What was located in the prompts; None where the user named the contexts.
+            These count as shown.
     """
     places = {key: place for place, key in enumerate(contexts)}
     noted: list[PassageNote] = []
@@ -131,6 +145,7 @@ def _with_shown_parts(
         share: float | None = 0.0
         if key is not None:
             place = places[key]
+            # a context may be there only because its neighbours in a list were shown
             is_told = shown is None or key in shown.found
             share = _share(document, key, contexts[key], shown) if is_told else None
         noted.append(note.model_copy(update={"context": place, "share": share}))
@@ -167,7 +182,14 @@ def _dropped_inside(calls: Calls) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Step:
-    """A reranker or filter, with the places of what it took and gave."""
+    """A reranker or filter, with the places of what it took and gave.
+
+    Attributes:
+        name: Its name.
+        node: The call.
+        took: Places, among the retrieved documents, of those that it was given.
+        gave: Places of those that it returned, in its order.
+    """
 
     name: str
     node: Node
@@ -262,7 +284,12 @@ def _searches(
 def _share(
     document: Document, key: Key, context: Context, shown: Shown | None
 ) -> float:
-    """The share of a document's letters that its context shows."""
+    """The share of a document's letters that its context shows, 0 to 1.
+
+    It was measured where the document was located itself. Otherwise the context is a
+    rework of the document, or the user named it: then the numbers of letters are
+    compared. A document without letters counts as shown whole.
+    """
     if shown is not None and key == document.key:
         _, showing = shown.found[key]
         return 1.0 if showing.extent == "whole" else showing.coverage

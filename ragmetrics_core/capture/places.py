@@ -21,7 +21,7 @@ _BEGUN = re.compile(r"\W(\w+)$")
 
 @dataclass(frozen=True)
 class Place:
-    """What became of a candidate."""
+    """What became of a candidate text: shown or not, and how much of it."""
 
     candidate: int  # its index
     outcome: Outcome  # unknown: the prompt does not tell
@@ -126,7 +126,13 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class ShownIn:
-    """A text as one prompt shows it."""
+    """A text as one prompt shows it.
+
+    Attributes:
+        text: The text.
+        prompt: The prompt.
+        showing: Where the text stands in it.
+    """
 
     text: Text
     prompt: Prompt

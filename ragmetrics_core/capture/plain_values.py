@@ -47,6 +47,16 @@ _STREAM = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
 class Overrides:
     """Where to find a field, instead of the adapter's rules; see ``FrontDoor.capture``.
 
+    None leaves a field to the rules.
+
+    Attributes:
+        question_from: Where the question is: a key, a path or a callable.
+        contexts_from: Where the contexts are.
+        answer_from: Where the answer is.
+        context_tools: Names of tools whose text is a context.
+        build: Makes the samples of a run in place of the rules.
+        question: The question itself, in the caller's own words.
+
     Raises:
         SettingError: If a source is neither a text nor callable, or names are given as
             one text.
@@ -61,6 +71,7 @@ class Overrides:
     question: str | None = None
 
     def __post_init__(self) -> None:
+        """Raise ``SettingError`` for a source or names of another type."""
         for name in ("question_from", "contexts_from", "answer_from"):
             source = getattr(self, name)
             if (

@@ -55,7 +55,13 @@ _REWRITTEN = (
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, where it was found, and what is uncertain about it."""
+    """A question, where it was found, and what is uncertain about it.
+
+    Attributes:
+        question: What was asked; None if that was not found.
+        place: Where it was found, in words.
+        doubts: What is uncertain, in words.
+    """
 
     question: str | None
     place: str = ""
@@ -64,7 +70,16 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A run that is a turn of an application: its calls, its question, and what the user named."""
+    """One turn of an application: the result of stage 1.
+
+    Attributes:
+        tree: The run, or several that ``joined`` made one.
+        calls: Its calls.
+        asked: What was asked.
+        standalone: The one text that retrievers were asked instead; None without one.
+        named: What the user's places led to, as plain values, by "contexts" and
+            "answer".
+    """
 
     tree: Tree
     calls: Calls
@@ -88,7 +103,8 @@ class Turn:
     def known(self) -> tuple[str, ...]:
         """Texts that stand in prompts for another reason than being found.
 
-        A query that is the text of a document stands there as the document.
+        They are the question, history and instructions. A query that is itself the text
+        of a document is left out: it stands there as the document.
         """
         texts_asked = [self.question] if self.question else []
         texts = {
@@ -167,7 +183,12 @@ def _named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What the rules of the question look at."""
+    """What the rules of the question look at.
+
+    Attributes:
+        calls: The calls of the run.
+        where: What the user says of it.
+    """
 
     calls: Calls
     where: Overrides

@@ -1,4 +1,4 @@
-"""Tools that search, told by what other calls of them gave."""
+"""Tools that search, recognised by what other calls of the same tool gave."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,8 @@
-"""What each call of a model was shown of the documents that were there: a table that is located once per call."""
+"""What each call of a model was shown of the documents that were there.
+
+Each call is located once. A call **feeds** another if its reply stands in the other's
+prompt: what it was shown then counts as shown to both.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,19 @@ _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
 
 @dataclass(frozen=True)
 class Shown:
-    """What a call was shown, with the calls that feed it."""
+    """What a call was shown, together with the calls that feed it.
+
+    A call feeds another if its reply stands in the other's prompt.
+
+    Attributes:
+        found: The documents shown, in the order of their first showing.
+        unknown: The documents of which the prompts do not tell.
+        traces: Keys of those unknown ones of which some words stand there.
+        order: Keys of those found. Unknown ones stand between their neighbours of one
+            list.
+        calls: The call and those that feed it, in the order in which they began.
+        showing: Those of these calls whose own prompts show documents.
+    """
 
     found: Mapping[Key, tuple[Document, Place]]  # in the order of first showing
     unknown: Mapping[Key, Document]  # the prompts do not tell of these
@@ -32,7 +48,14 @@ class Shown:
 
 @dataclass(frozen=True)
 class _ShownAlone:
-    """What one call was shown, and which earlier calls feed it."""
+    """What one call was shown, without what feeds it.
+
+    Attributes:
+        found: The documents shown, in the order of the prompt.
+        unknown: The documents of which the prompt does not tell.
+        traces: Keys of those unknown ones of which some words stand there.
+        feeding: Earlier calls whose replies it was shown.
+    """
 
     found: Mapping[Key, tuple[Document, Place]]
     unknown: Mapping[Key, Document]
@@ -103,12 +126,17 @@ class Showings:
         return sorted(readers, key=lambda node: node.began)
 
     def _of_one(self, call: Node) -> _ShownAlone:
+        """What one call was shown by itself; located when it is first asked for."""
         if call not in self._alone:
             self._alone[call] = self._located(call)
         return self._alone[call]
 
     def _located(self, call: Node) -> _ShownAlone:
-        """What one call was shown: documents of the latest lists, and earlier replies."""
+        """Locate what one call was shown: documents, and earlier replies.
+
+        The documents are those of the lists that were there when it began. If there
+        were none, those of all lists of the run are sought.
+        """
         lists = self.calls.lists(call.began) or self.calls.lists()
         readable = self._readable(call)
         prompt = self._this_turn_first(call.prompt)
@@ -173,6 +201,7 @@ class Showings:
         return "" if one_line(last_text) == one_line(self.question) else last_text
 
     def _holds_question(self, message: Message) -> bool:
+        """Whether a message holds the question of this turn."""
         return bool(self.question) and one_line(self.question) in one_line(message.text)
 
     # Which calls feed one
@@ -348,7 +377,14 @@ def _read(
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A text that a document may be shown as."""
+    """A text that a document may be shown as.
+
+    Attributes:
+        document: The document.
+        text: The text.
+        repetition: Of a text that stands several times in one message, which time this
+            is.
+    """
 
     document: Document
     text: str

@@ -72,7 +72,12 @@ _NAMELESS = (
 
 @dataclass(frozen=True)
 class Talk:
-    """Earlier turns of a conversation, and what is uncertain about them."""
+    """Earlier turns of a conversation that were read from text.
+
+    Attributes:
+        turns: The turns, oldest first.
+        doubts: What is uncertain about them, in words.
+    """
 
     turns: tuple[Turn, ...] = ()
     doubts: tuple[str, ...] = ()

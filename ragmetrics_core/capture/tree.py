@@ -32,7 +32,7 @@ Kind = Literal["model", "retriever", "reranker", "tool", "agent", "step", "ignor
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as it was at one moment."""
+    """A document as it was at one moment of a run."""
 
     text: str = field(repr=False)
     id: str | None = None  # the store's own id; None if it gave none
@@ -46,7 +46,11 @@ class Document:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes it the same document: id and text, else text and metadata without scores."""
+        """What tells it from other documents: equal keys are one document.
+
+        The key holds id and text. Without an id it holds text and metadata; scores do
+        not count.
+        """
         if self.id is not None:
             return ("id", self.id, self.text)
         rest = sorted(
@@ -58,9 +62,10 @@ class Document:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its text, and what it may be shown as instead: its forms, and the longer texts of its metadata that hold it.
+        """The texts that it may be shown as.
 
-        Those are whole pages or sections, of which it is the piece that was embedded.
+        They are its own text, its forms, and longer texts of its metadata that hold it:
+        the page or section of which it is a piece.
         """
         longer: list[str] = []
         if len(self.text) >= _SHORTEST_PIECE:
@@ -104,7 +109,7 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One call of a run."""
+    """One call of a run: of a model, a retriever, a tool or any other step."""
 
     kind: Kind
     name: str = ""  # of a tool the tool's
@@ -173,7 +178,11 @@ class Answer:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Tree:
-    """One run of an application, from its outermost call inwards."""
+    """One run of an application, from its outermost call inwards.
+
+    An adapter fills it. None, and an empty tuple, mean that the framework does not
+    tell.
+    """
 
     root: Node
     question: str | None = None  # the user's; None if the framework does not tell

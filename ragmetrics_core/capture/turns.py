@@ -1,4 +1,10 @@
-"""Runs that belong to one question: a retrieval and what answers from it, a run that waits and the one that resumes."""
+"""Runs that belong to one question, joined before samples are made of them.
+
+A retrieval waits for what answers from it, and a paused run for the one that resumes
+it. Two terms: a **strand** is the task or thread that a run ran in. A run is **loose**
+if it gives no sample by itself, such as a rewriter of the question: a later run may use
+what it wrote.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +78,18 @@ class Turns(Generic[Run]):
         self._lock = Lock()
 
     def share(self, named: str | None = None, redact: object = None) -> None:
-        """Go on with what other blocks of the same conversation found."""
+        """Go on with what other blocks found of the same conversation.
+
+        Args:
+            named: The conversation's name; None if the user gave none.
+            redact: What hides texts in this block. Blocks share only if they have the
+                same.
+        """
         shared = of_blocks(named, redact if isinstance(redact, Hashable) else object())
         self.conversations = Conversations(before=shared) if named is None else shared
 
     def add(self, run: Run) -> list[Sample]:
-        """Samples that are complete with this run.
+        """Take in a recorded run, and return the samples that are complete with it.
 
         What must wait for another run is kept.
         """
@@ -95,9 +107,13 @@ class Turns(Generic[Run]):
             return self._read_later.revised(sample)
 
     def rest(self, *, over: bool = False) -> list[Sample]:
-        """Samples that wait for a further run.
+        """Make the samples of runs that still wait for a further run.
 
-        Nothing is forgotten, and what the user should know is said.
+        Nothing is forgotten. Problems are noted: a run that waits for a person, an
+        answer that was doubted too late, questions without a sample.
+
+        Args:
+            over: Whether no further run comes, so that these runs are turns.
         """
         with self._lock:
             samples = self._samples_of_groups(self._groups, over=over)
@@ -116,7 +132,10 @@ class Turns(Generic[Run]):
             return samples
 
     def part(self) -> list[Sample]:
-        """Samples of groups, which no later run joins: what comes belongs to another trace."""
+        """Make the samples of all groups, and forget groups and loose runs.
+
+        It is called at the end of a trace: no run of another trace joins them.
+        """
         with self._lock:
             samples = self._samples_of_groups(self._groups)
             self._groups.clear()
@@ -125,7 +144,10 @@ class Turns(Generic[Run]):
             return samples
 
     def finish(self) -> list[Sample]:
-        """The same, and those of threads, and forget them."""
+        """Make the samples of all that waits, and forget it.
+
+        Runs that wait for a person are kept.
+        """
         with self._lock:
             samples = self.part() + self.rest(over=True)
             self._held = OrderedDict(
@@ -135,7 +157,11 @@ class Turns(Generic[Run]):
             return samples
 
     def _samples_with(self, tree: Tree) -> list[Sample]:
-        """Samples that are complete with a run, which may go on with an earlier one of its thread."""
+        """Take in one run, and return the samples that are complete with it.
+
+        A run of a thread goes on with the earlier runs of that thread, if it says so.
+        If it asks something new, the earlier ones are a turn of their own.
+        """
         if self._where.build is not None:
             return samples_of(tree, self._where)
         if tree.thread is None:
@@ -152,9 +178,15 @@ class Turns(Generic[Run]):
         return samples + self._samples_of_answered([*earlier, tree])
 
     def _samples_of_answered(self, parts: list[Tree]) -> list[Sample]:
-        """Samples of a run that may answer by itself, behind what it goes on with.
+        """Return the samples of a run that may answer by itself.
 
-        Without a retrieval of its own it may go on with another.
+        It is joined with the runs that wrote what it is asked. If it retrieved nothing
+        it may wait for, or belong to, a retrieval; then the samples are those of other
+        runs that are complete now.
+
+        Args:
+            parts: The runs of its thread that it goes on with, and the run as the last
+                one.
         """
         tree = parts[-1]
         is_alone = len(parts) == 1
@@ -225,7 +257,13 @@ class Turns(Generic[Run]):
     def _samples_of_groups(
         self, groups: Iterable[Group], *, over: bool = True
     ) -> list[Sample]:
-        """Samples of groups; ``over``: no further run joins them."""
+        """Samples of groups.
+
+        Args:
+            groups: The groups.
+            over: Whether no further run joins them, so that they are remembered as
+                turns.
+        """
         samples: list[Sample] = []
         for group in groups:
             for trees in group.turns():
@@ -235,7 +273,14 @@ class Turns(Generic[Run]):
     def _samples_of_several(
         self, trees: Sequence[Tree], name: str, *, over: bool = True
     ) -> list[Sample]:
-        """Samples of runs that belong together; ``over``: no further run will, so that they are a turn."""
+        """Samples of runs that belong together.
+
+        Args:
+            trees: The runs.
+            name: What joins them: ``FLOW`` or ``THREAD``.
+            over: Whether no further run joins them, so that they are remembered as a
+                turn.
+        """
         whole_tree = self._placed(joined(trees, name))
         samples = samples_of(whole_tree, self._where)
         self._unsampled.keep_words_of(samples)
@@ -249,7 +294,11 @@ class Turns(Generic[Run]):
         self._read_later.remember(tree, samples)
 
     def _hold(self, thread: str, trees: list[Tree]) -> list[Sample]:
-        """Hold runs in bounded memory; what had to go for them gives its samples."""
+        """Hold the runs of a thread until another goes on with them.
+
+        Memory is bounded: where too many threads are held, the eldest one is given up,
+        and its samples are returned.
+        """
         self._held[thread] = trees
         if len(self._held) <= _MOST_HELD:
             return []
@@ -270,7 +319,15 @@ class Turns(Generic[Run]):
         return writers
 
     def _samples_before_retrieval(self, tree: Tree) -> list[Sample]:
-        """A retrieval that stands alone waits for what answers from it; samples of what is over with it."""
+        """Keep a retrieval that stands alone until a run answers from it.
+
+        It joins the group of its question, together with the loose runs that wrote its
+        query. Those then belong to a sample. What it found is noted for later turns.
+
+        Returns:
+            The samples of other groups that are over now: they were answered or waited
+            long, or too many wait.
+        """
         queries = (node.query for node in tree.root.walk() if node.query)
         query = one_line(next(queries, None))
         samples = self._samples_due(tree.strand, query)
@@ -282,7 +339,10 @@ class Turns(Generic[Run]):
         return samples + self._samples_of_groups(self._groups.take_too_many())
 
     def _keep_as_found(self, tree: Tree) -> None:
-        """Keep for a while what a retrieval found: the application may keep it, too, and hand it in again."""
+        """Note what a retrieval found, for a while.
+
+        The application may keep it, too, and hand it in again without a search.
+        """
         for node in tree.root.walk():
             for document in node.documents or ():
                 self._found[hash(document.id or document.text)] = None
@@ -300,7 +360,15 @@ class Turns(Generic[Run]):
         return self._samples_of_groups(self._groups.take_over_due(strand, query))
 
     def _goes_on_elsewhere(self, tree: Tree, calls: Calls) -> bool:
-        """Whether a run without a retrieval answers from what another one found, or is no sample by itself."""
+        """Place a run without a retrieval that is no sample by itself.
+
+        If it shows what a group found, it joins that group. Otherwise it is kept as a
+        loose run, unless it is a sample by itself. Answers that it was shown are put in
+        doubt.
+
+        Returns:
+            False if it is a sample by itself.
+        """
         group = self._groups.join(tree, calls)
         if group is not None:
             # the same was searched for again, beside the answer
@@ -329,10 +397,10 @@ class Turns(Generic[Run]):
     # Turns of a conversation
 
     def _placed(self, tree: Tree) -> Tree:
-        """A run as a turn of its conversation.
+        """A run as a turn of its conversation, with its history and its earlier calls.
 
-        It is in doubt where its prompts hold an earlier turn, and nothing tells that turn
-        from a draft. A question that a model wrote is no turn of the user's.
+        The run is in doubt where its prompts hold an earlier turn and nothing tells
+        that turn from a draft. A question that a model wrote is no turn of the user's.
         """
         quoted = [] if tree.history else self._quoted_by(tree)
         said_turns = [

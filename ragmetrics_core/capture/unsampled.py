@@ -15,7 +15,13 @@ _SHORTEST = 8  # words of fewer letters stand in a prompt by chance
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a run without a sample was asked."""
+    """What a run without a sample was asked.
+
+    Attributes:
+        words: The question, in one line.
+        is_prompt: Whether these are the words to a model that was called by itself.
+        counts_anyway: Whether it is counted even if a sample asks the same.
+    """
 
     words: str  # in one line
     is_prompt: bool  # the words to a model that was called by itself
@@ -40,7 +46,13 @@ class Unsampled:
         self._words: OrderedDict[str, None] = OrderedDict()
 
     def add(self, tree: Tree, *, counts_anyway: bool) -> None:
-        """A run gave no sample; ``counts_anyway``: it is no router or title, because it called a tool."""
+        """Note the question of a run that gave no sample.
+
+        Args:
+            tree: The run.
+            counts_anyway: Whether it is counted even if a sample asks the same. A run
+                that called a tool is no router or title.
+        """
         words = _words_to(tree)
         if not words:
             return
@@ -49,7 +61,7 @@ class Unsampled:
             self._count_the_first()
 
     def belong_to_a_sample(self, trees: Iterable[Tree]) -> None:
-        """Runs belong to a sample after all."""
+        """Strike the questions of runs that belong to a sample after all."""
         for tree in trees:
             words = _words_to(tree)
             for asked in self._asked:
@@ -66,13 +78,24 @@ class Unsampled:
             self._words.popitem(last=False)
 
     def count(self, *, runs_without_any: bool) -> None:
-        """Say what to do, once for each question; where no run gave a sample, once for all."""
+        """Note a problem for each question that no sample asks or answers.
+
+        The questions are forgotten then.
+
+        Args:
+            runs_without_any: Whether there were runs and none gave a sample. Then the
+                hint is given once even if no question was noted.
+        """
         while self._asked:
             self._count_the_first()
         if self._hint and runs_without_any and not self._problems:
             self._problems.note(self._hint)
 
     def _count_the_first(self) -> None:
+        """Forget the first question that was noted.
+
+        It is counted as a problem, unless a sample asks or answers it.
+        """
         asked = self._asked.popleft()
         if self._hint and (asked.counts_anyway or not self._is_of_a_sample(asked)):
             self._problems.note(self._hint)

@@ -14,15 +14,18 @@ _MOST_OF_IT = 0.5
 
 @dataclass(frozen=True, eq=False)
 class OwnWords:
-    """The words of a run's own models, and what was found beside them.
+    """The **own words** of a run: what its models wrote, as against what was found.
+
+    A nested engine hands its answer on as a document. That is no evidence, and here it
+    is recognised.
 
     Args:
-        replies: What models and nested engines answered, and when; no queries, verdicts
-            or routes: these steer the run.
-        asked: Questions, queries and other texts that steer: a frame around a reply may
+        replies: What models and nested engines answered, each with the moment of its
+            end. Queries, verdicts and routes are none: these steer the run.
+        asked: Questions, queries and other texts that steer. A frame around a reply may
             repeat them.
-        originals: Texts of documents that retrievers and tools returned, and of tools'
-            results that no model wrote.
+        originals: The texts that were found: of documents that retrievers and tools
+            returned, and of tools' results that no model wrote.
     """
 
     replies: Sequence[tuple[float, str]]
@@ -49,6 +52,12 @@ class OwnWords:
         return self._known[text, until]
 
     def _is_framed_reply(self, text: str, until: int) -> bool:
+        """Whether a text is a model's reply, alone or in a frame of queries.
+
+        Args:
+            text: The text of a document.
+            until: How many replies were there, the earliest first.
+        """
         if text in self.originals:
             return False
         host = stream(text)
