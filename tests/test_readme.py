@@ -150,6 +150,7 @@ LEFT_OUT = (  # files of the reader; the others run in tests of their own
     " gateway:",
     " politeness:",
     " systemone/typesafe/",
+    " local/",
     "ragmetrics push",
     "ragmetrics dataset review",
 )

@@ -1801,6 +1801,10 @@ LEAST = dict.fromkeys(
 )
 # many call retriever and model by hand
 LEAST |= dict.fromkeys(("openinference:llamaindex", "mlflow:llamaindex"), 0.8)
+# The most that may be right without being exact, as a share of what is right. Spans that
+# lack the inputs leave the question in doubt. Traceloop's prompts of LangChain's agents
+# lack what the tools returned, so that nothing tells which texts the model was shown.
+MOST_HEDGED = {"traceloop:langchain": 0.14}
 PAIRS = [
     f"{dialect}:{name}"
     for dialect in ("openinference", "mlflow", "traceloop")
@@ -1824,5 +1828,4 @@ def test_real_instrumentations_give_the_adapters_samples(pair: str) -> None:
     shapes, right, hedged, _said, silent, absent = map(int, last.split("|")[2:8])
     assert silent == 0, done.stdout
     assert (right + hedged) / (shapes - absent) >= LEAST.get(pair, 0.9)
-    # spans that lack the inputs leave the question in doubt: right, but not exact
-    assert hedged <= right / 7
+    assert hedged / (right + hedged) <= MOST_HEDGED.get(pair, 0.125)
