@@ -684,6 +684,11 @@ def counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
 
 
 def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
+    """A judge that counts what another one would send, at the least or at the most.
+
+    Of a cascade the least is what its cheap judge takes, the most what both take. Where
+    the cheap judge is free, it is asked, and what it passes on is counted.
+    """
     if isinstance(judge, CascadeJudge) and judge.cheap.free:
         return CountingCascade(judge, _counting_judge(judge.strong, high=high))
     if isinstance(judge, CascadeJudge) and not high:

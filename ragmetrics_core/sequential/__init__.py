@@ -1,4 +1,1 @@
-"""Runs that end as soon as their gates are decided.
-
-Gates are asked one by one, and rows come in a drawn order.
-"""
+"""Runs until decided: a run ends as soon as nothing is left to decide."""

@@ -65,6 +65,7 @@ def _bounds(decision: SequentialDecision) -> str:
 
 
 def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
+    """The verb and the number of what was decided, such as "reaches 0.8"."""
     if decision.at_least is None:
         verb = _COMPARING_VERBS[decision.outcome]
         return f"{verb} more than {until.margin:g} against the earlier run"

@@ -20,7 +20,12 @@ from ragmetrics_core.reporting.report import Report
 
 @dataclass(frozen=True)
 class Partners:
-    """Rows of the earlier run that belong to rows of this one."""
+    """Rows of the earlier run that belong to rows of this one.
+
+    Attributes:
+        by_place: The partner of each row of this run that has one, by the row's index.
+        n_without: Rows of the earlier run that belong to none of this one.
+    """
 
     by_place: dict[int, SampleResult] = field(default_factory=dict)
     n_without: int = 0  # rows of the earlier run that belong to none

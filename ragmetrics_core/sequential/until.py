@@ -1,7 +1,13 @@
 """Runs until decided.
 
-Rows come in a drawn order, and gates take their scores. The run ends as soon as nothing
-is open.
+Rows come in a drawn order, and gates take their scores. The run ends as soon as no gate
+is open. The terms:
+
+    claim: what is to be decided: that a metric's mean is reached, or that it is no
+        worse than in an earlier run.
+    gate: the sequential test of one claim. It sums up the evidence.
+    unit: the rows that a gate takes at once: those of one cluster, else one row.
+    place: of a claim or gate its index in the lists, of a row its index in the run.
 """
 
 import logging
@@ -52,7 +58,13 @@ logger = logging.getLogger("ragmetrics_core")
 
 
 class _Claim(NamedTuple):
-    """What a gate decides: that a mean is reached, or is no worse than before."""
+    """What a gate decides: that a mean is reached, or is no worse than before.
+
+    Attributes:
+        metric: The metric.
+        at_least: The mean to reach; None for the mean of the earlier run less the
+            margin.
+    """
 
     metric: str
     at_least: float | None  # None: the mean of the earlier run less the margin
@@ -64,7 +76,12 @@ class _Claim(NamedTuple):
 
 
 class _RowScore(NamedTuple):
-    """What a row brings to a gate."""
+    """What one row brings to one gate.
+
+    Attributes:
+        score: The score; None where it is not known, as of a failed result.
+        is_defined: Whether the metric is defined for the row.
+    """
 
     score: Score  # None where it failed
     is_defined: bool
@@ -72,7 +89,13 @@ class _RowScore(NamedTuple):
 
 @dataclass
 class _JudgedRows:
-    """The rows that count so far."""
+    """The rows that count so far.
+
+    Attributes:
+        n_rows: How many they are.
+        n_calls: Calls that judging them took.
+        texts: The different texts they have; equal ones cost one call.
+    """
 
     n_rows: int = 0
     n_calls: int = 0
@@ -142,6 +165,12 @@ class Decider:
     def _new_gates(
         self, *, rows: int = 1, largest_cluster: int = 1
     ) -> list[SequentialGate]:
+        """Make a gate for each claim.
+
+        Args:
+            rows: Rows of the run.
+            largest_cluster: Rows of its largest unit.
+        """
         gates = []
         for place, claim in enumerate(self._claims):
             share_needed = min(1.0, self._share_needed(place))
@@ -173,13 +202,14 @@ class Decider:
         return n_may_be_scored < n_needed - _ROUNDING
 
     def _has_too_few_scores(self, place: int) -> bool:
+        """Whether too few of the rows judged so far have a score."""
         n_needed = self._share_needed(place) * self._judged.n_rows
         return self._n_scored[place] < n_needed - _ROUNDING
 
     def _outcome(self, place: int) -> Outcome:
         """Return what a gate decided.
 
-        It is undecided if too few were scored with all that was judged since.
+        It is undecided while too few of the rows judged so far have a score.
         """
         if self._has_too_few_scores(place):
             return "undecided"
@@ -189,8 +219,8 @@ class Decider:
     def done(self) -> bool:
         """True if no further row needs to start.
 
-        That is so if what the gates decide together is settled, or if no gate that is open
-        can still be decided.
+        That is so if results were cut off, if what the gates decide together is
+        settled, or if no gate that is open can still be decided.
         """
         if self._stop_reason:
             return True
@@ -303,9 +333,12 @@ class Decider:
         return group_pairs(pairs, self.until.cluster)
 
     def take(self, row: SampleResult) -> None:
-        """Count a result, in the order in which rows were started.
+        """Count the result of a row, in the order in which rows were started.
 
-        After a row whose results were cut off by a limit of the run nothing counts any more.
+        A limit of the run may cut off the results of a row. Then neither that row nor
+        any later one counts. Otherwise the row is noted, and once its unit is complete
+        the gates take the scores of the unit. If all is decided with this row, the
+        decisions are logged.
         """
         was_done = self.done
         if not self._stop_reason:
@@ -346,7 +379,10 @@ class Decider:
         return ""
 
     def _unit_is_complete(self) -> bool:
-        """Whether all rows of a unit were taken; of an iterator each row is one."""
+        """Whether all rows of the next unit were taken.
+
+        Of an iterator each row is a unit.
+        """
         if not self._unit_sizes:
             return True
         return len(self._unit_scores) == self._unit_sizes[self._n_units]
@@ -372,9 +408,10 @@ class Decider:
         return _RowScore(value, is_defined)
 
     def _take_difference(self, row: SampleResult, place: int) -> _RowScore:
-        """The same for the difference to the earlier row, with which it is paired.
+        """Count a row for a comparison, and return what the gate bets on.
 
-        A row without a partner has an unknown earlier score.
+        The row is paired with the same row of the earlier run. A row without one has an
+        unknown earlier score.
         """
         metric = self._claims[place].metric
         earlier_row = self._partners.by_place.get(row.index)
@@ -402,6 +439,10 @@ class Decider:
         return self._latest_decisions
 
     def _decision(self, place: int) -> SequentialDecision:
+        """What is decided about a claim so far, with its sentence.
+
+        A comparison stays undecided if the two runs turn out not to be comparable.
+        """
         claim = self._claims[place]
         gate = self._gates[place]
         outcome = self._outcome(place)
@@ -439,9 +480,10 @@ class Decider:
         return sum(self._unit_sizes[:n_units])
 
     def _calls_saved(self) -> int | None:
-        """Calls that the rows not judged would have made; None of an iterator.
+        """Calls that the rows not judged would have made; None for an iterator.
 
-        What is asked twice is called for once.
+        The number is that of their different texts, times the calls that a text took so
+        far.
         """
         if self.samples is None:
             return None
@@ -450,6 +492,7 @@ class Decider:
         return round(n_calls_left)
 
     def _progress(self, place: int, outcome: Outcome) -> GateProgress:
+        """How far the run has come with a gate, for its sentence."""
         return GateProgress(
             n_rows=None if self.samples is None else len(self.samples),
             n_judged=self._judged.n_rows,
@@ -473,6 +516,7 @@ class Decider:
 
 
 def _settings(until: UntilDecided | Literal["decided"]) -> UntilDecided:
+    """The settings of a run until decided; ``SettingError`` for anything else."""
     if until == "decided":
         return UntilDecided()
     if isinstance(until, UntilDecided):
@@ -512,6 +556,7 @@ def _comparisons(earlier: Report | None, metrics: Sequence[Metric]) -> list[_Cla
 
 
 def _refuse_no_claims(claims: Sequence[_Claim]) -> None:
+    """Raise ``SettingError`` if there is nothing to decide."""
     if not claims:
         raise SettingError(
             "a run until decided needs something to decide:"

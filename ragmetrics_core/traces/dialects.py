@@ -1,6 +1,6 @@
 """What a span says, by the names of the attributes that its instrumentation uses.
 
-These names stand in ``dialects.toml``.
+A **dialect** is one set of such names. They stand in ``dialects.toml``.
 """
 
 import re
@@ -35,9 +35,25 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Reading:
-    """What one span says, in plain values.
+    """A **reading**: what one span says, in plain values.
 
     None, empty texts and empty tuples stand where it is silent.
+
+    Attributes:
+        kind: What the call is: a model, a retriever, a tool, a step.
+        input: What went into it.
+        output: What came out.
+        documents: Documents that the call returned; None where it names none.
+        input_documents: Documents that the call was given.
+        prompt: Messages that a model was shown.
+        replies: What a model said.
+        query: What a call was asked.
+        tool: The name of a tool.
+        call_id: The id of the tool call that a tool answers.
+        hands_over: Whether a tool hands the run over to another agent; it brings no
+            evidence then.
+        model: The name of a model.
+        user_fields: What the application said for us: ``metadata={"ragmetrics": …}``.
     """
 
     kind: Kind | None = None

@@ -1,6 +1,7 @@
 """The spans of files, trace by trace, in bounded memory.
 
-Where each line of a trace stands is kept on disk.
+An index on disk says in which lines the spans of a trace stand. A **place** is where
+one line stands. A long line that holds a list has a place for each element.
 """
 
 import gzip
@@ -143,6 +144,11 @@ class Lines:
         return self._recent_lines[place]
 
     def _parse(self, file_number: int, offset: int, length: int) -> list[Span]:
+        """Read the spans at a place of a file, or of the list of values.
+
+        Raises:
+            TooLarge: If the line would take more memory than it may.
+        """
         if self.values:
             return list(spans_in(self.values[offset]))
         most = max(self.largest, _LONG)

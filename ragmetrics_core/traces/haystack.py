@@ -1,6 +1,7 @@
 """Haystack as instrumentations record it: its sockets say what a component is.
 
-OpenInference writes objects as ``repr`` does, Haystack's own tracing as JSON.
+A **socket** is a named input or output of a component. OpenInference writes objects as
+``repr`` does, Haystack's own tracing as JSON.
 """
 
 import ast
@@ -70,7 +71,12 @@ def read(calls: Sequence[Call]) -> None:
 
 
 class _Trace:
-    """What the components of one trace returned, which says what its runs answered."""
+    """What the components of one trace returned, which says what its runs answered.
+
+    Args:
+        calls: The outermost calls.
+        readings: What all its calls say.
+    """
 
     def __init__(self, calls: Sequence[Call], readings: Sequence[Reading]) -> None:
         self._outermost = calls
@@ -78,6 +84,7 @@ class _Trace:
         self._answers = _last_answers(readings)
         self._documents_by_id = _documents_by_id(readings)
         outputs = [mapping(reading.output) for reading in readings]
+        # a writer's output says how many documents it put into a store
         self._builds_index = any("documents_written" in output for output in outputs)
         last_documents = None
         for output in outputs:
@@ -106,6 +113,7 @@ class _Trace:
     def _read_model(
         self, reading: Reading, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
     ) -> None:
+        """Read a call of a model: its prompt and its replies stand in its sockets."""
         prompt = messages_in((inputs.get("messages"), inputs.get("prompt")))
         reading.prompt = prompt or reading.prompt
         reading.replies = reading.replies or replies_in(outputs.get("replies"))
@@ -142,6 +150,7 @@ class _Trace:
         inputs: Mapping[str, Any],
         outputs: Mapping[str, Any],
     ) -> None:
+        """Read any other component: it has the documents that it brought, no question."""
         documents = self._documents(reading.output)
         documents += _windows(call, inputs, outputs)
         reading.input = None

@@ -98,7 +98,11 @@ def read(calls: Sequence[Call]) -> None:
 
 
 class _Trace:
-    """What went into the calls of one trace and came out, and the nodes in these."""
+    """What went into the calls of one trace and came out, and the nodes in these.
+
+    Args:
+        calls: All calls of the trace that say something.
+    """
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._inputs: dict[Call, Any] = {}
@@ -121,6 +125,10 @@ class _Trace:
         self._tool_names = self._names_of_tool_calls(calls)
 
     def _parse(self, calls: Sequence[Call]) -> None:
+        """Parse what went into each call and came out.
+
+        Where the reply of an agent's step was cut, it is taken from the step behind it.
+        """
         for call in calls:
             if call.reading is None:
                 continue
@@ -138,6 +146,10 @@ class _Trace:
                     self._outputs[step] = output or self._event(following)
 
     def _all_nodes(self, calls: Sequence[Call]) -> list[Document]:
+        """All nodes of the trace, in the order of the calls.
+
+        Of one call, those that came out stand before those that went in.
+        """
         nodes: list[Document] = []
         for call in calls:
             documents = call.reading.documents if call.reading is not None else None
@@ -312,6 +324,11 @@ class _Trace:
         return self._kind(call, call.reading, ()) == "model"
 
     def _read_tool(self, call: Call, reading: Reading) -> None:
+        """Read a tool: its name, its arguments, and its result as a tool's message.
+
+        Nodes of the result are kept beside its text. A hand-off to another agent is
+        marked.
+        """
         inputs = mapping(self._inputs[call])
         output = mapping(self._outputs[call])
         # arguments without a name are named by their place
@@ -330,6 +347,11 @@ class _Trace:
         reading.output = ToolMessage("tool", text, (tool_call,), nodes)
 
     def _read_retriever(self, call: Call, reading: Reading) -> None:
+        """Read a retriever: what it was asked, was given and returned.
+
+        Its documents are None where nothing was recorded. A retriever of tools is
+        ignored.
+        """
         inputs = self._inputs[call]
         output = self._outputs[call]
         reading.query = _query(inputs)

@@ -1,4 +1,7 @@
-"""Samples of recorded traces, by the same rules as the adapters'."""
+"""Samples of recorded traces, by the same rules as the adapters'.
+
+A **mark** is an attribute by which a span of a known instrumentation is recognised.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +45,11 @@ _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes s
 
 @dataclass(frozen=True)
 class _UsedTraces(Overrides):
-    """Overrides that find nothing, and note of which traces samples are made."""
+    """Overrides that find nothing, and note of which traces samples are made.
+
+    Attributes:
+        traces: The ids of these traces.
+    """
 
     traces: set[str] = field(default_factory=set)
 
@@ -54,11 +61,12 @@ class _UsedTraces(Overrides):
 
 @dataclass
 class Notes:
-    """Traces that gave no sample, and lines that hold no spans.
+    """What a reading of spans left out.
 
     Attributes:
-        without: Traces with the reason, in the words of docs/traces.md.
-        bad: A problem for each line that was not read.
+        without: Traces that gave no sample, with the reason in the words of
+            docs/traces.md.
+        bad: A problem for each line that was not read, and for each span.
     """
 
     without: list[tuple[str, Code]] = field(default_factory=list)
@@ -126,6 +134,11 @@ class TraceReader:
             return []
 
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
+        """Read a trace and return the samples that are complete with it.
+
+        It is noted in ``without`` why the trace gives no sample; that holds only if
+        none is made of it.
+        """
         calls = calls_of(spans, self._dialect, self._resolve)
         all_calls = chain.from_iterable(call.walk() for call in calls)
         readings = [call.reading for call in all_calls if call.reading is not None]
@@ -253,7 +266,8 @@ def _with_warning(
 class SpanSamples(Iterable[Sample]):
     """The samples of recorded spans, read anew each time.
 
-    ``notes`` say afterwards which traces gave none; see ``samples_from_spans``.
+    Reading to the end fills ``notes``, which say which traces gave no sample; see
+    ``samples_from_spans``.
     """
 
     def __init__(
@@ -286,10 +300,13 @@ class SpanSamples(Iterable[Sample]):
         self.notes.without = without
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
-        """Yield the samples, then an error for each trace, line and span not read.
+        """Yield the samples, then an error for all that was not read.
 
-        Nobody knows what those hold, so an evaluation counts them as bad rows.
+        These are lines, spans, and traces that are too large or unreadable. Nobody
+        knows what they hold, so an evaluation counts them as bad rows. A trace that was
+        read and gave no sample is no error.
         """
+        # reading to the end fills the notes
         yield from self
         unknown_traces = {}
         for trace, code in self.notes.without:

@@ -1,4 +1,7 @@
-"""From the spans of one trace to the core's trees of calls: a tree for each turn."""
+"""From the spans of one trace to the core's trees of calls: a tree for each turn.
+
+A **call** is a span with what it says, and with the calls inside it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ _RESOLVE_ERRORS = (
 class Call:
     """A span, what it says, and the calls inside it.
 
-    ``reading`` is None if the span bears no known mark.
+    Attributes:
+        span: The span.
+        reading: What it says; None if it bears no known mark.
+        inside: The calls inside it, in the order in which they began.
     """
 
     span: Span
@@ -193,6 +199,11 @@ def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) ->
 
 
 def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[str, str]:
+    """Return the texts of documents by their ids, as ``resolve`` gives them.
+
+    Raises:
+        InputError: If ``resolve`` raises, or returns no mapping.
+    """
     if isinstance(resolve, Mapping):
         return resolve
     try:
@@ -580,6 +591,7 @@ def _take_out_models_beside(node: Node) -> list[Node]:
 
 
 def _fill_model(node: Node, reading: Reading) -> None:
+    """Write into a call of a model its prompt, its name and its first reply."""
     messages_of_input = messages_in(reading.input)
     # the longer one is whole; the other may be cut, or hold the last message alone
     node.prompt = max(reading.prompt, messages_of_input, key=_n_characters)
@@ -595,6 +607,10 @@ def _n_characters(messages: Sequence[Message]) -> int:
 
 
 def _fill_retriever(node: Node, reading: Reading) -> None:
+    """Write into a retriever what it was asked, what it was given and what it found.
+
+    Its documents are None where it says nothing of them.
+    """
     node.query = reading.query or question_in(reading.input)
     node.taken = reading.input_documents or tuple(each(reading.input, Document))
     node.documents = tuple(each(reading.output, Document))
@@ -607,6 +623,10 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
 
 
 def _fill_tool(node: Node, reading: Reading) -> None:
+    """Write into a tool its name, what it was asked and what it returned.
+
+    The documents are None if its result holds none.
+    """
     message = next(each(reading.output, ToolMessage), None)
     node.name = reading.tool or node.name
     node.query = _argument(reading.input)
@@ -617,10 +637,15 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     if message is not None:
         node.call = node.call or message.calls[0].id
         result = message.artifact
+    # a tool without documents searched nothing that is known
     node.documents = tuple(each(result, Document)) or None
 
 
 def _fill_step(node: Node, reading: Reading) -> None:
+    """Write into a step what it was asked and brought.
+
+    Documents that it was handed and merely passed on are left out.
+    """
     node.query = reading.query
     node.taken = reading.input_documents
     if reading.query is not None and isinstance(reading.output, str):

@@ -41,10 +41,22 @@ WRONG = (
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span.
+    """One **span**: a call as a tracing tool recorded it.
 
-    Times are nanoseconds since 1970. A root has no ``parent``. A span that cannot be
-    read has no ``id``, and perhaps no ``trace``.
+    A span that cannot be read has no ``id``, and perhaps no ``trace``.
+
+    Attributes:
+        trace: The id of its trace.
+        id: Its own id.
+        parent: The id of the span around it; empty for a root.
+        name: What the instrumentation calls it.
+        scope: The instrumentation that wrote it.
+        start: When it began, in nanoseconds since 1970.
+        end: When it ended, likewise.
+        attributes: What was recorded, by the instrumentation's names.
+        error: What it failed with; None if it did not.
+        remote: Whether its parent is a span of another process.
+        dropped: How many attributes the SDK left out, because its limit was reached.
     """
 
     trace: str
@@ -246,6 +258,7 @@ def _otlp_attributes(attributes: Sequence[Any]) -> dict[str, Any]:
 
 
 def _langsmith_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a run of LangSmith: its metadata, kind, inputs and outputs."""
     attributes = {}
     extra = fields.get("extra") or {}
     metadata = extra.get("metadata") or {}
@@ -265,6 +278,7 @@ def _phoenix_attributes(kind: Any, nested: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _langfuse_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of an observation of Langfuse; of a trace only its session."""
     attributes = {}
     if fields.get("type"):
         attributes = {

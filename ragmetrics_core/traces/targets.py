@@ -1,6 +1,7 @@
 """Scores onto the traces that they judge.
 
-Addresses and keys are those of the clients' own environment variables.
+A **target** is a tool that keeps scores beside traces. Addresses and keys are those of
+the clients' own environment variables.
 
 The judged trace and span of a sample are ``trace_id`` and ``span_id`` of its metadata,
 else the trace is its id, as ``samples_from_spans`` gives it. A score has the same id
@@ -42,7 +43,14 @@ _MLFLOW_REDIRECTS = "MLFLOW_ALLOW_HTTP_REDIRECTS"
 
 
 class _Score(NamedTuple):
-    """An outcome, and the trace and span that it judges."""
+    """An outcome, and the trace and span that it judges.
+
+    Attributes:
+        outcome: The result of one metric.
+        trace: The id of the judged trace.
+        span: The id of the judged span; empty if only the trace is known.
+        facts: What a target keeps beside the score, the score's id among it.
+    """
 
     outcome: MetricResult
     trace: str
@@ -231,6 +239,7 @@ class OpenTelemetry(Sink):
         return _otel("trace").SpanContext(trace_id, span_id, is_remote=True)
 
     def _record(self, score: _Score, judged: Any) -> Any:
+        """An event in the context of the judged span."""
         trace = _otel("trace")
         judged_span = trace.NonRecordingSpan(judged)
         record = _otel("_logs").LogRecord(
@@ -242,6 +251,11 @@ class OpenTelemetry(Sink):
         return _otel("sdk._logs").ReadableLogRecord(record, self._resource, self._scope)
 
     def _attributes(self, score: _Score) -> dict[str, Any]:
+        """The attributes of the event.
+
+        A scored outcome has a value, an undefined one the label "undefined", a failed
+        one the type of its error.
+        """
         outcome = score.outcome
         attributes: dict[str, Any] = {
             "gen_ai.evaluation.name": outcome.metric,
@@ -267,6 +281,10 @@ class OpenInference(OpenTelemetry):
     _answer = "ExportTraceServiceResponse", "rejected_spans"
 
     def _record(self, score: _Score, judged: Any) -> Any:
+        """A span of its own that links to the judged span.
+
+        Its status tells whether the outcome failed.
+        """
         trace = _otel("trace")
         trace_id = UUID(score.id).int
         span_id = trace_id % 2**64
@@ -285,6 +303,10 @@ class OpenInference(OpenTelemetry):
         )
 
     def _attributes(self, score: _Score) -> dict[str, Any]:
+        """The attributes of the span.
+
+        An outcome without a value has its status as a label.
+        """
         outcome = score.outcome
         evaluation: dict[str, Any] = {
             "name": outcome.metric,
@@ -375,6 +397,7 @@ class MLflow(Sink):
             ) from error
 
     def _write(self, scores: Sequence[_Score]) -> None:
+        """Log the outcomes that the judged trace does not have yet."""
         if not scores:
             return
         trace = self._client.get_trace_info(scores[0].trace)
@@ -387,6 +410,7 @@ class MLflow(Sink):
                 self._log(score)
 
     def _log(self, score: _Score) -> None:
+        """Log one outcome as an assessment; a failed one with its error."""
         outcome = score.outcome
         entities = self._mlflow.entities
         error = None
@@ -458,6 +482,7 @@ class Langfuse(Sink):
             raise InputError(f"row {result.index} was not taken whole by Langfuse")
 
     def _body(self, score: _Score) -> Any:
+        """The request that writes one outcome."""
         outcome = score.outcome
         name = outcome.metric
         value: float | str | None = outcome.value

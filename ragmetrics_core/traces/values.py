@@ -58,7 +58,11 @@ class NestedTooDeeply(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage(Message):
-    """A tool's message, with what the tool returned beside its text."""
+    """A tool's message, with what the tool returned beside its text.
+
+    Attributes:
+        artifact: What it returned beside the text, such as documents; None for nothing.
+    """
 
     artifact: Any = field(default=None, repr=False)
 
@@ -299,6 +303,7 @@ def _is_call(part: Mapping[str, Any]) -> bool:
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
+    """The call of a tool that a model made, in any form in which providers write it."""
     _, fields = unwrap_message(call)
     function = mapping(fields.get("function")) or fields
     name = function.get("name") or function.get("tool_name") or ""

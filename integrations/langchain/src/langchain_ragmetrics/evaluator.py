@@ -112,6 +112,10 @@ class RagMetricsRunEvaluator(RunEvaluator):
         return results[0] if len(results) == 1 else EvaluationResults(results=results)
 
     def _outcomes(self, sample: Sample, reference: Sequence[str]) -> list[MetricResult]:
+        """Judge one sample and return the outcome of each metric.
+
+        References of the dataset are used where the sample has none of its own.
+        """
         if reference and not sample.reference:
             sample = sample.model_copy(update={"reference": tuple(reference)})
         with capture.as_judge_work():

@@ -72,6 +72,7 @@ class _ObservedStore:
         object.__setattr__(self, "_observed", store)
 
     def __getattr__(self, name: str) -> Any:
+        """What the store has under a name; a search reports what it returns."""
         # how a store copies itself would make a bare one of this
         if name.startswith("__"):
             raise AttributeError(name)
@@ -95,6 +96,7 @@ def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
     def reporting(
         args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[Any], None]:
+        """Begin the report of a search; the function returned ends it with the result."""
         query = args[0] if args else kwargs.get("query")
         return _reporting(type(store).__name__, query if isinstance(query, str) else "")
 
@@ -118,10 +120,15 @@ def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
 def _reporting(name: str, query: str) -> Callable[[Any], None]:
     """Begin a retriever run in every recorder that listens here.
 
-    What is returned ends them with documents.
-
     Only recorders of ragmetrics are told: other tracers of the application see what
     they would see without us.
+
+    Args:
+        name: The name of what searches.
+        query: What is searched for.
+
+    Returns:
+        A function that ends these runs; it takes the documents that were found.
     """
     manager = CallbackManager.configure(
         inheritable_callbacks=ensure_config().get("callbacks")

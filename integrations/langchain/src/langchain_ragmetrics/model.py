@@ -443,6 +443,11 @@ def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
 
 
 def _name_of(model: Runnable[Any, Any]) -> str:
+    """The name of a model as LangChain knows it.
+
+    It is the name that the provider gives it, else LangChain's name for its class or
+    kind.
+    """
     if isinstance(model, BaseChatModel):
         for field in ("model_name", "model", "model_id", "deployment_name"):
             value = (
@@ -459,6 +464,10 @@ def _name_of(model: Runnable[Any, Any]) -> str:
 
 
 def _choice(reply: object) -> Choice:
+    """One reply of a model, with why it ended and its log-probabilities.
+
+    An output that is no message of LangChain is taken as text.
+    """
     if not isinstance(reply, AIMessage):
         message = message_of(reply)
         return Choice(

@@ -133,6 +133,10 @@ def _document(value: object) -> capture.Document | None:
 
 
 def _document_of(text: str, name: object, metadata: object) -> capture.Document:
+    """A document of the core.
+
+    Its score is the first number under a usual key of its metadata; None without one.
+    """
     metadata_copied = (
         {str(key): entry for key, entry in metadata.items()}
         if isinstance(metadata, Mapping)

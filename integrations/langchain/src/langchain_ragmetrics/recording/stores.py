@@ -86,6 +86,10 @@ class StoreSearches:
 
         @functools.wraps(method)
         def search(store: Any, *args: Any, **kwargs: Any) -> Any:
+            """Search, and tell what was found.
+
+            A search inside another one, or inside a retriever, is told by that.
+            """
             if _is_searching.get() or _is_called_by_a_retriever():
                 return method(store, *args, **kwargs)
             token = _is_searching.set(True)
@@ -98,6 +102,7 @@ class StoreSearches:
 
         @functools.wraps(method)
         async def asearch(store: Any, *args: Any, **kwargs: Any) -> Any:
+            """The same for a search that is awaited."""
             if _is_searching.get() or _is_called_by_a_retriever():
                 return await method(store, *args, **kwargs)
             token = _is_searching.set(True)

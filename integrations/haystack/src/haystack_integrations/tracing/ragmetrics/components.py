@@ -88,6 +88,11 @@ class Calls:
         return call
 
     def _kind(self, node: Node) -> Any:
+        """What kind of call a span of Haystack is.
+
+        A component that runs models inside is an agent. One that takes documents and
+        gives documents, and runs nothing inside, is a reranker.
+        """
         if node is self.run.root:
             return "agent"
         if node.operation == AGENT_TOOL:

@@ -100,6 +100,11 @@ def _extracted(answer: ExtractedAnswer) -> Answer:
 
 
 def _message(message: ChatMessage) -> Said:
+    """A message of Haystack in plain values.
+
+    Of a tool's results the texts are joined. A message without a text of its own has
+    those of the results.
+    """
     results = message.tool_call_results
     calls = (*message.tool_calls, *(result.origin for result in results))
     parts = [
@@ -163,6 +168,7 @@ def _is_conversation(answers: Collection[object]) -> bool:
 
 
 def _generated(answer: GeneratedAnswer) -> Answer:
+    """An answer that an ``AnswerBuilder`` made, with its replies and documents."""
     meta = answer.meta or {}
     messages, model = meta.get("all_messages"), meta.get("model")
     texts = (
@@ -246,7 +252,20 @@ class Node:
 
 
 class Run:
-    """One run of a pipeline or agent, as it was recorded."""
+    """One run of a pipeline or agent, as it was recorded.
+
+    Args:
+        problems: Where internal errors are counted.
+        listeners: Who gets the run once it has ended.
+        strand: The thread and task that it began in.
+
+    Attributes:
+        nodes: Its spans, in the order in which they began; the first is the run itself.
+        error: What the application's run ended with.
+        complete: False if it was cancelled, abandoned or paused.
+        paused: Whether a breakpoint stopped it.
+        resumable: Whether it ended with a snapshot, from which another run may go on.
+    """
 
     def __init__(
         self, problems: Problems, listeners: tuple[Listener, ...] = (), strand: str = ""

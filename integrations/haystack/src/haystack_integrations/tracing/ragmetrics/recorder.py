@@ -102,6 +102,7 @@ class TeeSpan(Span):
 
     @guarded
     def _keep(self, key: str, value: Any) -> None:
+        """Note what a span says of itself: its input, its output, its failure."""
         if self.node.operation not in KEPT:
             return
         if key in _INPUTS:
@@ -189,6 +190,11 @@ class Tee(Tracer):
         parent_span: Span | None,
         inner: Span,
     ) -> TeeSpan | None:
+        """Begin to record a span; None if it is part of no run that is recorded.
+
+        An outermost pipeline or agent begins a run, if somebody listens. Spans of our
+        own evaluator are left out.
+        """
         owner = str(tags.get("haystack.component.fully_qualified_type", ""))
         if owner.startswith(_OURS):
             return None  # the evaluator itself is no part of what is evaluated

@@ -365,6 +365,10 @@ def _texts_of(value: object) -> list[str]:
 
 
 def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
+    """Yield what the user gave: the place, the name of the socket and the value.
+
+    Variables of a template count by themselves as well.
+    """
     parts = {"": run.input} if run.root.operation == AGENT else run.input
     for component, sockets in parts.items():
         for name, value in sockets.items() if isinstance(sockets, dict) else ():

@@ -74,6 +74,11 @@ def load_rag_dataset(
 
 
 def _sample(example: Any, number: int) -> Sample:
+    """The sample of one example: its query, its reference, and all else as metadata.
+
+    Raises:
+        InputError: If the example has no query.
+    """
     # of an older core: its class is gone
     fields = dict(example if isinstance(example, Mapping) else vars(example))
     question, reference = (
@@ -128,6 +133,11 @@ def evaluate_query_engine(
 
 
 def _questions(questions: Any) -> Iterable[Sample]:
+    """Yield the questions as samples, in any form in which the user may give them.
+
+    Raises:
+        InputError: If one is blank, or is no text, sample or row.
+    """
     if isinstance(questions, QueryResponseDataset) or hasattr(questions, "examples"):
         questions = load_rag_dataset(questions)
     if isinstance(questions, (list, tuple)):

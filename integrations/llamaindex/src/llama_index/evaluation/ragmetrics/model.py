@@ -113,6 +113,11 @@ class LlamaIndexModel(FrameworkModel):
         ]
 
     def _exchange(self, request: ChatRequest) -> Exchange:
+        """Return the calls that send a request, sync and async, and what reads the reply.
+
+        A request with a schema is sent as the call of a function, where the LLM can
+        call functions.
+        """
         llm, tools = self._fitted(request), _tools(request)
         messages = [
             ChatMessage(role=MessageRole(message.role), content=message.content)
@@ -224,6 +229,10 @@ def _tools(request: ChatRequest) -> list[FunctionTool]:
 
 
 def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
+    """What an LLM replied, with its usage and why it ended where it tells these.
+
+    Where the reply is a function's call, its arguments are the text.
+    """
     text = response.message.content or ""
     if (
         request.schema is not None

@@ -250,6 +250,11 @@ class RagMetricsEvaluator:
     def _outputs(
         self, rows: Sequence[SampleResult], warnings: Sequence[str]
     ) -> dict[str, Any]:
+        """The outputs of the component: scores of each metric, and what judging took.
+
+        ``score`` and ``individual_scores`` are those of the first metric, as other
+        evaluators of Haystack give them.
+        """
         results = {metric.name: self._column(metric, rows) for metric in self.metrics}
         first_metric: dict[str, Any] = next(
             iter(results.values()), {"score": math.nan, "individual_scores": []}

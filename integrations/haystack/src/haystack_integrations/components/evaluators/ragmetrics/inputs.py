@@ -130,6 +130,15 @@ def _contexts(
 
 
 def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
+    """The sample of an answer of Haystack.
+
+    Its contexts are the answer's documents that hold a text. It has notes only if the
+    documents look as if some had been cut off: the notes warn of that.
+
+    Raises:
+        SettingError: If it is no answer of Haystack.
+    """
+    # ``copied`` makes values of the core of Haystack's objects
     copied_answer = copied(answer)
     if not isinstance(copied_answer, Answer):
         raise SettingError(
@@ -189,6 +198,13 @@ def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
 def _with_references(
     answered: list[Sample], reference: str | Sequence[str] | None
 ) -> list[Sample]:
+    """The samples with their references; unchanged without any.
+
+    One text is the reference of all.
+
+    Raises:
+        SettingError: If there are not as many references as samples.
+    """
     if reference is None:
         return answered
     references = (

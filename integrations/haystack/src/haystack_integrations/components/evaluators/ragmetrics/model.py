@@ -96,6 +96,7 @@ class HaystackModel(FrameworkModel):
         return form
 
     def _exchange(self, request: ChatRequest) -> Exchange:
+        """Return the calls that send a request, sync and async, and what reads the reply."""
         messages = [
             _MESSAGE.get(message.role, ChatMessage.from_user)(message.content)
             for message in request.messages

@@ -280,6 +280,16 @@ def _telling_of_the_end(ended: Ended, pieces_read: list[str]) -> ExitStack:
 def _reading(
     pieces: Generator[Any, Any, Any], ended: Ended, within: Within
 ) -> Generator[Any, Any, Any]:
+    """Hand on the pieces of a streamed answer, and say at the end what was read.
+
+    The application sees its own generator: what it sends or throws in reaches that, and
+    what that returns comes back.
+
+    Args:
+        pieces: The application's generator.
+        ended: Called with the text read, and with the error that ended the reading.
+        within: Makes the context in which each piece is fetched.
+    """
     pieces_read: list[str] = []
     with _telling_of_the_end(ended, pieces_read):
         advance = partial(next, pieces)
@@ -302,6 +312,7 @@ def _reading(
 async def _areading(
     pieces: AsyncGenerator[Any, Any], ended: Ended, within: Within
 ) -> AsyncGenerator[Any, Any]:
+    """The same for pieces that are awaited."""
     pieces_read: list[str] = []
     with _telling_of_the_end(ended, pieces_read):
         advance = partial(anext, pieces)

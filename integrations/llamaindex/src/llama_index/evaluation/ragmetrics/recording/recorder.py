@@ -134,7 +134,17 @@ _Track = tuple[_Live, Node]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """Where an open span stands: in one run, in several if a capture was opened within a run, or in none."""
+    """Where an open span stands.
+
+    It stands in one run, in several if a capture was opened within a run, or in none.
+
+    Attributes:
+        tracks: The runs, each with the call of the span in it.
+        kind: The kind of a span that is a call of its own; None for others.
+        within: Kinds of the calls around it.
+        event: What the step that it stands in was sent.
+        node: The innermost call, which stands in all runs but those that are cut.
+    """
 
     tracks: tuple[_Track, ...] = ()  # the runs, with the call in each
     kind: Kind | None = None  # of a span that is a call of its own
@@ -193,6 +203,11 @@ class Recorder:
         SEARCHES.begin(self.searched)
 
     def _closed(self, listener: Listener) -> None:
+        """Stop watching, once nobody listens any more.
+
+        A run whose streamed answer was not read yet is noted as a problem of the
+        listener.
+        """
         if not self.listeners.open:
             CONTEXTS.end()
             SEARCHES.end()
@@ -383,13 +398,21 @@ class Recorder:
     def leave(
         self, id_: str, instance: object, result: object, error: BaseException | None
     ) -> None:
-        """A span ended with a result or an exception.
+        """Record the end of a span, with a result or an exception.
 
-        The place of a call is known until its run ends, because a part of its reply may
-        come late.
+        The call gets its result, its end and its error. If it is the root of a run, the
+        run ends with it. The place of a call is known until its run ends, because a
+        part of its reply may come late. The place of any other span is forgotten here.
+
+        Args:
+            id_: The id of the span.
+            instance: The object whose method ran; None for a step of a workflow.
+            result: What it returned; None if it raised.
+            error: What it raised; None if it returned.
         """
         waiting_end = self._ends.pop(id_, None)
         if waiting_end is not None:
+            # the span has ended, so its end need not be told when its object goes
             waiting_end.detach()
         place = self._places.get(id_, _OUTSIDE)
         node = place.node if place.kind is not None else None
@@ -650,7 +673,10 @@ def _is_looked_through(kind: Kind, around: _Place) -> bool:
 
 
 def _joined(around: _Place | None, reading: _Place | None) -> _Place | None:
-    """The place around a span, with the runs whose streamed answer is read there."""
+    """The place around a span, with the runs whose streamed answer is read there.
+
+    None if the span stands nowhere and nothing is read.
+    """
     if around is None or reading is None or around is _IGNORED:
         return around or reading
     lives = [live for live, _ in around.tracks]
@@ -664,6 +690,11 @@ def _joined(around: _Place | None, reading: _Place | None) -> _Place | None:
 
 
 def _added(node: Node, live: _Live, parent: Node) -> _Track:
+    """Add a call to a run below another call, and return the place of the call.
+
+    Where the run has too many calls already it is marked as cut, and the call is left
+    out.
+    """
     if live.run.calls >= MOST_CALLS:
         live.run.cut = True
         return live, parent
