@@ -128,7 +128,12 @@ class Showing:
 
     @property
     def whole(self) -> bool:
-        """In one place 98 % of the text, or first to last with 85 % and no gap that is not stepped over."""
+        """Whether it shows the whole text.
+
+        At one place 98 % of the text must agree. In several pieces 85 % are enough, if
+        they reach from its first to its last letter and no gap is too large to be
+        stepped over.
+        """
         if len(self.spans) == 1:  # by far the most frequent
             return self.spans[0].size >= WHOLE * self.group.size
         steps = list(pairwise(self.spans))
@@ -233,7 +238,13 @@ class _Bucket:
         self.waiting = set(self._numbers)  # those that are still looked for
 
     def anchors(self, every: int) -> set[tuple[int, bytes]]:
-        """What stands at each of so many first bytes of the texts that are long enough to be found, and at which."""
+        """The anchors at each of the first bytes of the texts, each with its offset.
+
+        Texts that are too short to be found by them are left out.
+
+        Args:
+            every: How many first bytes are taken.
+        """
         texts = [text for text in self._texts if len(text) >= ANCHOR + every - 1]
         return {
             (shift, text[shift : shift + ANCHOR])
@@ -510,7 +521,10 @@ class Search:
             _add_run(self._runs[number], self._run(near, self._streams[number], of))
 
     def _is_found(self, number: int, near: int, of: int) -> bool:
-        """Whether a text is known to stand at a place: in one piece, or with this byte in its last run."""
+        """Whether a text is known to stand at a place.
+
+        It stands there in one piece, or this byte is in the last run that was followed.
+        """
         starts, runs = self._unbroken.get(number), self._runs.get(number)
         if starts and starts[-1] <= near < starts[-1] + len(self._streams[number]):
             return True
@@ -540,7 +554,15 @@ class Search:
     # Short texts
 
     def occurrences(self, group: Group) -> Iterator[tuple[Showing, int, int]]:
-        """Where a text that is too short for the pass stands, and what it touches there on its left and its right."""
+        """Yield where a text stands that is too short for the pass.
+
+        If it stands in too many places no more matches are followed: its ``tries``
+        become 0.
+
+        Yields:
+            Where it stands, and what it touches on its left and its right, as
+            ``_touching`` says.
+        """
         letters, literal = group.text.stream, group.text.raw.strip()
         most = OCCURRENCES if letters else TRIES
         for message, begin in zip(
@@ -634,7 +656,10 @@ def _step(shown: bytes, at: int, text: bytes, of: int) -> tuple[int, int] | None
 
 
 def _line_number(shown: bytes, at: int, text: bytes, of: int) -> int:
-    """How many digits stand in the prompt before the text goes on, with a word or to its end; 0 if it does not."""
+    """How many digits stand in the prompt before the text goes on; 0 if it does not.
+
+    The digits are the number of a line. The text goes on with a word, or to its end.
+    """
     digits = _LINE_NUMBER.match(shown, at)
     following = text[of : of + WORD]
     if digits is None or not following:
@@ -732,7 +757,10 @@ def _is_trace(run: list[Span], total: int) -> bool:
 def _touching(
     message: Text, start: int, end: int, literal: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """What a short text touches on its left and its right: 0 another letter, 2 an end, a bullet, a quote or a tag."""
+    """What a short text touches on its left and its right, as a number for each side.
+
+    It is 0 for another letter, and 2 for an end, a bullet, a quote or a tag.
+    """
     (before, first), (last, after) = message.gap(start), message.gap(end)
     if literal:
         first, last = literal

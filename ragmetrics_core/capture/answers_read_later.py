@@ -99,10 +99,10 @@ class AnswersReadLater:
                 self._doubt(run, sample, _READ_LATER)
 
     def doubt_one_that_is_replaced(self, tree: Tree, calls: Calls) -> None:
-        """Put the last answer of a strand in doubt, where a run was asked the same next and may have replaced it.
+        """Doubt the last answer of a strand if this run may have replaced it.
 
-        No model wrote the answer; or it is not in the history of the next run, which is
-        as long as its own.
+        The run was asked the same. Besides, no model wrote the earlier answer, or both
+        runs were handed the same history, so that the earlier answer is not in it.
         """
         of_strand = [
             (run, sample) for run, sample in self._recent if run.strand == tree.strand
@@ -124,9 +124,10 @@ class AnswersReadLater:
 
 
 def _questions_to(tree: Tree, calls: Calls) -> set[str]:
-    """What a run was asked: its question, and the last message of the user to its models, each in one line.
+    """What a run was asked, each text in one line.
 
-    Nothing where its models only wrote further questions.
+    These are its question, and the last message of the user to each of its models.
+    Empty where its models only wrote further questions.
     """
     if any(calls.replies[call].questions for call in calls.models):
         return set()

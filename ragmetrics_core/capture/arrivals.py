@@ -394,7 +394,10 @@ def _of_sub_run(agent: Node, above: Path) -> Iterator[Arrival]:
 def _fresh(
     documents: Sequence[Document] | None, before: Iterable[Document] = ()
 ) -> tuple[Document, ...]:
-    """Documents that no call of the run wrote, and that were not there before: the same id, else the same text."""
+    """Documents that were not there before and that no call of the run wrote.
+
+    Documents are the same if they have the same id or the same text.
+    """
     known_keys = {
         key
         for document in before
@@ -409,7 +412,10 @@ def _fresh(
 
 
 def _wrote_anew(step: Node) -> bool:
-    """Whether a reranker gave another text for each document that it took: summaries are no documents found."""
+    """Whether a reranker gave another text for each document that it took.
+
+    Such texts are summaries, and no documents that were found.
+    """
     documents_before, returned = step.taken, step.documents or ()
     if (
         step.kind != "reranker"
@@ -423,7 +429,10 @@ def _wrote_anew(step: Node) -> bool:
 
 
 def _documents(tool: Node) -> tuple[Document, ...] | None:
-    """Documents behind a tool's result: its own, else those of retrievers inside it; None if nothing was searched."""
+    """The documents behind a tool's result; None if nothing was searched.
+
+    They are its own, else those of retrievers inside it.
+    """
     if tool.documents is not None:
         return tool.documents
     inner = [
@@ -443,7 +452,11 @@ def _documents(tool: Node) -> tuple[Document, ...] | None:
 
 
 def _is_made_of_documents(tool: Node) -> bool:
-    """Whether documents stand behind a tool's result, or behind its failure, so that the two are one call."""
+    """Whether a tool's result is made of the documents behind it: both are one call.
+
+    A tool that failed counts if no model ran inside it. Otherwise its text shows some
+    of the documents; or there is no text, or the search found nothing.
+    """
     documents = _documents(tool)
     if tool.error:
         return not any(node.kind == "model" for node in tool.walk())
@@ -456,7 +469,10 @@ def _is_made_of_documents(tool: Node) -> bool:
 
 
 def _said_inside(tool: Node) -> list[str]:
-    """What models inside a tool wrote; no queries that a search inside it was asked: what was found quotes them."""
+    """What models inside a tool wrote.
+
+    A query that a search inside it was asked is left out: what was found may quote it.
+    """
     inner = [*tool.walk()][1:]
     texts = []
     for node in inner:
@@ -484,14 +500,20 @@ def _repeats(tool: Node) -> str | None:
 
 
 def _is_written(tool: Node, nodes: Iterable[Node]) -> bool:
-    """Whether a tool's text is what a model wrote, in a frame: one inside it, or one that had chosen its arguments."""
+    """Whether a tool's text is what a model wrote, perhaps in a frame.
+
+    The model ran inside the tool, or had chosen the tool's arguments.
+    """
     if _repeats(tool) or _holds_a_reply_in_a_frame(tool):
         return True
     return _echoes_an_argument(tool, nodes)
 
 
 def _holds_a_reply_in_a_frame(tool: Node) -> bool:
-    """Whether a reply of a model inside a tool is a line of its text, most of it, or a long passage of it."""
+    """Whether a reply of a model inside a tool makes up the tool's text.
+
+    It is a line of the text, most of the text, or a long passage of it.
+    """
     text = tool.text or ""
     whole_line = one_line(text)
     lines = {one_line(line) for line in text.splitlines()}
@@ -506,7 +528,11 @@ def _holds_a_reply_in_a_frame(tool: Node) -> bool:
 
 
 def _echoes_an_argument(tool: Node, nodes: Iterable[Node]) -> bool:
-    """Whether a tool's text ends with an argument that a model had chosen, in a frame that is shorter than it."""
+    """Whether a tool's text ends with an argument that a model had chosen.
+
+    What stands around the argument is the frame. A frame that is longer than half of
+    the text, or holds a number, tells something by itself.
+    """
     whole_line = one_line(tool.text)
     rest = whole_line.rstrip(_MARKS)
     arguments = (

@@ -39,7 +39,10 @@ _SINK_SECONDS = 10.0  # for a sink that hangs, where nobody said how long to wai
 
 @dataclass
 class Aggregate:
-    """Running figures of one metric, in constant memory: how many samples had which outcome, and the mean score."""
+    """Running figures of one metric, in constant memory.
+
+    They say how many samples had which outcome, and the mean score.
+    """
 
     scored: int = 0
     undefined: int = 0
@@ -170,7 +173,10 @@ class BackgroundEvaluator(Generic[Run]):
         self.stop()
 
     def after_fork(self) -> None:
-        """Nothing is recorded or judged: the thread was the parent's, and what came before is the parent's to judge."""
+        """Begin anew, also in a forked process.
+
+        The thread was the parent's, and what came before is the parent's to judge.
+        """
         self.dropped, self._run = 0, self._new_run()
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
         self._changed = threading.Condition()
@@ -287,7 +293,15 @@ class BackgroundEvaluator(Generic[Run]):
             )
 
     def report(self, timeout: float | None = None) -> Report:
-        """Wait for the judge and report on everything judged so far; ``SettingError`` if results are not kept."""
+        """Wait for the judge, and report on everything judged so far.
+
+        Args:
+            timeout: The most seconds to wait; None for any number. At the timeout the
+                report says that it is not complete.
+
+        Raises:
+            SettingError: If results are not kept.
+        """
         if not self._settings.keep:
             raise SettingError(
                 "results are not kept (keep=False); use aggregates or on_result"
@@ -315,7 +329,10 @@ class BackgroundEvaluator(Generic[Run]):
         )
 
     def _work(self) -> None:
-        """Body of the background thread: runs are started in order, their results taken as they are done."""
+        """Run in the background thread: start runs in order, and take what is judged.
+
+        The thread ends once the evaluator is stopped and nothing is left.
+        """
         with as_judge_work():
             while True:
                 with self._changed:

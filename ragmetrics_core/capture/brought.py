@@ -58,7 +58,9 @@ class Seen:
     def of(
         self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
     ) -> tuple[tuple[Brought, ...], tuple[EvidenceCall, ...]]:
-        """What each call brought in the words shown of it, and calls of earlier turns with what is still shown.
+        """Return what each arrival brought, and the calls of earlier turns, as shown.
+
+        Each earlier call says what of it is still shown.
 
         Args:
             arrivals: The arrivals of this turn.
@@ -74,7 +76,10 @@ class Seen:
     def _texts_there(
         self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
     ) -> set[str]:
-        """Texts of tools and of earlier turns that stand in the prompts, most of each, or among the contexts."""
+        """Texts of tools and of earlier turns that the answer was shown.
+
+        At least half of such a text stands in the prompts, or it is a context.
+        """
         texts = [context.text for call in earlier for context in call.items]
         texts += [arrival.text for arrival in arrivals if arrival.text is not None]
         context_texts = {context.text for context in self.contexts.values()}

@@ -119,7 +119,10 @@ class Reply:
 
     @cached_property
     def values(self) -> tuple[Any, ...]:
-        """Its structured values: the text where that is JSON, the arguments of its tool calls, the last first."""
+        """Its structured values: its text if that is JSON, and its tool calls' arguments.
+
+        The text stands first, then the arguments from the last call to the first.
+        """
         value = parsed(self.text)
         calls = () if self.message is None else self.message.calls
         arguments = [dict(call.arguments) for call in reversed(calls)]
@@ -137,7 +140,10 @@ class Reply:
 
     @cached_property
     def parts(self) -> frozenset[str]:
-        """What stands between the labels at which parsers of frameworks split: "Final Answer:", "SOURCES:"."""
+        """What stands between the labels at which parsers of frameworks split.
+
+        Such labels are "Final Answer:" and "SOURCES:".
+        """
         return frozenset(map(one_line, _LABELS.split(self.text)))
 
     @cached_property
@@ -161,7 +167,11 @@ class Reply:
 
     @cached_property
     def is_verdict(self) -> bool:
-        """Whether it is a judgement: in a word or two, or a structure with a field for one and none for an answer."""
+        """Whether it is a judgement.
+
+        It is one in a word or two, or a structure with a field for a verdict and none
+        for an answer.
+        """
         if self.answer.strip(" .!\n").lower() in _VERDICTS:
             return True
         structures = [value for value in self.values if isinstance(value, Mapping)]
@@ -183,7 +193,11 @@ class Reply:
 
     @cached_property
     def queries(self) -> frozenset[str]:
-        """What may be a query in it: lines, numbered and quoted or not, the whole, and texts of its structure."""
+        """All texts in it that may be a query.
+
+        These are the whole text, its lines without numbers and quotes, and the texts of
+        its structure.
+        """
         texts = [self.text, *texts_in(list(self.values))]
         lines = [line for text in texts for line in text.splitlines()]
         return frozenset(map(_bare, (*texts, *lines)))
@@ -216,7 +230,14 @@ def _bare(line: str) -> str:
 
 
 def is_asked_later(call: Node, nodes: Iterable[Node]) -> bool:
-    """Whether one of some calls was asked what a model wrote before: a query that it rewrote, a tool's argument."""
+    """Whether a later call was asked what a model wrote in this one.
+
+    Such a text is a query that the model rewrote, or a tool's argument.
+
+    Args:
+        call: The call of the model.
+        nodes: The calls that may have been asked it.
+    """
     reply = Reply(call.reply)
     return any(
         reply.wrote(node.query)
@@ -268,7 +289,11 @@ class Calls:
 
     @cached_property
     def prompted(self) -> list[Node]:
-        """Calls of models, without those that only make documents or queries for a retriever or reranker."""
+        """Calls of models that work for the answer, in the order in which they began.
+
+        Those that only make documents or queries inside a retriever or reranker are
+        left out.
+        """
         models = (node for node in self.nodes if node.kind == "model")
         return [
             node
@@ -280,7 +305,10 @@ class Calls:
 
     @cached_property
     def last(self) -> Node | None:
-        """The last call of a model, whether it replied or not: what a broken run had shown until then."""
+        """The last call of a model that was shown anything; None if there is none.
+
+        It need not have replied: of a broken run it tells what was shown until then.
+        """
         return next((node for node in reversed(self.prompted) if node.prompt), None)
 
     @cached_property
@@ -332,7 +360,11 @@ class Calls:
         )
 
     def host(self, call: Node) -> Node | None:
-        """The step that was handed documents to answer from, around a call: refine, trees, one call per document."""
+        """The step around a call that was handed documents; None without one.
+
+        Synthesizers that refine, or build a tree of answers, make several calls in such
+        a step.
+        """
         return next(
             (
                 around
@@ -391,7 +423,11 @@ class Calls:
 
     @cached_property
     def retrievals(self) -> Mapping[Node, tuple[Document, ...]]:
-        """What outermost retrievals brought and tools returned beside them, else what steps introduced."""
+        """What was retrieved, by the call that brought it.
+
+        Outermost retrievers count, and tools with documents that no call inside them
+        gave. Where neither reported any, steps that gave documents count.
+        """
         reported: dict[Node, tuple[Document, ...]] = {}
         for node, path in self.paths.items():
             is_inner = any(around.kind == "retriever" for around in path[:-1])
@@ -446,7 +482,10 @@ class Calls:
 
     @cached_property
     def rerankers(self) -> list[str]:
-        """What put documents in order: the models that rerankers asked, and rerankers that asked none by their name."""
+        """The names of what put documents in order, each once.
+
+        A reranker that asked models has their names, any other its own.
+        """
         names: list[str] = []
         for node in self.nodes:
             if node.kind == "reranker":
@@ -521,7 +560,14 @@ class Calls:
     def found_in(
         self, documents: Sequence[Document], before: float
     ) -> tuple[Document, ...]:
-        """Documents without those that a model of this run wrote: answers to sub-questions, summaries."""
+        """Documents without those that a model of this run wrote.
+
+        Answers to sub-questions and summaries are left out.
+
+        Args:
+            documents: The documents.
+            before: When they were there. What models wrote later does not count.
+        """
         return tuple(
             document
             for document in documents

@@ -37,7 +37,13 @@ class Given:
     conversation: str | None = None
 
     def applied(self, sample: Sample, number: int) -> Sample:
-        """A captured sample with these values in it; ``number`` is how many the same capture gave before."""
+        """Put these values into a captured sample.
+
+        Args:
+            sample: The sample.
+            number: How many samples the same capture gave before; it makes the id
+                another one.
+        """
         stated = {"question": self.question, "reference": self.reference}
         update: dict[str, Any] = {
             name: value for name, value in stated.items() if value is not None

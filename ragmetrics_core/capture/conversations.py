@@ -260,7 +260,10 @@ class Conversations:
 
 @lru_cache(_MOST_NAMED)
 def of_blocks(named: str | None = None, redact: object = None) -> Conversations:
-    """What blocks of a name and of one ``redact=`` share: texts that one hides reach none that hides others."""
+    """What blocks of one name and one ``redact=`` share.
+
+    Texts that one block hides reach no block that hides others.
+    """
     return Conversations(named, None if named is None else of_blocks(None, redact))
 
 
@@ -309,7 +312,10 @@ def _asked(history: Sequence[Turn]) -> int:
 
 
 def _new(tree: Tree) -> str:
-    """A name for a conversation that has none: the same for the same run, and another for each run."""
+    """A name for a conversation that has none.
+
+    It is the same each time for one run, and another for each run.
+    """
     identity = repr((tree.root.name, tree.root.began, tree.root.ended, tree.question))
     return hashlib.blake2b(
         identity.encode("utf-8", "replace"), digest_size=8

@@ -344,10 +344,13 @@ def by_the_last_step(search: _Search) -> Contexts | None:
 
 
 def _last_steps(steps: Sequence[Node]) -> list[Node]:
-    """Those of some steps, in the order in which they ended, whose documents no later one worked on.
+    """Those steps whose documents no later step worked on.
 
-    A later step worked on those that it took, some or more of them. One of which nobody
-    knows what it took worked on all.
+    A later step worked on documents if it took some of them, or them and more. A step
+    of which nobody knows what it took worked on all.
+
+    Args:
+        steps: The steps, in the order in which they ended.
     """
     last_steps = []
     for place, node in enumerate(steps):
@@ -462,7 +465,11 @@ def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
 
 
 def _is_cleared(calls: Calls, call: Node) -> bool:
-    """Whether all results that earlier calls of a tool loop were shown are gone from this one's prompt."""
+    """Whether the results of tools that earlier prompts showed are gone from this one.
+
+    Some results must still stand there in other words: a prompt without any result
+    tells nothing. Calls inside tools are loops of their own, and do not count.
+    """
     outer = [
         node
         for node, path in calls.paths.items()
@@ -521,9 +528,10 @@ def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
 def _unnamed_tools(
     turn: Turn, contexts: Contexts, brought: Sequence[Brought]
 ) -> tuple[Node, ...]:
-    """Tools whose text may be evidence: all where there are no contexts, else those whose text stands beside them.
+    """Tools whose text may be evidence, so that the user is told to name them.
 
-    A number is no passage, and a page that a step made of a tool's text is a context.
+    These are all tools with text where there are no contexts. Beside contexts, the text
+    must be shown, be no mere number, and be no page that a step made a context of.
     """
     if contexts.evidence_from is None:
         return tuple(turn.calls.texts_of_tools)

@@ -129,7 +129,10 @@ class Group:
         return any(wrote(tree, query) for tree in self.trees)
 
     def gave(self, taken_documents: Iterable[Document]) -> bool:
-        """Whether it holds one of some documents, which a run was handed: a reranker that is called by hand."""
+        """Whether a run was handed one of its documents.
+
+        A reranker that is called by hand is such a run.
+        """
         names = {
             document.id or document.text
             for node in self.nodes
@@ -223,12 +226,15 @@ class Groups:
         self._waiting.clear()
 
     def add_retrieval(self, tree: Tree, query: str, writers: Sequence[Tree]) -> None:
-        """Begin a group with a retrieval that stands alone, or go on with the one that it was made for.
+        """Put a retrieval that stands alone into the group of its question, or a new one.
+
+        Its writer joins that group, too. If several runs may have written its query,
+        all their groups are put in doubt.
 
         Args:
             tree: The retrieval.
             query: What was searched for first, in one line.
-            writers: Runs that wrote this query and are no samples by themselves.
+            writers: Loose runs that wrote this query.
         """
         open_writers = self._open_writers(tree.strand, query, writers)
         writer = self._writer(open_writers, query)
@@ -246,10 +252,11 @@ class Groups:
     def _open_writers(
         self, strand: str, query: str, writers: Sequence[Tree]
     ) -> list[Tree]:
-        """The runs that may have written a query for a search that is made now, the first to run first.
+        """The runs that may have written a query for a search that is made now.
 
-        In the strand of the search that is the last one. Else those that wait for an
-        answer, if there are such; else the last one.
+        If some are of the search's strand, it is the last of these. Otherwise all count
+        that wait for an answer; if none waits, the last one. The first to run stands
+        first.
         """
         written = [
             tree
@@ -296,11 +303,13 @@ class Groups:
         return group
 
     def add_part(self, tree: Tree, writer: Tree) -> None:
-        """Add a run that answers one of several questions that a model wrote, to the group of these.
+        """Add a run that answers one of several questions that a model wrote.
+
+        It joins the group of these questions.
 
         Args:
             tree: The run.
-            writer: The run that wrote its question, which is no sample by itself.
+            writer: The loose run that wrote its question.
         """
         group = self._group_of(writer) or self._new_group()
         group.add_writers([writer])
@@ -415,7 +424,10 @@ def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
 
 
 def _is_told_to(writer: Tree, group: Group) -> bool:
-    """Whether a run was shown what was searched for first in a group: it wrote further queries for it."""
+    """Whether a run was shown what was searched for first in a group.
+
+    What it wrote are then further queries for that group.
+    """
     words_shown = "\n".join(
         one_line(message.text) for node in writer.root.walk() for message in node.prompt
     )

@@ -40,7 +40,10 @@ _living: WeakSet[Renewed] = WeakSet()
 
 
 def renew_after_fork(owner: Renewed) -> None:
-    """Have an object make its locks and threads, now and when it wakes up in a forked child; it is not kept alive."""
+    """Have an object make its locks and threads, now and in each forked child.
+
+    The object is not kept alive by this.
+    """
     owner.after_fork()
     _living.add(owner)
 
@@ -55,7 +58,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Lock:
-    """A lock for several entries of one thread, which a forked child has anew: threads of the parent may hold it."""
+    """A lock that one thread may enter several times.
+
+    A forked child has it anew: threads of the parent may hold it.
+    """
 
     def __init__(self) -> None:
         renew_after_fork(self)

@@ -66,7 +66,10 @@ def _united(last: Tree, trees: Sequence[Tree]) -> Tree:
 
 
 def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
-    """The first run whose question is the user's: no model wrote it, and it is not what was found before."""
+    """The first run whose question is the user's; None if there is none.
+
+    No model wrote that question, and it is not made of what was found before.
+    """
     found = {
         one_line(document.text) for documents in calls.lists() for document in documents
     }
@@ -83,7 +86,10 @@ def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
 
 
 def _was_told_more(asking: Tree, calls: Calls) -> bool:
-    """Whether a run was asked a text around what was searched for beside it: a language, the talk so far."""
+    """Whether a run was asked a text around what was searched for beside it.
+
+    The text may add a language, or the talk so far.
+    """
     beside = [
         node.query
         for node in calls.nodes
@@ -99,7 +105,10 @@ def _was_told_more(asking: Tree, calls: Calls) -> bool:
 
 
 def _stands_around(question: str, query: str) -> bool:
-    """Whether the words of a query stand in a question, in one place or in several; a few are keywords of it."""
+    """Whether all words of a query stand in a question, together or apart.
+
+    A query of fewer than three words does not count: they may be mere keywords.
+    """
     words = query.lower().split()
     return len(words) >= _FEWEST_WORDS and set(words) <= set(question.lower().split())
 
@@ -111,7 +120,11 @@ def _is_written_before(tree: Tree, question: str, calls: Calls) -> bool:
 
 
 def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:
-    """The run with the last call that looks like answering, of those that were shown the question if there are such."""
+    """The run that answers: it holds the last call that looks like answering.
+
+    Calls that were shown the question go before others. Without such calls it is the
+    last run.
+    """
     likely = [*calls.likely, *calls.asked(question, calls.likely)]
     if not likely:
         return trees[-1]
@@ -119,7 +132,10 @@ def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tre
 
 
 def _is_made_of_documents(question: str, texts: Iterable[str]) -> bool:
-    """Whether what a chain was given is what was found before, whole or cut: a script that sums up its hits."""
+    """Whether what a chain was given is what was found before, whole or cut.
+
+    A script that sums up its hits hands these in as the question.
+    """
     line, letters = one_line(question), stream(question)
     return any(
         (len(text) >= OWN and text in line)

@@ -35,7 +35,10 @@ _OTHERS = bytes(set(_ASCII) - set((string.ascii_letters + string.digits).encode(
 
 
 def stream(text: str) -> bytes:
-    """Return the letters and digits of a text in lower case, as UTF-8, with escapes and entities decoded."""
+    """Return the letters and digits of a text in lower case, as UTF-8.
+
+    Escapes and entities are decoded.
+    """
     if "\\" in text:
         text = _CONTROL.sub(" ", text)  # by far the most frequent
     if "\\" in text or "&" in text:
@@ -145,7 +148,13 @@ class Text:
 
 
 class Prompt:
-    """The streams of a prompt's messages as one, so far apart that nothing reaches from one into the next."""
+    """The streams of a prompt's messages as one stream.
+
+    They stand so far apart that nothing reaches from one message into the next.
+
+    Args:
+        messages: The texts of the messages.
+    """
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = [Text(message) for message in messages]

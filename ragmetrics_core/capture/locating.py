@@ -167,10 +167,12 @@ class _Settling:
         return sum(self.ground.count(0, span.at, span.end) for span in showing.spans)
 
     def _give(self, showing: Showing) -> None:
-        """A whole showing is one more; a part joins parts that it does not repeat; beside a whole one it is a title.
+        """Count a showing for the texts of its group.
 
-        In another message it also joins parts that it overlaps: a long text is cut into
-        pieces that overlap.
+        A whole showing is one more. A part joins an earlier part that it does not
+        repeat. In another message it also joins a part that it overlaps, because a long
+        text may be cut into pieces that overlap. Beside a whole showing a part does not
+        count: it may be a title.
         """
         showings = showing.group.shown
         if showing.whole:
@@ -190,7 +192,11 @@ class _Settling:
         showings.append(showing)
 
     def _settle_short(self, group: Group, touching: Iterable[Showing]) -> None:
-        """Settle a short text where it touches no other letter and, if it is very short, stands apart."""
+        """Settle where a short text stands.
+
+        It counts where it touches no other letter and, if it is very short, stands
+        apart. It is unknown if its words stand among others, or in too many places.
+        """
         size = group.size
         covered = False
         among: list[Showing] = []
@@ -219,7 +225,10 @@ class _Settling:
             group.why = "not shown", "its words stand inside another text"
 
     def _is_covered(self, showing: Showing) -> bool:
-        """Whether another text stands on the ground of a short one, or just before a place without letters."""
+        """Whether another text has taken the ground of a short one.
+
+        For a text without letters the ground around its place counts.
+        """
         span = showing.spans[0]
         start, end = (
             (span.at, span.end) if span.size else (max(span.at - 1, 0), span.at + 1)
@@ -227,9 +236,11 @@ class _Settling:
         return 1 in self.ground[start:end]
 
     def _shown_of_candidates(self) -> dict[int, Showing]:
-        """The first showings of a group explain its known texts, the next ones are its candidates'.
+        """For each candidate that is shown, by its index, where it stands.
 
-        Where there are more than these, whole ones count, then the longest.
+        The first showings of a group explain its known texts, the next ones are its
+        candidates'. Where there are more than these, whole ones count, then the
+        longest.
         """
         showing_of: dict[int, Showing] = {}
         for group in self.groups:
@@ -239,7 +250,15 @@ class _Settling:
         return showing_of
 
     def _share_parts(self, shown: dict[int, Showing]) -> None:
-        """Parts that fit several: as many showings as candidates, then in their order; else nobody knows whose."""
+        """Divide the parts that fit several candidates alike.
+
+        If there are as many places as candidates, each gets one, in their order.
+        Otherwise nobody knows whose they are. A part of a candidate that is shown whole
+        elsewhere is a title, and shows no other candidate.
+
+        Args:
+            shown: Where each candidate stands, by its index. What is divided is added.
+        """
         for groups, places in self.shared.items():
             members = sorted(
                 (member, group) for group in groups for member in group.members
@@ -351,10 +370,10 @@ def _rank(showing: Showing) -> tuple[object, ...]:
 
 
 def _filled(showings: Sequence[Showing], ground: int) -> set[Showing]:
-    """Showings of which whole ones of fuller texts leave hardly anything: a parent's part is then its children.
+    """Find the showings of which whole ones of fuller texts leave hardly anything.
 
-    They come last, else a text that fits two neighbours, or an old version of them,
-    would hide both.
+    A parent's part is then its children. These showings come last, else a text that
+    fits two neighbours, or an old version of them, would hide both.
     """
     filled: set[Showing] = set()
     if all(showing.unbroken for showing in showings):
@@ -382,7 +401,11 @@ def _fullness(showing: Showing) -> tuple[float, bool]:
 
 
 def _short_that_stand(found: Sequence[Showing], search: Search) -> set[Showing]:
-    """Short texts that touch no letter, or none but those of a text that stands before or behind them."""
+    """Find the short texts that stand by themselves.
+
+    They touch no letter, or only those of a text that stands right before or behind
+    them.
+    """
     in_order = sorted(found, key=lambda showing: showing.place)
     whole_showings = [showing for showing in in_order if showing.whole]
     sides = {

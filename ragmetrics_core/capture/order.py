@@ -53,7 +53,11 @@ class CallOrder:
         return places
 
     def step_of(self, call: Node) -> int:
-        """How many calls of models of the turn began before a call, or before the outermost tool around it."""
+        """The step of a call.
+
+        It is the number of the turn's model calls that began before it, or before the
+        outermost tool around it.
+        """
         return self.of(call)[0][0]
 
     def agent_of(self, call: Node) -> str | None:
@@ -62,7 +66,10 @@ class CallOrder:
 
     @cached_property
     def models(self) -> list[Node]:
-        """The application's own calls of models: no part of another, of a retriever, of a reranker."""
+        """The application's own calls of models that did not fail.
+
+        Those inside another model's call, a retriever or a reranker are left out.
+        """
         inner = {node for model in self.calls.prompted for node in [*model.walk()][1:]}
         return [
             node for node in self.calls.prompted if not node.error and node not in inner

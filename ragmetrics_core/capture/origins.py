@@ -117,9 +117,10 @@ def unexplained(
 
 
 def derives_from(text: str, documents: Sequence[Document]) -> bool:
-    """Whether a text was cut from documents or made of them: half of it is theirs, or it holds half of one.
+    """Whether a text was cut from documents, or made of them.
 
-    Less proves nothing: chunks of one page overlap.
+    At least half of the text stands in them, or it holds at least half of one. Less
+    proves nothing: chunks of one page overlap.
     """
     others = [form for document in documents for form in document.texts]
     places = (*locate([text], others).places, *locate(others, text).places)

@@ -38,7 +38,7 @@ class Place:
 
     @property
     def percentage(self) -> str:
-        """The coverage in words that are never false: what is shown is not "0%", what is cut is not "100%"."""
+        """The coverage in words that are never false; see ``percentage``."""
         return percentage(self.coverage)
 
     @property
@@ -80,7 +80,9 @@ def shown_at(candidate: int, text: Text, prompt: Prompt, showing: Showing) -> Pl
 
 
 def union(places: Sequence[Place]) -> Place:
-    """What several prompts show of one text together: a long text is divided over the calls that feed one answer.
+    """Unite what several prompts show of one text.
+
+    A long text may be divided over the calls that feed one answer.
 
     Args:
         places: Places of the same text in several prompts, in the order of the calls;
@@ -90,12 +92,11 @@ def union(places: Sequence[Place]) -> Place:
         The first place that shows the text, with the coverage, extent and text of all
         of them together; the first place if none shows it.
 
-    Examples:
-        >>> from ragmetrics_core.capture.locating import locate
-        >>> text = "Porto lies on the Douro, in the north of the country. Its bridges are made of iron."
-        >>> places = [locate([text], prompt).places[0] for prompt in (text[:60], text[40:])]
-        >>> [place.percentage for place in places], union(places).extent
-        (['72%', '52%'], 'whole')
+    Examples: >>> from ragmetrics_core.capture.locating import locate >>> text = "Porto
+    lies on the Douro, in the north of the country. Its bridges are made of iron." >>>
+    places = [locate([text], prompt).places[0] for prompt in (text[:60], text[40:])] >>>
+    [place.percentage for place in places], union(places).extent (['72%', '52%'],
+    'whole')
     """
     showing = [place for place in places if place.outcome == "shown"]
     if not showing:
@@ -105,7 +106,10 @@ def union(places: Sequence[Place]) -> Place:
 
 
 def percentage(share: float) -> str:
-    """A share of a text as a percentage that is never false: something is not "0%", less than all is not "100%"."""
+    """Write a share of a text as a percentage that is never false.
+
+    Something is not "0%", and less than all is not "100%".
+    """
     rounded = f"{share:.0%}"
     if share > 0 and rounded == "0%":
         return "less than 1%"
@@ -163,7 +167,10 @@ class ShownIn:
         return pieces
 
     def _by_chance(self, behind: int) -> int:
-        """How many letters before a place agree by chance: they stand behind dots, or begin a word that goes on."""
+        """How many letters before a place agree by chance.
+
+        They stand behind dots that cut a text, or begin a word that goes on otherwise.
+        """
         number = self.prompt.message(behind - 1)
         message = self.prompt.messages[number]
         end, following = message.gap(behind - self.prompt.starts[number])

@@ -283,7 +283,10 @@ def by_the_framework(search: _Search) -> Asked | None:
 
 
 def _ends_with_one(question: str, search: _Search) -> bool:
-    """Whether the last line of a longer text is just what was searched for, and no line before it is."""
+    """Whether the last line of a longer text is just what was searched for.
+
+    No line before it is.
+    """
     *before, last_line = map(one_line, question.strip().splitlines() or [""])
     is_longer = any(before)
     if not is_longer or last_line not in search.asked_of_others:
@@ -388,7 +391,10 @@ def _asked(calls: Calls, where: Overrides) -> Asked:
 
 
 def _is_shown(query: str, calls: Calls) -> bool:
-    """Whether a query stands in the prompt of a call that may have answered; also where no call was made."""
+    """Whether a query stands in the prompt of a call that may have answered.
+
+    True also if no such call was made.
+    """
     prompts = [message.text for call in calls.likely for message in call.prompt]
     line = one_line(query)
     return not calls.likely or any(line in one_line(prompt) for prompt in prompts)

@@ -16,10 +16,10 @@ def searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
 
 
 def name_empty_searches(root: Node) -> None:
-    """Take a tool's empty list for a search that found nothing, where another call of the tool gave documents.
+    """Take a tool's empty list for a search that found nothing.
 
     An empty list alone does not say of what it is: a tool that asks a table gives one
-    as well.
+    as well. So another call of the same tool must have given documents.
     """
     nodes = list(root.walk())
     names = searching_tools(nodes)

@@ -191,7 +191,10 @@ class Showings:
         return [message.text for message in ordered]
 
     def _asked_now(self, call: Node) -> str:
-        """The message that asks in this turn, where it holds more than the question; empty if there is none."""
+        """The message that asks the question of this turn; empty if there is none.
+
+        It is also empty if the message is the question and nothing else.
+        """
         asking = [
             message.text
             for message in call.prompt
@@ -207,7 +210,11 @@ class Showings:
     # Which calls feed one
 
     def _readable(self, call: Node) -> list[tuple[Node, str]]:
-        """Earlier replies that may be part of a prompt: texts, fields of structures, what tools gave back."""
+        """Earlier replies whose texts are sought in a prompt, each with one such text.
+
+        Short texts are sought only if a tool gave them back, or if they stand apart
+        like an earlier answer.
+        """
         results = _results_shown(call)
         prompt = [message.text for message in call.prompt]
         earlier = [
@@ -225,7 +232,10 @@ class Showings:
         ]
 
     def _is_a_short_answer(self, call: Node, text: str, prompt: Sequence[str]) -> bool:
-        """Whether a reply of a few words stands apart in a prompt, as an earlier answer that is refined."""
+        """Whether a reply of a few words stands apart in a prompt.
+
+        There it is an earlier answer that is refined. A verdict is none.
+        """
         if self.calls.replies[call].is_verdict or not text.strip():
             return False
         return any(stands_apart(text.strip(), message) for message in prompt)
@@ -316,7 +326,11 @@ def _results_shown(call: Node) -> set[str]:
 
 
 def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
-    """Each document once: as the latest list holds it, with the score of the last step that scored it."""
+    """Each document once, as the latest list holds it.
+
+    It has the score of the last step that scored it. A text that was handed on without
+    its id is left out beside the document that holds it.
+    """
     latest: dict[Key, Document] = {}
     for document in (document for documents in lists for document in documents):
         latest_document = latest.setdefault(document.key, document)
@@ -458,7 +472,10 @@ def _documents_shown(
 def _untold(
     candidates: Sequence[_Candidate], located: Located, arrival: Mapping[Key, object]
 ) -> list[tuple[_Candidate, Place]]:
-    """The candidates of which a prompt does not tell, and of whose document no other text is shown."""
+    """The candidates of which a prompt does not tell whether it shows them.
+
+    A candidate is left out if another text of its document is shown.
+    """
     pairs = zip(candidates, located.places, strict=False)
     return [
         (pair, place)
@@ -484,7 +501,11 @@ def _united_showings(
 def _united_showing(
     earlier: tuple[Document, Place], later: tuple[Document, Place]
 ) -> tuple[Document, Place]:
-    """One document in the prompts of two calls: what both show of one text together, else the fuller showing."""
+    """One document in the prompts of two calls.
+
+    If both show the same text of it, what they show counts together. Otherwise the
+    fuller showing counts.
+    """
     document, place = earlier
     if later[1].is_of_the_text_of(place):
         return document, union([place, later[1]])
@@ -496,7 +517,11 @@ def _with_unknown_between(
     unknown: Mapping[Key, object],
     lists: Sequence[Sequence[Document]],
 ) -> list[Key]:
-    """The documents shown, and between their neighbours of the same list those of which the prompts do not tell."""
+    """The order of the documents shown, with unknown ones between their neighbours.
+
+    An unknown document stands behind the one before it in the first list that holds a
+    shown document.
+    """
     order = list(showing_of)
     listed = ([document.key for document in documents] for documents in lists)
     keys: list[Key] = next(
@@ -519,7 +544,11 @@ def _with_unknown_between(
 def _best_versions(
     showing_of: Mapping[Key, tuple[Document, Place]],
 ) -> dict[Key, tuple[Document, Place]]:
-    """Of several versions of one document those that are whole, else the one of which most is shown."""
+    """The documents shown, without weaker versions of one id.
+
+    Versions that are shown whole stay. If none is, the one stays of which most is
+    shown.
+    """
     by_id: dict[str, list[Key]] = {}
     for key, (document, _) in showing_of.items():
         if document.id is not None:

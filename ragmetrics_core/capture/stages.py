@@ -25,7 +25,11 @@ _UNREAD = "the text of {} retrieved documents was not recorded"
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
-    """Make the samples of one run, or of several that ``joined`` made one, with what the user says of it.
+    """Make the samples of one run, or of several that ``joined`` made one.
+
+    Args:
+        tree: The run.
+        where: What the user says of it; by default nothing.
 
     Returns:
         A sample for each answer; one without an answer for a run that broke or only

@@ -215,7 +215,10 @@ def _way(
 
 
 def _name_before(text: str, start: int) -> tuple[str, str]:
-    """The name that stands right before a place, in lower case, and what is between; empty if there is none."""
+    """The name that stands right before a place, in lower case, and what is between.
+
+    Both are empty if there is no name.
+    """
     found = _NAME.search(text[max(start - _LONGEST_NAME, 0) : start])
     return (found[1].lower(), found[2]) if found else ("", "")
 

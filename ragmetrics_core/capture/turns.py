@@ -46,7 +46,10 @@ _PAUSED = "a graph waits for a person; its question is evaluated when it is resu
 
 
 class Turns(Generic[Run]):
-    """Makes samples of runs as they end, and joins those that belong to one question or conversation.
+    """Makes samples of runs as they end, and joins runs that belong together.
+
+    They belong together if they are of one question, and go on with each other if they
+    are of one conversation.
 
     Args:
         trees: Makes the trees of a recorded run.
@@ -229,7 +232,9 @@ class Turns(Generic[Run]):
             self._unsampled.add(tree, counts_anyway=False)
 
     def _samples_if_it_waits(self, tree: Tree, calls: Calls) -> list[Sample] | None:
-        """Keep a run that belongs to others: a search, a part of a question, a call that shows what was found.
+        """Keep a run that is no sample by itself but belongs to others.
+
+        It is a search, a part of a question, or a call that shows what was found.
 
         Args:
             tree: The run.
@@ -308,7 +313,11 @@ class Turns(Generic[Run]):
     # Runs without a root
 
     def _with_its_writers(self, parts: Sequence[Tree]) -> Tree:
-        """A run that goes on with nothing, with those that wrote what it is asked; else all parts as one."""
+        """Join a run with what belongs to it.
+
+        A run that goes on with nothing is joined with those that wrote what it is
+        asked. Otherwise all parts are joined.
+        """
         writers = self._writers_of(parts[-1]) if len(parts) == 1 else []
         return joined([*writers, *parts], FLOW if writers else THREAD)
 

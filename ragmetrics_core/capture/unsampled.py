@@ -101,7 +101,10 @@ class Unsampled:
             self._problems.note(self._hint)
 
     def _is_of_a_sample(self, asked: _Asked) -> bool:
-        """Whether a sample asks or answers the same; words of one stand in a prompt that works for it."""
+        """Whether a sample asks or answers what a run was asked.
+
+        If that is a whole prompt, it is enough that words of a sample stand in it.
+        """
         if not asked.is_prompt:
             return asked.words in self._words
         return any(
@@ -110,7 +113,11 @@ class Unsampled:
 
 
 def _words_to(tree: Tree) -> str:
-    """What a run was asked, in one line: its question, else the last words of the user to a model called by itself."""
+    """What a run was asked, in one line; empty if that is unknown.
+
+    It is the question. Of a model that was called by itself it is the user's last
+    message.
+    """
     if tree.question is not None or tree.root.kind != "model":
         return one_line(tree.question)
     messages = [message for message in tree.root.prompt if message.role == "user"]

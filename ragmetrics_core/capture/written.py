@@ -170,7 +170,12 @@ def _author(
     answers: Mapping[Node, str],
     originals: _Originals,
 ) -> Node | None:
-    """The first of some earlier calls whose answer a document holds in a frame; None if it was found."""
+    """The call that wrote a document's text; None if the document was found.
+
+    It is the first of some earlier calls whose answer stands in the document, perhaps
+    in a frame. A page that quotes a whole document as well must be no more than a short
+    frame.
+    """
     if originals.hold(document):
         return None
     for answering in earlier:

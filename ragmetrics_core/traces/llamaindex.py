@@ -685,6 +685,7 @@ class EvaluatorQuestions:
         if question.startswith("Question: "):
             # an evaluator writes: Question: … Response: …
             _, _, judged_answer = question.partition(" Response: ")
+        # hashes keep no text, and little memory
         is_judged = bool(judged_answer) and hash(judged_answer) in self._answers
         self._answers[hash(one_line(sample.answer))] = None
         if len(self._answers) > _MAX_ANSWERS:

@@ -133,6 +133,7 @@ def _reporting(name: str, query: str) -> Callable[[Any], None]:
     manager = CallbackManager.configure(
         inheritable_callbacks=ensure_config().get("callbacks")
     )
+    # each once, in their order
     recorders = dict.fromkeys(
         handler for handler in manager.handlers if isinstance(handler, Recorder)
     )

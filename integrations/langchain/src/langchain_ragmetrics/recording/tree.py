@@ -309,10 +309,11 @@ def metadata_of(run: AnyRun) -> Mapping[str, Any]:
 
 
 def children(run: AnyRun) -> list[AnyRun]:
-    """Child runs in start order.
+    """Child runs by their start, without what is told twice.
 
-    Without attempts that a later sibling of the same name and arguments replaced, and
-    each search by hand once.
+    A failed attempt is left out if a later sibling replaced it: one of the same name
+    and, for tools and retrievers, of the same arguments. A search by hand that is
+    reported again counts once.
     """
     if not isinstance(run, (Run, schemas.Run, RunTree)):
         return []
@@ -321,6 +322,7 @@ def children(run: AnyRun) -> list[AnyRun]:
     )
     attempts_behind: set[tuple[str, str]] = set()
     counting: list[AnyRun] = []
+    # from the last to the first, so that later attempts are known
     for child in reversed(in_order):
         takes_arguments = child.run_type in ("tool", "retriever")
         attempt = child.name, repr(child.inputs) if takes_arguments else ""

@@ -612,7 +612,12 @@ class Recorder:
 
     @guarded
     def _left(self, live: _Live) -> None:
-        """End a run whose response is gone before its answer was read to its end."""
+        """End a run whose response is gone before its answer was read to its end.
+
+        What was read of the answer counts. The run is incomplete if something was left
+        unread. If nobody read anything the whole answer stays, in doubt.
+        """
+        # what was never written to its end counts as left
         text, error = live.written.get(live.awaits or 0, ("", GeneratorExit()))
         unread = "".join(live.untaken).rstrip()
         text_read = text.removesuffix(unread)
