@@ -583,6 +583,21 @@ def test_the_control_is_asked_once_for_a_store(
     assert (again.usage.calls, again.usage.stored) == (0, 3)
 
 
+@pytest.mark.parametrize("claim", ["lamp on the tower", "Lisbon"])
+def test_all_calls_of_a_control_that_ends_the_run_are_counted(
+    form: str, claim: str
+) -> None:
+    fine = guard(form)
+
+    def reply(body: Body) -> Body:
+        return choice("Maybe") if claim in shown(body)[0] else fine(body)
+
+    with LoopbackServer(reply) as server:
+        report = judged(judge_at(server, form), ADHERENCE)
+    assert "gave no verdict on a control claim" in report.run.stopped
+    assert report.usage.calls == len(server.requests) > 1
+
+
 # Store, limits, faults, windows, cascade
 
 

@@ -328,7 +328,8 @@ def spent(usage: Usage) -> str:
         if n_questions
         else []
     )
-    return ", ".join([f"{usage.calls} calls", *parts, price])
+    calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
+    return ", ".join([calls, *parts, price])
 
 
 def maker(judge: Judge, options: argparse.Namespace) -> Maker:

@@ -183,10 +183,11 @@ class GuardJudge(ModelJudge):
             self._whole(session, request) for request in control_requests()
         )
         usage = Usage()
-        verdicts: list[bool] = []
-        for outcome, spent in outcomes:
+        for _, spent in outcomes:
             if spent.calls:
                 usage += spent
+        verdicts: list[bool] = []
+        for outcome, _ in outcomes:
             if isinstance(outcome, UnusableReply):
                 self._failure = _unusable_control(self.model, outcome)
                 return self._failure, usage
