@@ -31,7 +31,7 @@ from ragmetrics_core.capture import (
     Tree,
     WatchSettings,
     as_judge_work,
-    guarded,
+    guard_hook,
     judge_context,
     samples_of,
 )
@@ -408,15 +408,15 @@ def test_guarded_hooks_return_none_and_let_interrupts_pass():
     class Hooks:
         problems = Problems()
 
-        @guarded
+        @guard_hook
         def fine(self, value):
             return value + 1
 
-        @guarded
+        @guard_hook
         def broken(self):
             raise KeyError("x")
 
-        @guarded
+        @guard_hook
         def interrupted(self):
             raise KeyboardInterrupt
 

@@ -22,7 +22,7 @@ from ragmetrics_core.capture.answers_read_later import AnswersReadLater
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.groups import Groups
 from ragmetrics_core.capture.hooks import Problems
-from ragmetrics_core.capture.joining import joined
+from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.loose_runs import LooseRuns
 from ragmetrics_core.capture.tree import FLOW, THREAD
@@ -53,7 +53,7 @@ def test_several_runs_of_a_thread_last_from_the_first_to_the_end_of_the_last() -
     parts = [asking(QUESTION, began) for began in (1.0, 3.0, 5.0)]
     for number, part in enumerate(parts):
         part.output = number
-    whole = joined(parts, THREAD)
+    whole = join_trees(parts, THREAD)
     assert (whole.root.began, whole.root.ended) == (1.0, 6.0)
     assert whole.output == 2
 
@@ -63,7 +63,7 @@ def test_what_a_retriever_is_asked_is_not_the_users_question_where_a_chain_has_o
 ):
     c = Clock()
     search = alone(retriever(c, DOCS[0], query="Douro"), question="Douro")
-    whole = joined([search, tree(c, model(c, asked(PORTO)))], FLOW)
+    whole = join_trees([search, tree(c, model(c, asked(PORTO)))], FLOW)
     assert whole.question == QUESTION
 
 
@@ -72,7 +72,7 @@ def test_a_question_is_a_models_from_the_moment_at_which_it_was_written(
     began: float, expected: str
 ) -> None:
     writer = said_by(SECOND, 3.0, 5.0)
-    whole = joined([writer, asking(SECOND, began), asking(QUESTION, 7.0)], FLOW)
+    whole = join_trees([writer, asking(SECOND, began), asking(QUESTION, 7.0)], FLOW)
     assert whole.question == expected
 
 
@@ -82,9 +82,9 @@ def test_only_what_was_searched_for_beside_a_run_tells_what_was_added_to_it() ->
     chain = tree(c, inner, model(c, asked(PORTO)))
     unlike = alone(retriever(c, DOCS[1], query="Where is the airport?"))
     agent = Tree(c.node("agent", query="city on the Douro?"))
-    assert not joined([unlike, agent, chain], FLOW).doubts
+    assert not join_trees([unlike, agent, chain], FLOW).doubts
     beside = alone(retriever(c, DOCS[1], query="which city lies"))
-    assert joined([beside, chain], FLOW).doubts
+    assert join_trees([beside, chain], FLOW).doubts
 
 
 # Groups

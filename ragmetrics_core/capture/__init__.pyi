@@ -14,8 +14,8 @@ from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners
 from ragmetrics_core.capture.hooks import Problems as Problems
-from ragmetrics_core.capture.hooks import guarded as guarded
-from ragmetrics_core.capture.hooks import in_a_capture as in_a_capture
+from ragmetrics_core.capture.hooks import guard_hook as guard_hook
+from ragmetrics_core.capture.hooks import is_capturing as is_capturing
 from ragmetrics_core.capture.hooks import renew_after_fork as renew_after_fork
 from ragmetrics_core.capture.hooks import strand as strand
 from ragmetrics_core.capture.hooks import words_of as words_of
@@ -24,13 +24,13 @@ from ragmetrics_core.capture.plain_values import Overrides as Overrides
 from ragmetrics_core.capture.plain_values import Source as Source
 from ragmetrics_core.capture.plain_values import answer_in as answer_in
 from ragmetrics_core.capture.plain_values import answer_text as answer_text
+from ragmetrics_core.capture.plain_values import as_one_line as as_one_line
 from ragmetrics_core.capture.plain_values import compact as compact
 from ragmetrics_core.capture.plain_values import conversation as conversation
 from ragmetrics_core.capture.plain_values import documents_in as documents_in
-from ragmetrics_core.capture.plain_values import each as each
+from ragmetrics_core.capture.plain_values import find_instances as find_instances
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import history_in as history_in
-from ragmetrics_core.capture.plain_values import one_line as one_line
 from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import question_in_state as question_in_state
 from ragmetrics_core.capture.plain_values import spoken as spoken

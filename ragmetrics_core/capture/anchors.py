@@ -290,7 +290,9 @@ class _Bucket:
         """
         index = bisect_right(self._texts, words)
         around = range(max(index - COMMON, 0), min(index + COMMON, self.size))
-        common = {near: _same(words, 0, self._texts[near], 0) for near in around}
+        common = {
+            near: _count_equal_bytes(words, 0, self._texts[near], 0) for near in around
+        }
         most = max(common.values())
         return most, [near for near in around if common[near] == most]
 
@@ -609,7 +611,7 @@ def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Span]:
     """Spans from a place on in both, as long as steps lead on."""
     spans = []
     while True:
-        size = _same(shown, at, text, of)
+        size = _count_equal_bytes(shown, at, text, of)
         if size:
             spans.append(Span(at, of, size))
         at, of = at + size, of + size
@@ -627,7 +629,7 @@ def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Span]:
         at, of = at + put_in, of + left_out
 
 
-def _same(shown: bytes, at: int, text: bytes, of: int) -> int:
+def _count_equal_bytes(shown: bytes, at: int, text: bytes, of: int) -> int:
     """How many bytes agree from here on."""
     most = min(len(shown) - at, len(text) - of)
     agreed, size = 0, 64

@@ -23,10 +23,10 @@ from ragmetrics_core.capture.order import tools_of
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.plain_values import (
     answer_text,
+    as_one_line,
     has_no_answer,
     is_message,
-    one_line,
-    parsed,
+    parse_json,
     texts_in,
 )
 from ragmetrics_core.capture.question import Turn
@@ -89,13 +89,13 @@ def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
     search = _Search(turn, showings)
     tried = (rule(search) for rule in ANSWER_RULES)
     by_first_rule = next(answered for answered in tried if answered)
-    return tuple(_without_an_empty_field(answered) for answered in by_first_rule)
+    return tuple(_drop_empty_field(answered) for answered in by_first_rule)
 
 
-def _without_an_empty_field(answered: Answered) -> Answered:
+def _drop_empty_field(answered: Answered) -> Answered:
     """An answer as it is; without text if its field for the answer is empty."""
     text = answered.text
-    if text is None or (text.strip() and not has_no_answer(parsed(text))):
+    if text is None or (text.strip() and not has_no_answer(parse_json(text))):
         return answered
     none_given = replace(answered.answer, text=None)
     return Answered(none_given, answered.call, (_LEFT_EMPTY,))
@@ -124,7 +124,7 @@ class _Search:
     @cached_property
     def held(self) -> list[Node]:
         """Calls whose text, or structure, is in the output."""
-        texts = {one_line(text) for text in texts_in(self.tree.output)} - {""}
+        texts = {as_one_line(text) for text in texts_in(self.tree.output)} - {""}
         structures = _structures_in(self.tree.output)
         replies = self.calls.replies
         candidates = [call for call, weight in self.calls.weights.items() if weight]
@@ -151,7 +151,7 @@ class _Search:
         tools = tools_of(paths[reader])
         host = self.calls.host(reader)
         prompt = "\n".join(
-            one_line(message.text)
+            as_one_line(message.text)
             for message in reader.prompt
             if message.role != "tool"
         )
@@ -232,7 +232,7 @@ def by_the_output(search: _Search) -> tuple[Answered, ...]:
     calls = search.calls
     lines = {calls.replies[call].line for call in in_output}
     texts_of_models = sum(
-        one_line(text) in lines for text in texts_in(search.tree.output)
+        as_one_line(text) in lines for text in texts_in(search.tree.output)
     )
     several = len(in_output) > 1 and texts_of_models > 1
     based = search.shown_documents(in_output) if several else []
@@ -247,7 +247,7 @@ def by_the_output(search: _Search) -> tuple[Answered, ...]:
         based == in_output[-1:] and calls.asked(search.turn.question, based)
     ):
         return (Answered(answer, call, (_SEVERAL_TEXTS,)),)
-    return (_written_by(search, answer, call),)
+    return (_name_call_of_answer(search, answer, call),)
 
 
 def by_the_last_reply(search: _Search) -> tuple[Answered, ...]:
@@ -263,7 +263,7 @@ def by_the_last_reply(search: _Search) -> tuple[Answered, ...]:
     answer = Answer(
         search.calls.replies[call].answer, f"the last text that {call.name} wrote"
     )
-    return (_written_by(search, answer, call, is_stated=False),)
+    return (_name_call_of_answer(search, answer, call, is_stated=False),)
 
 
 def by_nothing(search: _Search) -> tuple[Answered, ...]:
@@ -306,7 +306,7 @@ class _Attribution:
     def lines(self) -> frozenset[str]:
         """The answer, and the replies that it was built from, as they are compared."""
         texts = (self.answer.text, *self.answer.replies)
-        return frozenset(map(one_line, texts)) - {""}
+        return frozenset(map(as_one_line, texts)) - {""}
 
     @property
     def latest(self) -> list[Node]:
@@ -315,7 +315,9 @@ class _Attribution:
 
     def by(self, calls: Sequence[Node]) -> Answered | None:
         """The answer as written by the first of some calls; None if there is none."""
-        return _written_by(self.search, self.answer, calls[0]) if calls else None
+        return (
+            _name_call_of_answer(self.search, self.answer, calls[0]) if calls else None
+        )
 
 
 def by_nobody(attribution: _Attribution) -> Answered | None:
@@ -430,7 +432,7 @@ def by_a_structured_reply(attribution: _Attribution) -> Answered | None:
     the arguments of a call.
     """
     replies = attribution.search.calls.replies
-    value = parsed(attribution.answer.text or "")
+    value = parse_json(attribution.answer.text or "")
 
     def fits(call: Node) -> bool:
         is_a_value = value is not None and value in replies[call].values
@@ -462,7 +464,7 @@ def by_a_part_of_a_reply(attribution: _Attribution) -> Answered | None:
     ray_haystack, ReAct pipeline: what stands in "Action: finish[…]".
     """
     replies = attribution.search.calls.replies
-    part = one_line(attribution.answer.text)
+    part = as_one_line(attribution.answer.text)
     is_long = len(stream(part)) >= SHORTEST
     holding = [
         call for call in attribution.latest if is_long and part in replies[call].line
@@ -575,7 +577,7 @@ def _with_its_call(search: _Search, answer: Answer) -> Answered:
     return next(answered for answered in tried if answered is not None)
 
 
-def _written_by(
+def _name_call_of_answer(
     search: _Search, answer: Answer, call: Node, *, is_stated: bool = True
 ) -> Answered:
     """An answer with the call that wrote it, and with doubts where that may be another.
@@ -598,11 +600,11 @@ def _written_by(
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))
     was_asked = call in search.asked
     used = search.showings.of(call).calls if was_asked else (call,)
-    said_lines = {one_line(replies[used_call].answer) for used_call in used}
+    said_lines = {as_one_line(replies[used_call].answer) for used_call in used}
     other_calls = [
         call
         for call in search.calls.likely
-        if one_line(replies[call].answer) not in said_lines
+        if as_one_line(replies[call].answer) not in said_lines
     ]
     if not other_calls:
         return Answered(answer, call)

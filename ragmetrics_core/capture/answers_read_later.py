@@ -13,7 +13,7 @@ from ragmetrics_core.capture.calls import FREE_TEXT, NO_ANSWER, STRUCTURED, Call
 from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.passages import stands_apart
-from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import quotation
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Sample
@@ -89,7 +89,7 @@ class AnswersReadLater:
         for run, sample in list(self._recent):
             if id(sample) in self._doubted:
                 continue
-            question = one_line(sample.question)
+            question = as_one_line(sample.question)
             is_last = sample is last
             if is_last and question and question in asked_now:
                 self._doubt(run, sample, _ASKED_AGAIN)
@@ -112,7 +112,7 @@ class AnswersReadLater:
         run, sample = of_strand[-1]
         if sample.answer is None or id(sample) in self._doubted:
             return
-        is_the_same = one_line(sample.question) == one_line(tree.question)
+        is_the_same = as_one_line(sample.question) == as_one_line(tree.question)
         is_left_out = bool(run.history) and run.history == tree.history
         if is_the_same and (is_left_out or not Calls(run).models):
             self._doubt(run, sample, _ASKED_AGAIN)
@@ -131,10 +131,10 @@ def _questions_to(tree: Tree, calls: Calls) -> set[str]:
     """
     if any(calls.replies[call].questions for call in calls.models):
         return set()
-    asked = {one_line(tree.question)}
+    asked = {as_one_line(tree.question)}
     for call in calls.models:
         messages = [message for message in call.prompt if message.role == "user"]
-        asked |= {one_line(message.text) for message in messages[-1:]}
+        asked |= {as_one_line(message.text) for message in messages[-1:]}
     return asked
 
 

@@ -21,8 +21,8 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.order import CallOrder, tools_of
-from ragmetrics_core.capture.origins import derives_from, without_origin
-from ragmetrics_core.capture.plain_values import one_line, parsed, texts_in
+from ragmetrics_core.capture.origins import derives_from, keys_without_origin
+from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.tree import JOINED, Document, Node, Path
 from ragmetrics_core.data import Context, EvidenceCall
 
@@ -90,16 +90,17 @@ class Arrivals:
             added: The documents that steps brought, as ``brought_by_steps`` gives them.
         """
         known_lines = {
-            one_line(context.text)
+            as_one_line(context.text)
             for call in earlier
             if call.kind == "written"
             for context in call.items
         }
-        known_lines.add(one_line(answer))
+        known_lines.add(as_one_line(answer))
         arrivals = [
             arrival
             for arrival in self.found
-            if self._is_evidence(arrival) or one_line(arrival.text) not in known_lines
+            if self._is_evidence(arrival)
+            or as_one_line(arrival.text) not in known_lines
         ]
         arrivals += [
             Arrival("retrieval", step, documents) for step, documents in added.items()
@@ -182,13 +183,13 @@ class Arrivals:
             contexts: The contexts, by the keys of the documents behind them.
         """
         arrived = [document for arrival in self.found for document in arrival.documents]
-        missing = set(without_origin(arrived, contexts))
+        missing = set(keys_without_origin(arrived, contexts))
         brought: dict[Node, tuple[Document, ...]] = {}
         steps = [
             node for node in self.calls.reworking if node.kind in ("step", "reranker")
         ]
         for step in steps if missing else ():
-            if self._is_inside(self.calls.paths[step]) or _wrote_anew(step):
+            if self._is_inside(self.calls.paths[step]) or _rewrites_documents(step):
                 continue
             documents = self.calls.found_in(
                 _fresh(step.documents, arrived), end_of(step)
@@ -387,7 +388,7 @@ def _of_sub_run(agent: Node, above: Path) -> Iterator[Arrival]:
     """What a sub-agent or nested engine answered, unless a call around it says the same."""
     around = [caller.text for caller in above]
     around += [_repeats(caller) for caller in above if caller.kind == "tool"]
-    if one_line(agent.text) not in map(one_line, filter(None, around)):
+    if as_one_line(agent.text) not in map(as_one_line, filter(None, around)):
         yield Arrival("written", agent, text=agent.text)
 
 
@@ -411,7 +412,7 @@ def _fresh(
     )
 
 
-def _wrote_anew(step: Node) -> bool:
+def _rewrites_documents(step: Node) -> bool:
     """Whether a reranker gave another text for each document that it took.
 
     Such texts are summaries, and no documents that were found.
@@ -468,7 +469,7 @@ def _is_made_of_documents(tool: Node) -> bool:
     return bool(places_shown) or not documents or not (tool.text or "").strip()
 
 
-def _said_inside(tool: Node) -> list[str]:
+def _replies_inside(tool: Node) -> list[str]:
     """What models inside a tool wrote.
 
     A query that a search inside it was asked is left out: what was found may quote it.
@@ -488,12 +489,12 @@ def _repeats(tool: Node) -> str | None:
     None if there is nothing such.
     """
     text = tool.text or ""
-    own_lines = {one_line(text), *map(one_line, texts_in(parsed(text)))}
+    own_lines = {as_one_line(text), *map(as_one_line, texts_in(parse_json(text)))}
     return next(
         (
             reply
-            for reply in reversed(_said_inside(tool))
-            if one_line(reply) in own_lines
+            for reply in reversed(_replies_inside(tool))
+            if as_one_line(reply) in own_lines
         ),
         None,
     )
@@ -515,10 +516,10 @@ def _holds_a_reply_in_a_frame(tool: Node) -> bool:
     It is a line of the text, most of the text, or a long passage of it.
     """
     text = tool.text or ""
-    whole_line = one_line(text)
-    lines = {one_line(line) for line in text.splitlines()}
-    replies = _said_inside(tool)
-    for reply in map(one_line, replies):
+    whole_line = as_one_line(text)
+    lines = {as_one_line(line) for line in text.splitlines()}
+    replies = _replies_inside(tool)
+    for reply in map(as_one_line, replies):
         if reply in lines or (reply in whole_line and 2 * len(reply) > len(whole_line)):
             return True
     longer = [reply for reply in replies if len(reply) >= OWN]
@@ -533,7 +534,7 @@ def _echoes_an_argument(tool: Node, nodes: Iterable[Node]) -> bool:
     What stands around the argument is the frame. A frame that is longer than half of
     the text, or holds a number, tells something by itself.
     """
-    whole_line = one_line(tool.text)
+    whole_line = as_one_line(tool.text)
     rest = whole_line.rstrip(_MARKS)
     arguments = (
         argument
@@ -541,7 +542,7 @@ def _echoes_an_argument(tool: Node, nodes: Iterable[Node]) -> bool:
         if node.began < tool.began
         for argument in Reply(node.reply).arguments
     )
-    for argument in map(one_line, arguments):
+    for argument in map(as_one_line, arguments):
         if len(argument) >= OWN:
             rest = rest.replace(argument.rstrip(_MARKS), "\0")
     # an echoed query ends no text, or a number stands beside it

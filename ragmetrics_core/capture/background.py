@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Generic, Self
 
 from ragmetrics_core.capture.captured import Redact, Redaction
-from ragmetrics_core.capture.hooks import Problems, Run, guarded, renew_after_fork
+from ragmetrics_core.capture.hooks import Problems, Run, guard_hook, renew_after_fork
 from ragmetrics_core.capture.sinks import Outlet
 from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
@@ -187,7 +187,7 @@ class BackgroundEvaluator(Generic[Run]):
         self._flying = self._count = 0
         self._results: list[SampleResult] = []
 
-    @guarded
+    @guard_hook
     def record(self, run: Run) -> bool:
         """Queue a finished run, and say whether it was taken.
 
@@ -361,7 +361,7 @@ class BackgroundEvaluator(Generic[Run]):
         free = self._queue and self._flying < self._run.window
         return max(0.0, self._queue[0][0] - time.monotonic()) if free else None
 
-    @guarded
+    @guard_hook
     def _start(self, making: Callable[[], Iterable[Sample]]) -> None:
         """Make samples, and begin to judge those that are drawn.
 
@@ -390,7 +390,7 @@ class BackgroundEvaluator(Generic[Run]):
             self._done.append(future)
             self._changed.notify_all()
 
-    @guarded
+    @guard_hook
     def _finish(self, future: Future[SampleResult]) -> None:
         """Count a result, and hand it to the sinks and ``on_result``."""
         result = future.result()

@@ -13,7 +13,7 @@ from ragmetrics_core.capture.arrivals import Arrival
 from ragmetrics_core.capture.calls import Key
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.locating import locate
-from ragmetrics_core.capture.origins import shown_as
+from ragmetrics_core.capture.origins import keys_that_show
 from ragmetrics_core.capture.passages import share_a_passage
 from ragmetrics_core.capture.tree import Document
 from ragmetrics_core.data import Context, EvidenceCall
@@ -130,7 +130,7 @@ class Seen:
     ) -> Iterator[Brought]:
         """What each call brought, in the words that were shown of it."""
         arrived = [document for arrival in arrivals for document in arrival.documents]
-        context_of = iter(shown_as(arrived, self.contexts))
+        context_of = iter(keys_that_show(arrived, self.contexts))
         for arrival in arrivals:
             if arrival.text is not None:
                 contexts: tuple[Context, ...] = (Context(text=arrival.text),)

@@ -70,7 +70,7 @@ def _is_small_step(before: Span, after: Span) -> bool:
     return 0 <= after.at - before.end <= STEP and after.of - before.last <= STEP
 
 
-def without_overlap(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
+def subtract_spans(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     """What of spans is of other bytes of the text than all of the others."""
     rest = list(spans)
     for other in others:

@@ -16,10 +16,10 @@ from typing import Any
 from ragmetrics_core.capture.plain_values import (
     ANSWER_KEYS,
     answer_text,
+    as_one_line,
     compact,
     has_no_answer,
-    one_line,
-    parsed,
+    parse_json,
     texts_in,
 )
 from ragmetrics_core.capture.tree import Document, Message, Node, Path, Tree
@@ -115,7 +115,7 @@ class Reply:
     @cached_property
     def line(self) -> str:
         """Its text in one line."""
-        return one_line(self.text)
+        return as_one_line(self.text)
 
     @cached_property
     def values(self) -> tuple[Any, ...]:
@@ -123,7 +123,7 @@ class Reply:
 
         The text stands first, then the arguments from the last call to the first.
         """
-        value = parsed(self.text)
+        value = parse_json(self.text)
         calls = () if self.message is None else self.message.calls
         arguments = [dict(call.arguments) for call in reversed(calls)]
         return tuple(arguments if value is None else [value, *arguments])
@@ -136,7 +136,7 @@ class Reply:
             for value in self.values
             for text in (*texts_in(value), answer_text(value) or "")
         ]
-        return frozenset(map(one_line, texts)) - {""}
+        return frozenset(map(as_one_line, texts)) - {""}
 
     @cached_property
     def parts(self) -> frozenset[str]:
@@ -144,7 +144,7 @@ class Reply:
 
         Such labels are "Final Answer:" and "SOURCES:".
         """
-        return frozenset(map(one_line, _LABELS.split(self.text)))
+        return frozenset(map(as_one_line, _LABELS.split(self.text)))
 
     @cached_property
     def answer(self) -> str:
@@ -220,13 +220,13 @@ class Reply:
         arguments = calls[0].arguments.values()
         texts = [texts_in(argument) for argument in arguments]
         return any(
-            [query] == [one_line(text) for text in texts_of_one]
+            [query] == [as_one_line(text) for text in texts_of_one]
             for texts_of_one in texts
         )
 
 
 def _bare(line: str) -> str:
-    return one_line(_NUMBER.sub("", line)).strip("\"'`* ")
+    return as_one_line(_NUMBER.sub("", line)).strip("\"'`* ")
 
 
 def is_asked_later(call: Node, nodes: Iterable[Node]) -> bool:
@@ -403,7 +403,7 @@ class Calls:
             return NO_ANSWER
         has_text = bool(reply.text.strip())
         value = (
-            parsed(reply.text)
+            parse_json(reply.text)
             if has_text
             else next((tool_call.arguments for tool_call in reply.calls[::-1]), None)
         )
@@ -618,7 +618,7 @@ class Calls:
                 and not any(inner.kind in ("model", "agent") for inner in node.walk())
             ):
                 yield node.text
-                yield from texts_in(parsed(node.text))
+                yield from texts_in(parse_json(node.text))
 
 
 def _is_label(text: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Unpack
 
-from ragmetrics_core.capture.hooks import Lock, Problems, Run, guarded
+from ragmetrics_core.capture.hooks import Lock, Problems, Run, guard_hook
 from ragmetrics_core.data import Ledger, Sample
 from ragmetrics_core.engine.arguments import EvaluateSettings
 from ragmetrics_core.engine.evaluation import aevaluate, evaluate
@@ -57,10 +57,10 @@ class Given:
             update["ledger"] = ledger.model_copy(
                 update={"conversation": ledger.conversation or self.conversation}
             )
-        return changed(sample, update)
+        return sample_with(sample, update)
 
 
-def changed(sample: Sample, update: Mapping[str, Any]) -> Sample:
+def sample_with(sample: Sample, update: Mapping[str, Any]) -> Sample:
     """A validated sample with other values in some fields.
 
     Contexts are shared, not copied.
@@ -83,7 +83,7 @@ class Redaction:
     function: Redact | None
     problems: Problems
 
-    @guarded
+    @guard_hook
     def redact(self, sample: Sample) -> Sample | None:
         """The sample to keep; None, counted, where the function raises or gives no sample."""
         if self.function is None:
@@ -95,7 +95,7 @@ class Redaction:
             )
             if found.ledger is None or found.ledger != sample.ledger or not changes:
                 return found
-            return changed(
+            return sample_with(
                 found, {"ledger": found.ledger.model_copy(update={"calls": ()})}
             )
         self.problems.note(
@@ -188,11 +188,11 @@ class Captured(Generic[Run]):
                 *(sample for sample in waiting if sample is not None),
             )
 
-    @guarded
+    @guard_hook
     def _assemble(self, run: Run) -> list[Sample]:
         return list(self._build(run))
 
-    @guarded
+    @guard_hook
     def _keep(self, sample: Sample) -> None:
         finished = self._finished(sample, self._made)
         self._made += 1

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ragmetrics_core.capture.letters import Text
-from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import quotation
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Ledger, Sample, Turn
@@ -107,7 +107,7 @@ class Conversations:
         return replace(
             tree,
             conversation=last_turn.ledger.conversation,
-            turn=1 + max(last_turn.ledger.turn, _asked(history)),
+            turn=1 + max(last_turn.ledger.turn, _n_questions(history)),
             earlier=last_turn.ledger.calls,
             history=history,
             conversation_at=way,
@@ -177,7 +177,7 @@ class Conversations:
             The turn; None if there is none, or if such turns belong to several
             conversations.
         """
-        lines = [one_line(said_turn.content) for said_turn in tree.history]
+        lines = [as_one_line(said_turn.content) for said_turn in tree.history]
         pairs = set(pairwise(lines))
         standing = [
             turn for turn in self.turns if all(turn.words) and turn.words in pairs
@@ -191,7 +191,7 @@ class Conversations:
         That is the turn whose words end the history, else the last turn of this name. A
         turn of another block counts only if its words stand in the history.
         """
-        spoken = {one_line(said_turn.content) for said_turn in tree.history}
+        spoken = {as_one_line(said_turn.content) for said_turn in tree.history}
         of_other_blocks = list(self._before.turns) if self._before is not None else []
         turns = [turn for turn in of_other_blocks if spoken.issuperset(turn.words)]
         of_this_name = [
@@ -219,7 +219,7 @@ class Conversations:
                         *question_and_answer,
                         ledger,
                         sample.history,
-                        tuple(map(one_line, question_and_answer)),
+                        tuple(map(as_one_line, question_and_answer)),
                     )
                 )
         if (
@@ -269,7 +269,7 @@ def of_blocks(named: str | None = None, redact: object = None) -> Conversations:
 
 def _last_words(tree: Tree) -> tuple[str, ...]:
     """The last two messages of a history, as they are compared."""
-    return tuple(one_line(message.content) for message in tree.history[-2:])
+    return tuple(as_one_line(message.content) for message in tree.history[-2:])
 
 
 def _lacks_words_of(last_turn: Said, tree: Tree, *, is_quoted: bool) -> bool:
@@ -287,7 +287,7 @@ def _lacks_words_of(last_turn: Said, tree: Tree, *, is_quoted: bool) -> bool:
     )
     if not is_kept:
         return False
-    missing = _asked(last_turn.so_far) - _asked(tree.history)
+    missing = _n_questions(last_turn.so_far) - _n_questions(tree.history)
     words = _last_words(tree)
     is_rendered = last_turn.words != words and _is_rendered_as(last_turn, words)
     return missing > 0 or (missing == 0 and is_rendered)
@@ -307,7 +307,7 @@ def _is_rendered_as(turn: Said, words: Sequence[str]) -> bool:
     return answer == reply and len(question) >= _SHORTEST and question in prompt
 
 
-def _asked(history: Sequence[Turn]) -> int:
+def _n_questions(history: Sequence[Turn]) -> int:
     return sum(said_turn.role == "user" for said_turn in history)
 
 

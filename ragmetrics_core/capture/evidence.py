@@ -21,7 +21,7 @@ from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
-from ragmetrics_core.capture.plain_values import contexts_in, one_line
+from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.prompt_numbers import numbering_in
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.showings import Showings, Shown
@@ -124,7 +124,7 @@ def evidence(
     arrived = arrivals.told(answered.text, turn.tree.earlier, added)
     prompts = _prompts(answered.call, feeding)
     brought, earlier = Seen(by_key, prompts, turn.known).of(arrived, turn.tree.earlier)
-    unnamed_tools = _unnamed_tools(turn, contexts, brought)
+    unnamed_tools = _tools_beside_contexts(turn, contexts, brought)
     doubtful = _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
     documents_of = {**turn.calls.retrievals, **added}
     passages = passages_of(
@@ -231,7 +231,7 @@ def by_the_prompt(search: _Search) -> Contexts | None:
         return None
     tool_texts = {node.text for node in search.calls.tool_texts}
     is_undivided = {document.text for document, _ in shown.found.values()} <= tool_texts
-    contexts = tuple(_shown_as_context(key, shown) for key in shown.order)
+    contexts = tuple(_context_of_showing(key, shown) for key in shown.order)
     doubts = [
         _doubt_of(rank, key, shown) for rank, key in enumerate(shown.order, start=1)
     ]
@@ -311,7 +311,7 @@ def by_the_answers_documents(search: _Search) -> Contexts | None:
     answer = search.answered.answer
     if answer.documents is None:
         return None
-    return _listed(search, answer.documents, f"documents of {answer.place}")
+    return _contexts_of_list(search, answer.documents, f"documents of {answer.place}")
 
 
 def by_the_frameworks_flow(search: _Search) -> Contexts | None:
@@ -322,7 +322,11 @@ def by_the_frameworks_flow(search: _Search) -> Contexts | None:
     pipeline.
     """
     tree = search.tree
-    return None if tree.flow is None else _listed(search, tree.flow, tree.flow_at)
+    return (
+        None
+        if tree.flow is None
+        else _contexts_of_list(search, tree.flow, tree.flow_at)
+    )
 
 
 def by_the_last_step(search: _Search) -> Contexts | None:
@@ -340,7 +344,7 @@ def by_the_last_step(search: _Search) -> Contexts | None:
         document.key: document for node in steps for document in node.documents or ()
     }
     names = ", ".join(dict.fromkeys(node.name for node in steps))
-    return _listed(search, tuple(returned.values()), f"what {names} returned")
+    return _contexts_of_list(search, tuple(returned.values()), f"what {names} returned")
 
 
 def _last_steps(steps: Sequence[Node]) -> list[Node]:
@@ -379,7 +383,9 @@ def by_everything_retrieved(search: _Search) -> Contexts | None:
     retrieved = search.arrivals.retrieved() or ()
     texts = [Document(node.text or "") for node in calls.tool_texts]
     handed_in = () if retrieved else tree.root.taken
-    return _listed(search, (*retrieved, *texts, *handed_in), "everything retrieved")
+    return _contexts_of_list(
+        search, (*retrieved, *texts, *handed_in), "everything retrieved"
+    )
 
 
 CONTEXT_RULES: tuple[Callable[[_Search], Contexts | None], ...] = (
@@ -399,7 +405,9 @@ def _contexts(search: _Search) -> Contexts:
     return next(contexts for contexts in tried if contexts is not None)
 
 
-def _listed(search: _Search, documents: Sequence[Document], place: str) -> Contexts:
+def _contexts_of_list(
+    search: _Search, documents: Sequence[Document], place: str
+) -> Contexts:
     """Documents of a list of which no prompt tells that they were shown.
 
     Without any, whether a search found none.
@@ -424,7 +432,7 @@ def _listed(search: _Search, documents: Sequence[Document], place: str) -> Conte
     )
 
 
-def _shown_as_context(key: Key, shown: Shown) -> Context:
+def _context_of_showing(key: Key, shown: Shown) -> Context:
     """A document in the words that were shown of it.
 
     Whole where the prompts do not tell.
@@ -477,7 +485,7 @@ def _is_cleared(calls: Calls, call: Node) -> bool:
     ]
     if call not in outer:
         return False
-    results = {one_line(node.text) for node in outer if node.kind == "tool"}
+    results = {as_one_line(node.text) for node in outer if node.kind == "tool"}
     loop = [
         earlier_call
         for earlier_call in calls.models
@@ -492,7 +500,9 @@ def _is_cleared(calls: Calls, call: Node) -> bool:
 
 def _results_in(call: Node) -> set[str]:
     """The results of tools in a prompt."""
-    return {one_line(message.text) for message in call.prompt if message.role == "tool"}
+    return {
+        as_one_line(message.text) for message in call.prompt if message.role == "tool"
+    }
 
 
 def _warnings_of_documents_and_tools(
@@ -525,7 +535,7 @@ def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
     return [message.text for reader in (*feeding, call) for message in reader.prompt]
 
 
-def _unnamed_tools(
+def _tools_beside_contexts(
     turn: Turn, contexts: Contexts, brought: Sequence[Brought]
 ) -> tuple[Node, ...]:
     """Tools whose text may be evidence, so that the user is told to name them.

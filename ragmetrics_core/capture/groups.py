@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from ragmetrics_core.capture.calls import FREE_TEXT, Calls, Reply, end_of, text_of
 from ragmetrics_core.capture.letters import Text
 from ragmetrics_core.capture.locating import OWN, locate
-from ragmetrics_core.capture.loose_runs import wrote
-from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.loose_runs import writes_query
+from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import QUOTATIONS, Quotation, quotation
 from ragmetrics_core.capture.tree import Document, Node, Tree
 
@@ -117,8 +117,8 @@ class Group:
 
     def is_split_from(self, question: str | None) -> bool:
         """Whether a question is the one that was split into those that its parts answered."""
-        questions = {one_line(writer.question) for writer in self.writers} - {""}
-        return bool(self.parts) and one_line(question) in questions
+        questions = {as_one_line(writer.question) for writer in self.writers} - {""}
+        return bool(self.parts) and as_one_line(question) in questions
 
     def is_of(self, strand: str) -> bool:
         """Whether one of its runs is of a strand."""
@@ -126,7 +126,7 @@ class Group:
 
     def wrote(self, query: str) -> bool:
         """Whether one of its models wrote a query."""
-        return any(wrote(tree, query) for tree in self.trees)
+        return any(writes_query(tree, query) for tree in self.trees)
 
     def gave(self, taken_documents: Iterable[Document]) -> bool:
         """Whether a run was handed one of its documents.
@@ -262,7 +262,7 @@ class Groups:
             tree
             for group in self._waiting
             for tree in group.trees
-            if wrote(tree, query)
+            if writes_query(tree, query)
         ]
         all_of_them = {tree.root: tree for tree in (*writers, *written)}
         ordered = sorted(all_of_them.values(), key=lambda tree: tree.root.began)
@@ -286,7 +286,7 @@ class Groups:
         """
         for writer in writers:
             group = self._group_of(writer)
-            if group is None or query not in map(one_line, group.queries):
+            if group is None or query not in map(as_one_line, group.queries):
                 return writer
         return writers[-1] if writers else None
 
@@ -328,7 +328,7 @@ class Groups:
             if group is not None:
                 return group
             for group in same:
-                is_new = query not in map(one_line, group.queries)
+                is_new = query not in map(as_one_line, group.queries)
                 if is_new and _is_told_to(writer, group):
                     return group
         for group in (*same, *near_groups):
@@ -351,7 +351,7 @@ class Groups:
         for group in over:
             if ways[group] == "perhaps said":
                 group.doubt(_MAY_GO_ON)
-        showings = _shown(
+        showings = _find_showings(
             [group for group in same if group not in over],
             [group for group in of_other_strands if group not in over],
             _Prompts.of(calls),
@@ -392,7 +392,7 @@ class Groups:
             if now - group.last_came_at > _LONGEST_WAIT_S:
                 due.append(group)
             elif _is_left_behind(group, strand, query):
-                if query in map(one_line, group.queries):
+                if query in map(as_one_line, group.queries):
                     asks_the_same.append(group)
                 else:
                     due.append(group)
@@ -429,11 +429,13 @@ def _is_told_to(writer: Tree, group: Group) -> bool:
     What it wrote are then further queries for that group.
     """
     words_shown = "\n".join(
-        one_line(message.text) for node in writer.root.walk() for message in node.prompt
+        as_one_line(message.text)
+        for node in writer.root.walk()
+        for message in node.prompt
     )
     queried = [node for node in group.nodes if node.query]
     first_query = min(queried, key=lambda node: node.began, default=None)
-    return first_query is not None and one_line(first_query.query) in words_shown
+    return first_query is not None and as_one_line(first_query.query) in words_shown
 
 
 def _has_moved_on(
@@ -464,7 +466,7 @@ def _asks_anew(tree: Tree, group: Group, prompts: Sequence[str]) -> bool:
     if not tree.root.taken or tree.question is None or group.answered_at is None:
         return False
     questions = group.questions
-    is_the_same = one_line(tree.question) in map(one_line, questions)
+    is_the_same = as_one_line(tree.question) in map(as_one_line, questions)
     is_repeated = any(text in prompt for text in questions for prompt in prompts)
     return not is_the_same and not is_repeated
 
@@ -482,7 +484,7 @@ def _over(ways: Mapping[Group, Quotation], tree: Tree, calls: Calls) -> list[Gro
     said_lines: set[str] = set()
     for message in messages:
         if message.role == "assistant":
-            said_lines.add(one_line(message.text))
+            said_lines.add(as_one_line(message.text))
     over: list[Group] = []
     for group, way in ways.items():
         has_moved_on = _has_moved_on(group, way, said_lines, tree.question)
@@ -580,7 +582,7 @@ class _Showing:
         return bool(self.texts - self.answers)
 
 
-def _shown(
+def _find_showings(
     same: Sequence[Group], others: Sequence[Group], prompts: _Prompts
 ) -> list[_Showing]:
     """What prompts show of the groups that belong to them.

@@ -48,13 +48,13 @@ def renew_after_fork(owner: Renewed) -> None:
     _living.add(owner)
 
 
-def _in_child() -> None:
+def _reset_in_child() -> None:
     for owner in list(_living):
         owner.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 class Lock:
@@ -146,7 +146,7 @@ class Problems:
             logger.warning("%s", (sentence or message) if is_named else _OTHERS)
 
 
-def guarded(hook: Callable[P, T]) -> Callable[P, T]:
+def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
     """Make a hook of a recorder harmless: its errors are counted in ``self.problems`` and None is returned.
 
     The hook is a method. An interrupt of the application passes; in our own threads
@@ -289,7 +289,7 @@ class Listeners:
         return listeners
 
 
-def in_a_capture() -> bool:
+def is_capturing() -> bool:
     """Whether code here carries the context of any capture.
 
     A thread that was started bare does not.

@@ -8,14 +8,14 @@ from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.passages import EDGE
-from ragmetrics_core.capture.plain_values import one_line
-from ragmetrics_core.capture.question import TOLD_MORE, asked_without_a_chain
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.question import TOLD_MORE, question_without_chain
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
 
 _FEWEST_WORDS = 3
 
 
-def joined(trees: Sequence[Tree], name: str) -> Tree:
+def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     """Join several runs of one turn into one run.
 
     It has the first question that no model wrote, and the last answer. A single run is
@@ -31,10 +31,10 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
     root = Node("step", name, roots[0].began, roots[-1].ended, roots)
     calls = Calls(Tree(root))
     asking = _asking(trees, calls)
-    question = asked_without_a_chain(calls) if asking is None else asking.question
+    question = question_without_chain(calls) if asking is None else asking.question
     last = _answering(trees, calls, question) if name == FLOW else trees[-1]
     doubts = [doubt for tree in trees for doubt in tree.doubts]
-    whole = _united(last, trees)
+    whole = _unite_trees(last, trees)
     if asking is not None:
         whole.question, whole.asked_at = asking.question, asking.asked_at
         whole.history = asking.history or last.history
@@ -43,7 +43,7 @@ def joined(trees: Sequence[Tree], name: str) -> Tree:
     return replace(whole, root=root, doubts=tuple(dict.fromkeys(doubts)))
 
 
-def _united(last: Tree, trees: Sequence[Tree]) -> Tree:
+def _unite_trees(last: Tree, trees: Sequence[Tree]) -> Tree:
     """The run that answered, without a question, and with what all runs of its turn hold.
 
     Places of the latest run go first; of fields that the calls say, the first one counts.
@@ -71,13 +71,17 @@ def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
     No model wrote that question, and it is not made of what was found before.
     """
     found = {
-        one_line(document.text) for documents in calls.lists() for document in documents
+        as_one_line(document.text)
+        for documents in calls.lists()
+        for document in documents
     }
-    queries = {one_line(node.query) for node in calls.nodes if node.kind == "retriever"}
+    queries = {
+        as_one_line(node.query) for node in calls.nodes if node.kind == "retriever"
+    }
     for tree in trees:
         if tree.question is None or tree.root.kind == "retriever":
             continue
-        question = one_line(tree.question)
+        question = as_one_line(tree.question)
         if _is_written_before(tree, question, calls):
             continue
         if question in queries or not _is_made_of_documents(question, found):
@@ -97,8 +101,8 @@ def _was_told_more(asking: Tree, calls: Calls) -> bool:
         and node.query
         and asking.root not in calls.paths[node]
     ]
-    question = one_line(asking.question)
-    queries = {one_line(query) for query in beside if not calls.is_written(query)}
+    question = as_one_line(asking.question)
+    queries = {as_one_line(query) for query in beside if not calls.is_written(query)}
     if question in queries:
         return False
     return any(_stands_around(question, query) for query in queries)
@@ -136,7 +140,7 @@ def _is_made_of_documents(question: str, texts: Iterable[str]) -> bool:
 
     A script that sums up its hits hands these in as the question.
     """
-    line, letters = one_line(question), stream(question)
+    line, letters = as_one_line(question), stream(question)
     return any(
         (len(text) >= OWN and text in line)
         or (len(letters) >= EDGE and letters in stream(text))

@@ -30,7 +30,9 @@ def unknown_passages(
     """
     openings = [text.strip()[:_PASSAGE] for text in contexts]
     passages = [
-        passage for prompt in prompts for passage in _labelled_alike(openings, prompt)
+        passage
+        for prompt in prompts
+        for passage in _passages_under_labels(openings, prompt)
     ]
     if not passages:
         return 0
@@ -45,7 +47,7 @@ def unknown_passages(
     return len(unknown)
 
 
-def _labelled_alike(openings: Iterable[str], prompt: str) -> Iterator[str]:
+def _passages_under_labels(openings: Iterable[str], prompt: str) -> Iterator[str]:
     """Passages of a prompt under labels like those above the openings of some texts."""
     shapes: set[str] = set()
     for opening in openings:

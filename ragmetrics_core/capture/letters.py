@@ -42,14 +42,16 @@ def stream(text: str) -> bytes:
     if "\\" in text:
         text = _CONTROL.sub(" ", text)  # by far the most frequent
     if "\\" in text or "&" in text:
-        text = _ESCAPE.sub(lambda found: _decoded(found[0]), text)
+        text = _ESCAPE.sub(lambda found: _decode_escape(found[0]), text)
     if not text.isascii():
         beyond = set(
             text.encode("utf-8", "surrogatepass")
             .translate(None, _ASCII)
             .decode("utf-8", "surrogatepass")
         )
-        table = {char: folded for char in beyond if (folded := _folded(char)) != char}
+        table = {
+            char: folded for char in beyond if (folded := _fold_case(char)) != char
+        }
         if len(table) > _FEW:
             text, table = (
                 text.translate({ord(char): folded for char, folded in table.items()}),
@@ -61,7 +63,7 @@ def stream(text: str) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _decoded(escape: str) -> str:
+def _decode_escape(escape: str) -> str:
     """What an escape or an entity stands for; an unknown name stands for itself."""
     found = _ESCAPE.match(escape)
     name, decimal, hexadecimal, high, low, *codes = (
@@ -81,7 +83,7 @@ def _decoded(escape: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _folded(char: str) -> str:
+def _fold_case(char: str) -> str:
     """The letters of a character in lower case; both small sigmas are one letter."""
     return (
         "".join(one for one in char.lower() if one.isalnum()).replace("ς", "σ")
@@ -141,7 +143,7 @@ class Text:
             return start, end
         ends = self._ends_by_piece.get(number)
         if ends is None:
-            sizes = (len(_folded(char).encode()) for char in self.raw[start:end])
+            sizes = (len(_fold_case(char).encode()) for char in self.raw[start:end])
             ends = self._ends_by_piece[number] = list(accumulate(sizes, initial=at))[1:]
         offset = start + bisect_right(ends, index)
         return offset, offset + 1

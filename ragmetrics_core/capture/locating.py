@@ -14,10 +14,10 @@ from itertools import groupby
 from typing import Literal
 
 from ragmetrics_core.capture.anchors import EDGE, RESUMED, Group, Search, Showing
-from ragmetrics_core.capture.byte_spans import STEP, runs_of, size_of, without_overlap
+from ragmetrics_core.capture.byte_spans import STEP, runs_of, size_of, subtract_spans
 from ragmetrics_core.capture.changed import ChangedTexts
 from ragmetrics_core.capture.letters import Prompt, Text
-from ragmetrics_core.capture.places import Located, Place, shown_at
+from ragmetrics_core.capture.places import Located, Place, place_of_showing
 
 # bytes that a showing needs on ground that no better one has taken; a shorter text
 # needs all of its ground
@@ -115,7 +115,9 @@ class _Settling:
         changed = ChangedTexts(self.prompt, self.ground)
         places = [
             (
-                shown_at(index, self.texts[index], self.prompt, showing_of[index])
+                place_of_showing(
+                    index, self.texts[index], self.prompt, showing_of[index]
+                )
                 if index in showing_of
                 else self._missing(index, bool(showing_of), changed)
             )
@@ -151,7 +153,7 @@ class _Settling:
 
     def _best_first(self, showings: Sequence[Showing]) -> list[Showing]:
         """Showings by rank, behind them those that fuller texts fill."""
-        filled = _filled(showings, len(self.ground))
+        filled = _showings_filled_by_parts(showings, len(self.ground))
 
         def rank(showing: Showing) -> tuple[object, ...]:
             return showing in filled, *_rank(showing)
@@ -182,7 +184,7 @@ class _Settling:
             return
         message = self.prompt.message(showing.spans[0].at)
         for rival in showings:
-            new = without_overlap(showing.spans, rival.spans)
+            new = subtract_spans(showing.spans, rival.spans)
             elsewhere = all(
                 self.prompt.message(span.at) != message for span in rival.spans
             )
@@ -348,7 +350,7 @@ def _is_repetition(showing: Showing) -> bool:
     if showing.whole or any(rival.whole for rival in showing.group.shown):
         return False
     return any(
-        not without_overlap(showing.spans, rival.spans) for rival in showing.group.shown
+        not subtract_spans(showing.spans, rival.spans) for rival in showing.group.shown
     )
 
 
@@ -369,7 +371,7 @@ def _rank(showing: Showing) -> tuple[object, ...]:
     )
 
 
-def _filled(showings: Sequence[Showing], ground: int) -> set[Showing]:
+def _showings_filled_by_parts(showings: Sequence[Showing], ground: int) -> set[Showing]:
     """Find the showings of which whole ones of fuller texts leave hardly anything.
 
     A parent's part is then its children. These showings come last, else a text that

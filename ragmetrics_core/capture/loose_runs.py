@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from ragmetrics_core.capture.calls import Reply
-from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.tree import Tree
 
 _MOST_STRANDS = 1000
@@ -57,8 +57,10 @@ class LooseRuns:
         writer that called a tool is forgotten here, since that call is made once. The
         others stay: a text may be asked again, of an engine and then of a retriever.
         """
-        runs, question = self._runs.get(tree.strand, []), one_line(tree.question)
-        writers = [run for run in runs if question and _wrote_alone(run, question)]
+        runs, question = self._runs.get(tree.strand, []), as_one_line(tree.question)
+        writers = [
+            run for run in runs if question and _writes_only_query(run, question)
+        ]
         for writer in writers:
             if any(reply.arguments for reply in _replies(writer)):
                 runs.remove(writer)
@@ -69,18 +71,18 @@ class LooseRuns:
 
         That run may have written other questions, too.
         """
-        question = one_line(tree.question)
+        question = as_one_line(tree.question)
         near = self.near(tree.strand) if question else []
-        writers = [run for run in near if wrote(run, question)]
+        writers = [run for run in near if writes_query(run, question)]
         return max(writers, key=lambda run: run.root.began, default=None)
 
 
-def wrote(tree: Tree, query: str | None) -> bool:
+def writes_query(tree: Tree, query: str | None) -> bool:
     """Whether a model of a run wrote a query, alone or among others."""
     return any(reply.wrote(query) for reply in _replies(tree))
 
 
-def _wrote_alone(tree: Tree, query: str) -> bool:
+def _writes_only_query(tree: Tree, query: str) -> bool:
     """Whether a model of a run wrote a query and no other."""
     return any(reply.wrote_alone(query) for reply in _replies(tree))
 

@@ -10,7 +10,7 @@ from ragmetrics_core.data import Context
 HALF = 0.5
 
 
-def shown_as(
+def keys_that_show(
     documents: Sequence[Document], contexts: Mapping[Key, Context]
 ) -> list[Key | None]:
     """For each document the key of the context that shows it.
@@ -48,7 +48,7 @@ def shown_as(
     lost = [place for place, key in enumerate(keys) if key is None]
     unaccounted = [key for key in contexts if key not in keys]
     if lost and unaccounted:
-        reworked = _reworked(
+        reworked = _keys_of_most_text(
             [documents[place] for place in lost],
             {key: contexts[key].text for key in unaccounted},
         )
@@ -69,7 +69,7 @@ def _holder(text: str, contexts: Mapping[Key, Context]) -> Key | None:
     )
 
 
-def _reworked(
+def _keys_of_most_text(
     documents: Sequence[Document], texts: Mapping[Key, str]
 ) -> list[Key | None]:
     """For each document the text that was made of it; None if there is none.
@@ -89,14 +89,14 @@ def _reworked(
     return found
 
 
-def without_origin(
+def keys_without_origin(
     documents: Sequence[Document], contexts: Mapping[Key, Context]
 ) -> list[Key]:
     """The keys of contexts behind which none of the documents stands."""
-    return unexplained(shown_as(documents, contexts), documents, contexts)
+    return keys_unexplained(keys_that_show(documents, contexts), documents, contexts)
 
 
-def unexplained(
+def keys_unexplained(
     keys: Sequence[Key | None],
     documents: Sequence[Document],
     contexts: Mapping[Key, Context],
@@ -104,7 +104,7 @@ def unexplained(
     """The keys of contexts behind which none of the documents stands.
 
     Args:
-        keys: For each document the context that shows it, as ``shown_as`` gives it.
+        keys: For each document the context that shows it, as ``keys_that_show`` gives it.
         documents: The documents.
         contexts: The contexts by key.
     """

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, Key, end_of
-from ragmetrics_core.capture.origins import shown_as, unexplained
+from ragmetrics_core.capture.origins import keys_that_show, keys_unexplained
 from ragmetrics_core.capture.showings import Shown
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
@@ -63,16 +63,16 @@ def passages_of(
         evidence_from: What tells the contexts.
         shown: What the answering call was shown; None where no prompt tells.
     """
-    dropped = _dropped_inside(calls)
+    dropped = _count_dropped_inside(calls)
     if retrieved is None:
         return Passages(None, dropped)
     notes = _notes(retrieved, found, calls, answered_by)
-    keys = shown_as(retrieved, contexts)
+    keys = keys_that_show(retrieved, contexts)
     warnings: list[str] = []
     n_hidden = keys.count(None)
     if evidence_from == "prompt" and 0 < n_hidden < len(retrieved):
         warnings.append(_HIDDEN.format(n_hidden, len(retrieved)))
-    n_foreign = len(unexplained(keys, retrieved, contexts))
+    n_foreign = len(keys_unexplained(keys, retrieved, contexts))
     if n_foreign:
         warnings.append(_FOREIGN.format(n_foreign, len(contexts)))
     if evidence_from in _TOLD_BY:
@@ -152,7 +152,7 @@ def _with_shown_parts(
     return noted
 
 
-def _dropped_inside(calls: Calls) -> dict[str, int]:
+def _count_dropped_inside(calls: Calls) -> dict[str, int]:
     """Count what searches inside a retriever found and the retriever did not hand on.
 
     By the retriever's name: one that compresses, or fuses several lists.
@@ -174,7 +174,7 @@ def _dropped_inside(calls: Calls) -> dict[str, int]:
         if not once or outer.documents is None:
             continue
         handed_on = {document.key: document.context() for document in outer.documents}
-        n_dropped = shown_as(once, handed_on).count(None)
+        n_dropped = keys_that_show(once, handed_on).count(None)
         if n_dropped:
             dropped[outer.name] = dropped.get(outer.name, 0) + n_dropped
     return dropped
@@ -260,7 +260,7 @@ def _places(
         return list(dict.fromkeys(places[name] for name in names))
     by_key = {document.key: document.context() for document in documents}
     order = {key: rank for rank, key in enumerate(by_key)}
-    keys = shown_as(retrieved, by_key)
+    keys = keys_that_show(retrieved, by_key)
     ranked = [(order[key], place) for place, key in enumerate(keys) if key is not None]
     return [place for _, place in sorted(ranked)]
 

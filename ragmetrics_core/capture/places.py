@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ragmetrics_core.capture.anchors import RESUMED, WHOLE, Showing
-from ragmetrics_core.capture.byte_spans import STEP, Span, runs_of, without_overlap
+from ragmetrics_core.capture.byte_spans import STEP, Span, runs_of, subtract_spans
 from ragmetrics_core.capture.letters import Prompt, Text, stream
 
 Outcome = Literal["shown", "not shown", "unknown"]
@@ -62,7 +62,7 @@ class Place:
         text = self.shown_in[0].text
         if self.extent == "whole":
             return text.raw
-        pieces = _merged(piece for part in self.shown_in for piece in part.pieces)
+        pieces = _merge_pieces(piece for part in self.shown_in for piece in part.pieces)
         return " … ".join(_characters(text, piece) for piece in pieces)
 
 
@@ -74,7 +74,9 @@ class Located:
     order: tuple[int, ...]  # the candidates shown, in the order of the prompt
 
 
-def shown_at(candidate: int, text: Text, prompt: Prompt, showing: Showing) -> Place:
+def place_of_showing(
+    candidate: int, text: Text, prompt: Prompt, showing: Showing
+) -> Place:
     """The place of a candidate that a prompt shows."""
     return _place(candidate, (ShownIn(text, prompt, showing),))
 
@@ -190,7 +192,7 @@ def _place(candidate: int, shown: tuple[ShownIn, ...]) -> Place:
     text, part = shown[0].text, shown[0].part
     total = len(text.stream)
     coverage = _coverage(text, shown)
-    runs = _merged(
+    runs = _merge_pieces(
         _Piece(run[0].of, run[-1].last, 0)
         for part in shown
         for run in runs_of(part.showing.spans)
@@ -233,7 +235,7 @@ def _coverage(text: Text, shown: Iterable[ShownIn]) -> float:
     agreeing: list[Span] = []
     for part in shown:
         for span in part.showing.spans:
-            agreeing += without_overlap([span], agreeing)
+            agreeing += subtract_spans([span], agreeing)
     letters = b"".join(
         text.stream[span.of : span.last]
         for span in sorted(agreeing, key=lambda span: span.of)
@@ -241,7 +243,7 @@ def _coverage(text: Text, shown: Iterable[ShownIn]) -> float:
     return len(letters.decode("utf-8", "ignore")) / len(text.stream.decode())
 
 
-def _merged(pieces: Iterable[_Piece]) -> list[_Piece]:
+def _merge_pieces(pieces: Iterable[_Piece]) -> list[_Piece]:
     """Pieces in the text's order, those as one that overlap or meet."""
     merged: list[_Piece] = []
     for piece in sorted(pieces):

@@ -121,23 +121,23 @@ class Overrides:
         return next((lookup for lookup in lookups if lookup[0]), (False, None))
 
 
-def one_line(text: str | None) -> str:
+def as_one_line(text: str | None) -> str:
     """A text with every run of white space as one space: texts are compared so."""
     return " ".join((text or "").split())
 
 
-def each(value: object, *kinds: type, depth: int = 8) -> Iterator[Any]:
+def find_instances(value: object, *kinds: type, depth: int = 8) -> Iterator[Any]:
     """Values of some kinds in a value and its mappings and sequences."""
     if isinstance(value, kinds):
         yield value
     elif depth and isinstance(value, (Mapping, list, tuple)):
         for element in value.values() if isinstance(value, Mapping) else value:
-            yield from each(element, *kinds, depth=depth - 1)
+            yield from find_instances(element, *kinds, depth=depth - 1)
 
 
 def documents_in(value: object) -> Iterator[Document]:
     """Documents in a value and its mappings and sequences."""
-    return each(value, Document, depth=_DEPTH)
+    return find_instances(value, Document, depth=_DEPTH)
 
 
 def contexts_in(value: object) -> list[Context]:
@@ -160,13 +160,15 @@ def texts_in(value: object) -> Iterator[str]:
     """Texts in a value, those of messages included, of documents not."""
     return (
         element.text if isinstance(element, Message) else element
-        for element in each(value, str, Message, depth=_DEPTH)
+        for element in find_instances(value, str, Message, depth=_DEPTH)
     )
 
 
 def is_message(value: object, text: str) -> bool:
     """True if a text stands in a value as a message."""
-    return any(message.text == text for message in each(value, Message, depth=_DEPTH))
+    return any(
+        message.text == text for message in find_instances(value, Message, depth=_DEPTH)
+    )
 
 
 def conversation(value: object) -> tuple[Message, ...] | None:
@@ -268,21 +270,21 @@ def talk_in(
     """
     messages = conversation(value)
     # a list of texts alone may be one of queries
-    if messages is not None and any(each(value, Message)):
+    if messages is not None and any(find_instances(value, Message)):
         user_places = [
             place for place, message in enumerate(messages) if message.role == "user"
         ]
         same = [
             place
             for place in user_places
-            if one_line(messages[place].text) == one_line(question)
+            if as_one_line(messages[place].text) == as_one_line(question)
         ]
         before = same if needs_question else same or user_places
         return Talk(spoken(messages[: max(before, default=0)]))
     if not depth or not isinstance(value, Mapping):
         return Talk()
     for key in HISTORY_KEYS:
-        talk = _named_talk(value.get(key))
+        talk = _talk_of_history(value.get(key))
         if talk.turns:
             return talk
     for key in ("input", "messages", *(value if len(value) == 1 else ())):
@@ -294,7 +296,7 @@ def talk_in(
     return Talk()
 
 
-def _named_talk(value: object) -> Talk:
+def _talk_of_history(value: object) -> Talk:
     """The turns of what an application names its history: messages, texts or pairs of texts."""
     listed = value if isinstance(value, (list, tuple)) else ()
     if listed and all(isinstance(element, str) for element in listed):
@@ -432,7 +434,7 @@ def _plain(value: object) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-def parsed(text: str) -> object:
+def parse_json(text: str) -> object:
     """What a text that is JSON, perhaps fenced, stands for; None for any other text."""
     stripped = text.strip()
     if stripped.startswith("```"):

@@ -17,8 +17,8 @@ from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.passages import share_a_passage, stands_in
 from ragmetrics_core.capture.plain_values import (
     Overrides,
-    one_line,
-    parsed,
+    as_one_line,
+    parse_json,
     question_in,
     texts_in,
 )
@@ -73,7 +73,7 @@ class Turn:
     """One turn of an application: the result of stage 1.
 
     Attributes:
-        tree: The run, or several that ``joined`` made one.
+        tree: The run, or several that ``join_trees`` made one.
         calls: Its calls.
         asked: What was asked.
         standalone: The one text that retrievers were asked instead; None without one.
@@ -123,7 +123,7 @@ def turn_of(tree: Tree, where: Overrides) -> Turn | None:
     """What was asked in a run.
 
     Args:
-        tree: One run, or several that ``joined`` made one.
+        tree: One run, or several that ``join_trees`` made one.
         where: What the user says of it.
 
     Returns:
@@ -132,10 +132,10 @@ def turn_of(tree: Tree, where: Overrides) -> Turn | None:
     calls = Calls(tree, where.context_tools or ())
     if not _is_a_turn(calls, where):
         return None
-    asked = _asked(calls, where)
+    asked = _find_question(calls, where)
     named = {}
     for field in ("answer", "contexts"):
-        is_there, value = _named(field, tree, where)
+        is_there, value = _value_user_named(field, tree, where)
         if is_there:
             named[field] = value
     return Turn(tree, calls, asked, _standalone(calls, asked.question), named)
@@ -163,7 +163,7 @@ def _answers_from_what_was_handed_in(calls: Calls) -> bool:
     )
 
 
-def _named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
+def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
     """What the user said of a field, as plain values.
 
     A state's ``chunks: []`` among the inputs is where the run fills in what it found:
@@ -213,7 +213,9 @@ class _Search:
             if node.kind == "retriever" and (tree.unread or node.error)
         ]
         return [
-            node.query for node in nodes if node.query and parsed(node.query) is None
+            node.query
+            for node in nodes
+            if node.query and parse_json(node.query) is None
         ]
 
     @cached_property
@@ -222,8 +224,8 @@ class _Search:
         texts_asked: list[str] = []
         for node in self.calls.nodes[1:]:
             if node.query:
-                texts_asked += [node.query, *texts_in(parsed(node.query))]
-        return frozenset(map(one_line, texts_asked))
+                texts_asked += [node.query, *texts_in(parse_json(node.query))]
+        return frozenset(map(as_one_line, texts_asked))
 
     @cached_property
     def is_rewritten(self) -> bool:
@@ -250,7 +252,7 @@ def by_the_users_place(search: _Search) -> Asked | None:
     examples/customer_support_agent_langgraph/LangGraph_LanceDB.ipynb: the question is a
     mail that the run fetches into its state.
     """
-    is_there, value = _named("question", search.tree, search.where)
+    is_there, value = _value_user_named("question", search.tree, search.where)
     return Asked(question_in(value), "question_from") if is_there else None
 
 
@@ -263,7 +265,7 @@ def by_a_label(search: _Search) -> Asked | None:
     whole_text = search.tree.question or ""
     labels = [label.end() for label in _LABEL.finditer(whole_text)]
     for start in labels:
-        if one_line(whole_text[start:]) in search.asked_of_others:
+        if as_one_line(whole_text[start:]) in search.asked_of_others:
             words = whole_text[start:].strip()
             return Asked(words, search.tree.asked_at, (_BEHIND_A_LABEL,))
     return None
@@ -287,7 +289,7 @@ def _ends_with_one(question: str, search: _Search) -> bool:
 
     No line before it is.
     """
-    *before, last_line = map(one_line, question.strip().splitlines() or [""])
+    *before, last_line = map(as_one_line, question.strip().splitlines() or [""])
     is_longer = any(before)
     if not is_longer or last_line not in search.asked_of_others:
         return False
@@ -303,11 +305,11 @@ def by_the_words_to_the_model(search: _Search) -> Asked | None:
     if not search.is_rewritten:
         return None
     calls = search.calls
-    query = one_line(search.queries[0])
+    query = as_one_line(search.queries[0])
     choosing = [
         call
         for call in calls.models
-        if query in map(one_line, calls.replies[call].arguments)
+        if query in map(as_one_line, calls.replies[call].arguments)
     ]
     call = next(iter([*choosing, *reversed(calls.likely)]), None)
     if call is None:
@@ -374,16 +376,16 @@ QUESTION_RULES: tuple[Callable[[_Search], Asked | None], ...] = (
 )
 
 
-def asked_without_a_chain(calls: Calls) -> str | None:
+def question_without_chain(calls: Calls) -> str | None:
     """What the user asked where no run was given it: in the prompts, else as a query.
 
     None where a model wrote every query, and the user's own words are nowhere.
     """
-    asked = _asked(calls, Overrides())
+    asked = _find_question(calls, Overrides())
     return None if asked.doubts else asked.question
 
 
-def _asked(calls: Calls, where: Overrides) -> Asked:
+def _find_question(calls: Calls, where: Overrides) -> Asked:
     """The question by the first rule that finds one."""
     search = _Search(calls, where)
     tried = (rule(search) for rule in QUESTION_RULES)
@@ -396,8 +398,8 @@ def _is_shown(query: str, calls: Calls) -> bool:
     True also if no such call was made.
     """
     prompts = [message.text for call in calls.likely for message in call.prompt]
-    line = one_line(query)
-    return not calls.likely or any(line in one_line(prompt) for prompt in prompts)
+    line = as_one_line(query)
+    return not calls.likely or any(line in as_one_line(prompt) for prompt in prompts)
 
 
 def _is_plain(message: str, calls: Calls) -> bool:
@@ -424,9 +426,9 @@ def _standalone(calls: Calls, question: str | None) -> str | None:
     tools = [node for node in calls.nodes if node.kind == "tool" and node.name in names]
     searched: list[Node] = [*calls.retrievals, *calls.tool_texts, *failed, *tools]
     queries = {
-        node.query for node in searched if node.query and parsed(node.query) is None
+        node.query for node in searched if node.query and parse_json(node.query) is None
     }
     standalone = calls.tree.standalone or (queries.pop() if len(queries) == 1 else None)
     if standalone is None or len(standalone) > _LONGEST_QUERY:
         return None
-    return None if one_line(standalone) == one_line(question) else standalone
+    return None if as_one_line(standalone) == as_one_line(question) else standalone

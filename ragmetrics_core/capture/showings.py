@@ -14,7 +14,7 @@ from ragmetrics_core.capture.calls import Calls, Key, end_of
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.places import Located, Place, union
-from ragmetrics_core.capture.plain_values import one_line, parsed, texts_in
+from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.tree import Document, Message, Node
 
 _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
@@ -90,7 +90,7 @@ class Showings:
         """What a call and those that feed it were shown, as one."""
         readers = self._feeding_and(call)
         parts = [self._of_one(reader) for reader in readers]
-        showing_of = _united_showings(parts)
+        showing_of = _unite_showings(parts)
         unknown: dict[Key, Document] = {}
         traces: set[Key] = set()
         for part in parts:
@@ -201,11 +201,13 @@ class Showings:
             if message.role == "user" and self._holds_question(message)
         ]
         last_text = asking[-1] if asking else ""
-        return "" if one_line(last_text) == one_line(self.question) else last_text
+        return "" if as_one_line(last_text) == as_one_line(self.question) else last_text
 
     def _holds_question(self, message: Message) -> bool:
         """Whether a message holds the question of this turn."""
-        return bool(self.question) and one_line(self.question) in one_line(message.text)
+        return bool(self.question) and as_one_line(self.question) in as_one_line(
+            message.text
+        )
 
     # Which calls feed one
 
@@ -227,7 +229,7 @@ class Showings:
             for earlier_call in earlier
             for text in self._texts_of(earlier_call)
             if len(text) >= OWN
-            or one_line(text) in results
+            or as_one_line(text) in results
             or self._is_a_short_answer(earlier_call, text, prompt)
         ]
 
@@ -319,9 +321,9 @@ def _results_shown(call: Node) -> set[str]:
     """Texts of tools' results in a prompt, and texts inside of those that are structured."""
     results = [message.text for message in call.prompt if message.role == "tool"]
     return {
-        one_line(text)
+        as_one_line(text)
         for result in results
-        for text in (result, *texts_in(parsed(result)))
+        for text in (result, *texts_in(parse_json(result)))
     }
 
 
@@ -380,12 +382,12 @@ def _read(
         places: The places of these texts.
         showing_of: The documents that the prompt shows.
     """
-    documents = {one_line(document.text) for document, _ in showing_of.values()}
+    documents = {as_one_line(document.text) for document, _ in showing_of.values()}
     pairs = zip(readable, places, strict=True)
     return [
         call
         for (call, text), place in pairs
-        if place.extent == "whole" or one_line(text) in documents
+        if place.extent == "whole" or as_one_line(text) in documents
     ]
 
 
@@ -484,7 +486,7 @@ def _untold(
     ]
 
 
-def _united_showings(
+def _unite_showings(
     parts: Iterable[_ShownAlone],
 ) -> dict[Key, tuple[Document, Place]]:
     """The showings of several prompts; of a document that several show, the union."""
@@ -492,13 +494,13 @@ def _united_showings(
     for part in parts:
         for key, showing in part.found.items():
             if key in showing_of:
-                showing_of[key] = _united_showing(showing_of[key], showing)
+                showing_of[key] = _unite_showing(showing_of[key], showing)
             else:
                 showing_of[key] = showing
     return showing_of
 
 
-def _united_showing(
+def _unite_showing(
     earlier: tuple[Document, Place], later: tuple[Document, Place]
 ) -> tuple[Document, Place]:
     """One document in the prompts of two calls.

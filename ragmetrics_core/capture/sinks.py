@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from queue import Full, Queue
 
-from ragmetrics_core.capture.hooks import Problems, guarded, renew_after_fork
+from ragmetrics_core.capture.hooks import Problems, guard_hook, renew_after_fork
 from ragmetrics_core.data import SampleResult
 from ragmetrics_core.models.framework_model import as_judge_work
 from ragmetrics_core.reporting.jsonl import json_line
@@ -118,7 +118,7 @@ class Outlet:
                 self._send(self.queue.get())
                 self.queue.task_done()
 
-    @guarded
+    @guard_hook
     def _send(self, result: SampleResult | None) -> None:
         if result is None:
             self._sink.flush()

@@ -25,7 +25,7 @@ _UNREAD = "the text of {} retrieved documents was not recorded"
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
-    """Make the samples of one run, or of several that ``joined`` made one.
+    """Make the samples of one run, or of several that ``join_trees`` made one.
 
     Args:
         tree: The run.

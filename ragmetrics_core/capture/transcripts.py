@@ -102,7 +102,7 @@ def talk_of(texts: Sequence[str]) -> Talk:
         1
     """
     texts = [text for text in texts if text.strip()]
-    labelled = [list(_labelled_turns(text)) for text in texts]
+    labelled = [list(_turns_by_label(text)) for text in texts]
     if all(labelled):
         return Talk(tuple(turn for turns in labelled for turn in turns))
     roles = ["assistant" if place % 2 else "user" for place in range(len(texts) + 1)]
@@ -132,7 +132,7 @@ def turns_of_fields(said: Mapping[str, object]) -> tuple[Turn, ...]:
     return tuple(turns) if len(turns) == 2 else ()
 
 
-def _labelled_turns(text: str) -> Iterator[Turn]:
+def _turns_by_label(text: str) -> Iterator[Turn]:
     """The turns of a text that begins with who speaks; none of another text."""
     labels = []
     role = ""

@@ -18,9 +18,9 @@ from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.conversations import Conversations, Quoted, of_blocks
 from ragmetrics_core.capture.groups import Group, Groups, doubtful
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
-from ragmetrics_core.capture.joining import joined
-from ragmetrics_core.capture.loose_runs import LooseRuns, wrote
-from ragmetrics_core.capture.plain_values import Overrides, one_line
+from ragmetrics_core.capture.joining import join_trees
+from ragmetrics_core.capture.loose_runs import LooseRuns, writes_query
+from ragmetrics_core.capture.plain_values import Overrides, as_one_line
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import FLOW, THREAD, Document, Message, Tree
 from ragmetrics_core.capture.unsampled import Unsampled
@@ -195,7 +195,7 @@ class Turns(Generic[Run]):
         is_alone = len(parts) == 1
         whole_tree = self._with_its_writers(parts)
         calls = Calls(whole_tree, self._where.context_tools or ())
-        if tree.thread is not None and _stopped_before_its_tools(calls):
+        if tree.thread is not None and _stops_before_tools(calls):
             return self._hold(tree.thread, parts)
         has_failed = bool(tree.error or tree.root.error)
         if is_alone and not has_failed:
@@ -286,7 +286,7 @@ class Turns(Generic[Run]):
             over: Whether no further run joins them, so that they are remembered as a
                 turn.
         """
-        whole_tree = self._placed(joined(trees, name))
+        whole_tree = self._placed(join_trees(trees, name))
         samples = samples_of(whole_tree, self._where)
         self._unsampled.keep_words_of(samples)
         if over:
@@ -319,7 +319,7 @@ class Turns(Generic[Run]):
         asked. Otherwise all parts are joined.
         """
         writers = self._writers_of(parts[-1]) if len(parts) == 1 else []
-        return joined([*writers, *parts], FLOW if writers else THREAD)
+        return join_trees([*writers, *parts], FLOW if writers else THREAD)
 
     def _writers_of(self, tree: Tree) -> list[Tree]:
         """Earlier runs that wrote what a run is asked: they are part of its turn."""
@@ -338,10 +338,10 @@ class Turns(Generic[Run]):
             long, or too many wait.
         """
         queries = (node.query for node in tree.root.walk() if node.query)
-        query = one_line(next(queries, None))
+        query = as_one_line(next(queries, None))
         samples = self._samples_due(tree.strand, query)
         near = self._loose.near(tree.strand)
-        writers = [run for run in near if wrote(run, query)]
+        writers = [run for run in near if writes_query(run, query)]
         self._unsampled.belong_to_a_sample(writers)
         self._groups.add_retrieval(tree, query, writers)
         self._keep_as_found(tree)
@@ -381,7 +381,7 @@ class Turns(Generic[Run]):
         group = self._groups.join(tree, calls)
         if group is not None:
             # the same was searched for again, beside the answer
-            queries = {one_line(query) for query in group.queries}
+            queries = {as_one_line(query) for query in group.queries}
             self._read_later.doubt_those_shown_to(tree, calls, queries)
             return True
         self._read_later.doubt_those_shown_to(tree, calls)
@@ -429,8 +429,8 @@ class Turns(Generic[Run]):
         prompts = [
             "\n".join(message.text for message in call.prompt) for call in calls.models
         ]
-        said_now = {one_line(node.query) for node in calls.nodes}
-        said_now.add(one_line(tree.question))
+        said_now = {as_one_line(node.query) for node in calls.nodes}
+        said_now.add(as_one_line(tree.question))
         # what no later call can have been shown explains no words of a prompt
         latest = max((call.began for call in calls.models), default=0.0)
         said_now |= {
@@ -440,10 +440,10 @@ class Turns(Generic[Run]):
 
     def _is_written(self, strand: str, question: str) -> bool:
         """Whether a model that was called by itself wrote a question."""
-        return any(wrote(run, question) for run in self._loose.near(strand))
+        return any(writes_query(run, question) for run in self._loose.near(strand))
 
 
-def _stopped_before_its_tools(calls: Calls) -> bool:
+def _stops_before_tools(calls: Calls) -> bool:
     """Whether a graph's messages end with calls of tools that did not run: a breakpoint."""
     output = calls.tree.output
     messages = output.get("messages") if isinstance(output, Mapping) else None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.hooks import Problems
-from ragmetrics_core.capture.plain_values import one_line
+from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import Sample
 
@@ -73,7 +73,7 @@ class Unsampled:
         """Keep what samples ask and answer for a while."""
         for sample in samples:
             for text in (sample.question, sample.standalone_question, sample.answer):
-                self._words[one_line(text)] = None
+                self._words[as_one_line(text)] = None
         while len(self._words) > _MOST_KEPT:
             self._words.popitem(last=False)
 
@@ -119,6 +119,6 @@ def _words_to(tree: Tree) -> str:
     message.
     """
     if tree.question is not None or tree.root.kind != "model":
-        return one_line(tree.question)
+        return as_one_line(tree.question)
     messages = [message for message in tree.root.prompt if message.role == "user"]
-    return one_line(messages[-1].text) if messages else ""
+    return as_one_line(messages[-1].text) if messages else ""

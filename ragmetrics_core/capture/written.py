@@ -65,10 +65,10 @@ class OwnWords:
         if not replies:
             return False
         own = [*replies, *(query for query in self._asked if query in host)]
-        if _covered(host, own) < _MOST_OF_IT * len(host):
+        if _count_covered_bytes(host, own) < _MOST_OF_IT * len(host):
             return False
         # a reply may quote what was found; the frame around it does not
-        frame = _without(host, own)
+        frame = _remove_parts(host, own)
         return not any(
             host in original or share_a_passage(frame, original)
             for original in self._originals
@@ -97,12 +97,12 @@ def _long_enough(texts: Iterable[str]) -> Iterator[str]:
     return (text for text in dict.fromkeys(texts) if len(text) >= LEAST)
 
 
-def _covered(host: bytes, parts: Iterable[bytes]) -> int:
+def _count_covered_bytes(host: bytes, parts: Iterable[bytes]) -> int:
     """How many bytes of a text some parts of it cover together."""
-    return len(host) - len(_without(host, parts))
+    return len(host) - len(_remove_parts(host, parts))
 
 
-def _without(host: bytes, parts: Iterable[bytes]) -> bytes:
+def _remove_parts(host: bytes, parts: Iterable[bytes]) -> bytes:
     """A text without some parts of it, which may overlap; each is taken out once."""
     covered = bytearray(len(host))
     for part in parts:
@@ -140,7 +140,7 @@ def name_authors(root: Node) -> None:
     )
     for node in nodes:
         if node.kind == "tool" and node.text:
-            node.taken = _handed_on(node, answers)
+            node.taken = _documents_handed_on(node, answers)
             continue
         earlier = [
             answering for answering in answers if (answering.ended or 0) < node.began
@@ -191,7 +191,9 @@ def _author(
     return None
 
 
-def _handed_on(tool: Node, answers: Mapping[Node, str]) -> tuple[Document, ...]:
+def _documents_handed_on(
+    tool: Node, answers: Mapping[Node, str]
+) -> tuple[Document, ...]:
     """What a tool hands on of the answers of engines inside it, perhaps among other words."""
     text = tool.text or ""
     lines = (text.strip(), *text.splitlines())

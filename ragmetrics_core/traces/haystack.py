@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ragmetrics_core.capture.plain_values import each, question_in
+from ragmetrics_core.capture.plain_values import find_instances, question_in
 from ragmetrics_core.capture.tree import Answer, Document, Kind, Message
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_trees import Call
@@ -165,7 +165,7 @@ class _Trace:
         Those that were cut to an id get the text that another component returned.
         """
         documents = []
-        for document in each(output, Document):
+        for document in find_instances(output, Document):
             if not document.text:
                 document = self._documents_by_id.get(document.id, document)
             documents.append(document)
@@ -197,7 +197,7 @@ class _Trace:
 def _last_answers(readings: Sequence[Reading]) -> list[Answer]:
     """The answers of the last component that returned any."""
     for reading in reversed(readings):
-        answers = list(each(reading.output, Answer))
+        answers = list(find_instances(reading.output, Answer))
         if answers:
             return answers
     return []
@@ -207,7 +207,9 @@ def _documents_by_id(readings: Sequence[Reading]) -> dict[str | None, Document]:
     """Documents with a text, as the first component returned them."""
     documents: dict[str | None, Document] = {}
     for reading in reversed(readings):
-        for document in each((reading.documents or (), reading.output), Document):
+        for document in find_instances(
+            (reading.documents or (), reading.output), Document
+        ):
             if document.text.strip():
                 documents[document.id] = document
     return documents
@@ -245,7 +247,7 @@ def _windows(
         return ()
     texts = outputs.get("context_windows", ())
     windows = []
-    for document, text in zip(each(inputs, Document), texts, strict=False):
+    for document, text in zip(find_instances(inputs, Document), texts, strict=False):
         windows.append(replace(document, text=text))
     return tuple(windows)
 
@@ -326,7 +328,7 @@ def _object_of_repr(text: str) -> Any:
 def _texts(value: Any) -> Iterator[str]:
     """Yield the texts in a value, those of messages and answers included; each once."""
     yielded: set[str] = set()
-    for entry in each(value, str, Message, Answer):
+    for entry in find_instances(value, str, Message, Answer):
         if isinstance(entry, Message) and not _is_spoken(entry):
             continue
         text = entry if isinstance(entry, str) else entry.text

@@ -14,7 +14,7 @@ from ragmetrics_core.capture import (
     Metrics,
     SettingError,
     WatchSettings,
-    guarded,
+    guard_hook,
     is_judge_work,
 )
 from ragmetrics_core.capture.captured import Redact
@@ -150,7 +150,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
 
     _on_ending = on_start
 
-    @guarded
+    @guard_hook
     def on_end(self, span: Any) -> None:
         """Put a span by that has ended; what judges do is left out."""
         trace = span.context.trace_id

@@ -8,8 +8,14 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
 
-from ragmetrics_core.capture import Document, Message, ToolCall, answer_text, one_line
-from ragmetrics_core.capture.plain_values import each, texts_in
+from ragmetrics_core.capture import (
+    Document,
+    Message,
+    ToolCall,
+    answer_text,
+    as_one_line,
+)
+from ragmetrics_core.capture.plain_values import find_instances, texts_in
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces.dialects import Reading
@@ -154,7 +160,7 @@ class _Trace:
         for call in calls:
             documents = call.reading.documents if call.reading is not None else None
             values = (documents, self._outputs[call], self._inputs[call])
-            nodes += each(values, Document)
+            nodes += find_instances(values, Document)
         return nodes
 
     def _names_of_tool_calls(self, calls: Sequence[Call]) -> dict[Any, str]:
@@ -488,7 +494,7 @@ class _Trace:
         return tuple(chunk for chunk in chunks or () if isinstance(chunk, str))
 
     def _nodes(self, value: Any) -> tuple[Document, ...]:
-        return tuple(map(self._as_shown, each(value, Document)))
+        return tuple(map(self._as_shown, find_instances(value, Document)))
 
     def _as_shown(self, node: Document) -> Document:
         """A node with the text that models are shown: metadata stand before its own."""
@@ -675,7 +681,7 @@ class EvaluatorQuestions:
         It is asked by a generator of test data, of documents that such a generator
         retrieved, or by an evaluator that judges an earlier answer.
         """
-        question = one_line(sample.question)
+        question = as_one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
         retrieves_for_tests = bool(node_ids) and node_ids <= self._test_node_ids
         if question.startswith(_GENERATOR) or retrieves_for_tests:
@@ -687,7 +693,7 @@ class EvaluatorQuestions:
             _, _, judged_answer = question.partition(" Response: ")
         # hashes keep no text, and little memory
         is_judged = bool(judged_answer) and hash(judged_answer) in self._answers
-        self._answers[hash(one_line(sample.answer))] = None
+        self._answers[hash(as_one_line(sample.answer))] = None
         if len(self._answers) > _MAX_ANSWERS:
             oldest = next(iter(self._answers))
             del self._answers[oldest]
@@ -698,7 +704,7 @@ class EvaluatorQuestions:
 
         None if nothing speaks for that.
         """
-        question = one_line(sample.question)
+        question = as_one_line(sample.question)
         model_may_ask = not self._tool_arguments.isdisjoint(("", question))
         self._tool_arguments.clear()
         if sample.retrieved is None and sample.contexts:
@@ -709,7 +715,7 @@ class EvaluatorQuestions:
         """Remember what a model chose last for tools."""
         arguments: set[str] = set()
         for tool_call in _tool_calls(calls):
-            texts = [one_line(text) for text in texts_in(tool_call.arguments)]
+            texts = [as_one_line(text) for text in texts_in(tool_call.arguments)]
             arguments.update(texts or [""])
         if arguments:
             self._tool_arguments = arguments

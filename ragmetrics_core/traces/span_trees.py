@@ -19,9 +19,9 @@ from ragmetrics_core.capture import (
     history_in,
     talk_in,
 )
-from ragmetrics_core.capture.joining import joined
+from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.plain_values import (
-    each,
+    find_instances,
     question_in,
     question_in_state,
     texts_in,
@@ -149,7 +149,7 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
     # The inner dictionaries hold ids in order, each once; their values say nothing.
     ids_by_text: dict[str, dict[str, None]] = {}
     for reading in readings:
-        for document in each(reading.input, Document):
+        for document in find_instances(reading.input, Document):
             if document.id is not None:
                 ids_by_text.setdefault(document.text, {})[document.id] = None
     if not ids_by_text:
@@ -157,7 +157,7 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
     for reading in readings:
         if reading.kind != "retriever" or reading.documents is not None:
             continue
-        documents = list(each(reading.output, Document))
+        documents = list(find_instances(reading.output, Document))
         if any(document.id is None for document in documents):
             reading.documents = _with_ids(documents, ids_by_text)
             # else the tree would take its documents, which have no ids
@@ -251,7 +251,7 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     if are_turns:
         yield from trees
     elif trees:
-        yield joined(trees, FLOW)
+        yield join_trees(trees, FLOW)
 
 
 def _only_surrounds_turns(call: Call, reading: Reading) -> bool:
@@ -568,7 +568,7 @@ def _take_prompts_of_steps_before(steps: Sequence[Call]) -> None:
         if model is None or model.kind != "model" or model.prompt:
             continue
         if step.reading is not None:
-            model.prompt = tuple(each(step.reading.output, Message))
+            model.prompt = tuple(find_instances(step.reading.output, Message))
 
 
 def _take_out_models_beside(node: Node) -> list[Node]:
@@ -612,8 +612,10 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     Its documents are None where it says nothing of them.
     """
     node.query = reading.query or question_in(reading.input)
-    node.taken = reading.input_documents or tuple(each(reading.input, Document))
-    node.documents = tuple(each(reading.output, Document))
+    node.taken = reading.input_documents or tuple(
+        find_instances(reading.input, Document)
+    )
+    node.documents = tuple(find_instances(reading.output, Document))
     has_other_output = reading.documents is None and reading.output is not None
     if not node.documents and not has_other_output:
         node.documents = reading.documents
@@ -627,7 +629,7 @@ def _fill_tool(node: Node, reading: Reading) -> None:
 
     The documents are None if its result holds none.
     """
-    message = next(each(reading.output, ToolMessage), None)
+    message = next(find_instances(reading.output, ToolMessage), None)
     node.name = reading.tool or node.name
     node.query = _argument(reading.input)
     node.text = _result(reading.output)
@@ -638,7 +640,7 @@ def _fill_tool(node: Node, reading: Reading) -> None:
         node.call = node.call or message.calls[0].id
         result = message.artifact
     # a tool without documents searched nothing that is known
-    node.documents = tuple(each(result, Document)) or None
+    node.documents = tuple(find_instances(result, Document)) or None
 
 
 def _fill_step(node: Node, reading: Reading) -> None:

@@ -25,7 +25,13 @@ from langchain_ragmetrics.recording.tree import (
     Run,
 )
 from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
-from ragmetrics_core.capture import Problems, guarded, is_judge_work, strand, words_of
+from ragmetrics_core.capture import (
+    Problems,
+    guard_hook,
+    is_judge_work,
+    strand,
+    words_of,
+)
 
 JUDGE_TAG = "ragmetrics-judge"
 Receiver = Callable[[Run], object]
@@ -72,7 +78,7 @@ class Recorder(BaseCallbackHandler):
             " problems)"
         )
 
-    @guarded
+    @guard_hook
     def on_chain_start(
         self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **details: Any
     ) -> None:
@@ -84,7 +90,7 @@ class Recorder(BaseCallbackHandler):
             if run.name == LOAD_HISTORY:
                 run.extra[SESSION] = _session()
 
-    @guarded
+    @guard_hook
     def on_chain_end(
         self, outputs: Any, *, run_id: UUID, inputs: Any = None, **_: Any
     ) -> None:
@@ -94,7 +100,7 @@ class Recorder(BaseCallbackHandler):
                 run, _named("output", copied(outputs, messages=run_id in self._roots))
             )
 
-    @guarded
+    @guard_hook
     def on_chain_error(
         self, error: BaseException, *, run_id: UUID, inputs: Any = None, **_: Any
     ) -> None:
@@ -105,7 +111,7 @@ class Recorder(BaseCallbackHandler):
 
     on_llm_error = on_tool_error = on_retriever_error = on_chain_error
 
-    @guarded
+    @guard_hook
     def on_chat_model_start(
         self,
         serialized: dict[str, Any],
@@ -127,7 +133,7 @@ class Recorder(BaseCallbackHandler):
                 ]
             }
 
-    @guarded
+    @guard_hook
     def on_llm_start(
         self,
         serialized: dict[str, Any],
@@ -140,7 +146,7 @@ class Recorder(BaseCallbackHandler):
         if run := self._run_began("llm", serialized, run_id, details):
             run.inputs = {"prompts": list(prompts)}
 
-    @guarded
+    @guard_hook
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Keep what the model said first: its text, and the tools that it called."""
         if run := self._run_going(run_id):
@@ -151,7 +157,7 @@ class Recorder(BaseCallbackHandler):
             ]
             self._run_ended(run, {"generations": [first_generation]})
 
-    @guarded
+    @guard_hook
     def on_tool_start(
         self,
         serialized: dict[str, Any],
@@ -166,14 +172,14 @@ class Recorder(BaseCallbackHandler):
             run.inputs = inputs if isinstance(inputs, dict) else {"input": input_str}
             run.extra[CALL] = details.get("tool_call_id")
 
-    @guarded
+    @guard_hook
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Copy what a tool returned, the documents of its artifact included."""
         if run := self._run_going(run_id):
             run.extra[HANDOFF] = is_command(output) and bool(output.goto)
             self._run_ended(run, {"output": _tool_output(output)})
 
-    @guarded
+    @guard_hook
     def on_retriever_start(
         self, serialized: dict[str, Any], query: str, *, run_id: UUID, **details: Any
     ) -> None:
@@ -182,7 +188,7 @@ class Recorder(BaseCallbackHandler):
             run.inputs = {"query": query}
             _searching.set(run_id)
 
-    @guarded
+    @guard_hook
     def on_retriever_end(
         self, documents: Sequence[Document], *, run_id: UUID, **_: Any
     ) -> None:
@@ -190,7 +196,7 @@ class Recorder(BaseCallbackHandler):
         if run := self._run_going(run_id):
             self._run_ended(run, {"documents": copied(list(documents))})
 
-    @guarded
+    @guard_hook
     def search_begins(
         self, run_id: UUID, query: str, name: str, parent: UUID | None
     ) -> None:
@@ -208,7 +214,7 @@ class Recorder(BaseCallbackHandler):
             {}, query, run_id=run_id, parent_run_id=within, tags=[OBSERVED], name=name
         )
 
-    @guarded
+    @guard_hook
     def searched_by_hand(self, name: str, query: str, result: object) -> None:
         """A store was searched without a retriever, in a run that goes on here or in none."""
         parent = self.open.get(

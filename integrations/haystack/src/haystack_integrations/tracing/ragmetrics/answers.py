@@ -11,9 +11,9 @@ from haystack_integrations.tracing.ragmetrics.nodes import AGENT, AGENT_TOOL, No
 from ragmetrics_core.capture import (
     Answer,
     Message,
+    as_one_line,
     documents_in,
-    each,
-    one_line,
+    find_instances,
     texts_in,
 )
 
@@ -73,8 +73,10 @@ def _parsed(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
     if len(texts) != 1:
         return []
     ((place, text),) = texts
-    part = one_line(text)
-    replied = (one_line(reply.text) for node in calls.models for reply in replies(node))
+    part = as_one_line(text)
+    replied = (
+        as_one_line(reply.text) for node in calls.models for reply in replies(node)
+    )
     is_asked = place.rpartition(".")[2] in _ASKED
     is_cut = bool(part) and any(part in reply for reply in replied)
     return [Answer(text, place)] if is_cut and not is_asked else []
@@ -86,16 +88,16 @@ def _doubted(answer: Answer, earlier: list[Answer]) -> Answer:
     That is so where the call that wrote it was shown another text of the output.
     """
     prompt = answer.call.prompt if answer.call is not None else ()
-    prompt_text = " ".join(one_line(message.text) for message in prompt)
+    prompt_text = " ".join(as_one_line(message.text) for message in prompt)
     answers_in_prompt = [
         earlier_answer
         for earlier_answer in earlier
-        if earlier_answer.text and one_line(earlier_answer.text) in prompt_text
+        if earlier_answer.text and as_one_line(earlier_answer.text) in prompt_text
     ]
     remarked_on = [
         earlier_answer
         for earlier_answer in answers_in_prompt
-        if one_line(earlier_answer.text) != one_line(answer.text)
+        if as_one_line(earlier_answer.text) != as_one_line(answer.text)
     ]
     return answer if not remarked_on else replace(answer, doubts=(_MAY_BE_A_REMARK,))
 
@@ -110,14 +112,14 @@ def _is_draft(node: Node, draft: Answer, spoken: list[Answer]) -> bool:
         and not _is_verdict(answer.text or "")
     ]
     later_prompts = " ".join(
-        one_line(message.text) for call in later for message in call.prompt
+        as_one_line(message.text) for call in later for message in call.prompt
     )
     is_result_of_tool = any(
         outer.operation == AGENT_TOOL and not outer.ends_agent
         for outer in node.ancestors
     )
     return is_result_of_tool or bool(
-        one_line(draft.text) and one_line(draft.text) in later_prompts
+        as_one_line(draft.text) and as_one_line(draft.text) in later_prompts
     )
 
 
@@ -174,11 +176,11 @@ def _by(calls: Calls, node: Node, answer: Answer) -> Answer:
 
 def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
     """The last call one of whose replies is one of these texts."""
-    wanted_texts = {one_line(text) for text in texts if text and text.strip()}
+    wanted_texts = {as_one_line(text) for text in texts if text and text.strip()}
     writers = [
         node
         for node in calls.models
-        if any(one_line(reply.text) in wanted_texts for reply in replies(node))
+        if any(as_one_line(reply.text) in wanted_texts for reply in replies(node))
     ]
     return writers[-1] if writers else None
 
@@ -208,7 +210,7 @@ def _cut_short(sockets: Mapping[str, Any], last_message: Any) -> bool:
 
 def _objects(place: str, value: object) -> list[Answer]:
     """One answer per generated answer; of extracted ones the best."""
-    answers_there: list[Answer] = list(each(value, Answer))
+    answers_there: list[Answer] = list(find_instances(value, Answer))
     extracted = [answer for answer in answers_there if answer.extracted]
     best = next(
         (answer for answer in extracted if answer.text),

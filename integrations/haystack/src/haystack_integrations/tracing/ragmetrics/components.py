@@ -21,9 +21,9 @@ from ragmetrics_core.capture import (
     Document,
     Message,
     ToolCall,
+    as_one_line,
     compact,
     documents_in,
-    one_line,
     texts_in,
 )
 from ragmetrics_core.capture import Node as Call
@@ -180,11 +180,11 @@ class Calls:
         """
         if self._is_told_to_write(node):
             return None
-        given_texts = set(map(one_line, texts_in(node.input)))
+        given_texts = set(map(as_one_line, texts_in(node.input)))
         documents = tuple(
             document
             for document in written(documents_in(node.output))
-            if one_line(document.text) not in given_texts
+            if as_one_line(document.text) not in given_texts
         )
         is_empty = any(
             value == () and "document" in name for name, value in node.sockets.items()

@@ -36,8 +36,8 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 from ragmetrics_core.capture import (
     Listener,
     Listeners,
-    guarded,
-    in_a_capture,
+    guard_hook,
+    is_capturing,
     is_judge_work,
     strand,
     texts_in,
@@ -100,7 +100,7 @@ class TeeSpan(Span):
         """That of the other tracer."""
         return self.inner.get_correlation_data_for_logs()
 
-    @guarded
+    @guard_hook
     def _keep(self, key: str, value: Any) -> None:
         """Note what a span says of itself: its input, its output, its failure."""
         if self.node.operation not in KEPT:
@@ -112,7 +112,7 @@ class TeeSpan(Span):
         elif key == "haystack.tool.error":
             self.node.failed = bool(value)
 
-    @guarded
+    @guard_hook
     def closed(self, error: BaseException | None) -> None:
         """The block of code under the span was left, with an error or without."""
         if isinstance(error, Exception):
@@ -182,7 +182,7 @@ class Tee(Tracer):
             else TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.outer)
         )
 
-    @guarded
+    @guard_hook
     def _opened(
         self,
         operation: str,
@@ -227,7 +227,7 @@ class Tee(Tracer):
         """A new run for those who listen; or the one that a bare thread belongs to."""
         if (
             _open_runs
-            and not in_a_capture()
+            and not is_capturing()
             and threading.current_thread() is not threading.main_thread()
         ):
             around = _started_by(
@@ -242,7 +242,7 @@ class Tee(Tracer):
         _open_runs[run] = None
         return run, None
 
-    @guarded
+    @guard_hook
     def _left(
         self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object
     ) -> None:

@@ -30,8 +30,8 @@ from ragmetrics_core.capture import (
     Problems,
     SettingError,
     Tree,
+    as_one_line,
     documents_in,
-    one_line,
 )
 from ragmetrics_core.capture import Node as Call
 
@@ -315,11 +315,11 @@ def _question(
     """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
     given_texts = _texts(calls.run)
     for text in given_texts:
-        if query and one_line(text.text) == one_line(query):
+        if query and as_one_line(text.text) == as_one_line(query):
             return text
-    shown_here = "\n".join(one_line(message.text) for message in messages_shown)
+    shown_here = "\n".join(as_one_line(message.text) for message in messages_shown)
     shown_anywhere = "\n".join(
-        one_line(message.text) for node in calls.models for message in prompt(node)
+        as_one_line(message.text) for node in calls.models for message in prompt(node)
     )
     likely = [
         text
@@ -344,7 +344,7 @@ def _texts(run: Run) -> list[_Given]:
             continue
         rank = _USUAL.index(name) if name in _USUAL else len(_USUAL)
         for text in _texts_of(value):
-            given_text = given_texts.setdefault(one_line(text), _Given(text))
+            given_text = given_texts.setdefault(as_one_line(text), _Given(text))
             given_text.places.append(place)
             given_text.rank = min(given_text.rank, rank)
     return list(given_texts.values())
@@ -392,9 +392,9 @@ def _several(text: str) -> bool:
 
 def _within(text: str, longer_text: str) -> bool:
     """True if a text stands in a longer one, as whole words where its language has spaces."""
-    edges = (r"(?<!\w)", r"(?!\w)") if one_line(text).isascii() else ("", "")
+    edges = (r"(?<!\w)", r"(?!\w)") if as_one_line(text).isascii() else ("", "")
     return (
-        re.search(edges[0] + re.escape(one_line(text)) + edges[1], longer_text)
+        re.search(edges[0] + re.escape(as_one_line(text)) + edges[1], longer_text)
         is not None
     )
 

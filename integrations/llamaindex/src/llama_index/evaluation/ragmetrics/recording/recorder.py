@@ -57,7 +57,7 @@ from ragmetrics_core.capture import (
     Listeners,
     Message,
     Node,
-    guarded,
+    guard_hook,
     strand,
     words_of,
 )
@@ -244,7 +244,7 @@ class Recorder:
             if parent_id is None or around is not None or parent_id == listener.under
         )
 
-    @guarded
+    @guard_hook
     def enter(
         self,
         id_: str,
@@ -307,7 +307,7 @@ class Recorder:
             place.node.kind = "ignored"
         return place
 
-    @guarded
+    @guard_hook
     def follow(self, id_: str, bound_args: object) -> None:
         """Forget an open span also if the framework never says that it ended.
 
@@ -319,7 +319,7 @@ class Recorder:
             self._ends[id_] = weakref.finalize(bound_args, self._lost, id_)
             self._ends[id_].atexit = False
 
-    @guarded
+    @guard_hook
     def _lost(self, id_: str) -> None:
         if id_ in self._ends:
             self.leave(id_, None, None, GeneratorExit())
@@ -394,7 +394,7 @@ class Recorder:
         )
         return live
 
-    @guarded
+    @guard_hook
     def leave(
         self, id_: str, instance: object, result: object, error: BaseException | None
     ) -> None:
@@ -460,13 +460,13 @@ class Recorder:
         ids = {document.id for document in node.documents or ()}
         return bool(ids) and ids <= self._test_data
 
-    @guarded
+    @guard_hook
     def hear(self, id_: str | None, delta: str) -> None:
         """Note a piece of a streamed chat answer that the engine wrote."""
         if id_ in self._writing:
             self._writing[id_].append(delta)
 
-    @guarded
+    @guard_hook
     def searched(self, result: VectorStoreQueryResult) -> None:
         """Record a search that the application made without a retriever."""
         place = self._places.get(active_span_id.get() or "", _OUTSIDE)
@@ -497,7 +497,7 @@ class Recorder:
         if len(self._searched_by_hand) > _MOST_STRANDS:
             del self._searched_by_hand[next(iter(self._searched_by_hand))]
 
-    @guarded
+    @guard_hook
     def said(self, id_: str | None, reply: object) -> None:
         """Note the whole reply of a model; it ends a run that is a streaming model alone."""
         place = self._places.get(id_ or "", _OUTSIDE)
@@ -512,7 +512,7 @@ class Recorder:
             if place.node is live.run.root and live.run.streamed:
                 self._end(live)
 
-    @guarded
+    @guard_hook
     def _copied(self, copy: Callable[..., object], *arguments: object) -> None:
         """Copy something for a run.
 
@@ -521,7 +521,7 @@ class Recorder:
         """
         copy(*arguments)
 
-    @guarded
+    @guard_hook
     def _prompted(self, place: _Place, llm_arguments: Mapping[str, Any]) -> None:
         """Take the history from a model's template, where no memory could be read."""
         for live, _ in place.tracks:
@@ -530,7 +530,7 @@ class Recorder:
                     llm_arguments
                 )
 
-    @guarded
+    @guard_hook
     def _agent_said(self, place: _Place, output: AgentOutput) -> None:
         """Note the reply of an agent's model, and the tools that it called."""
         for _, node in place.tracks:
@@ -541,7 +541,7 @@ class Recorder:
             if model is not None and (output.tool_calls or model.reply is None):
                 model.reply, model.ended = snapshot.reply_of(output), next(_clock)
 
-    @guarded
+    @guard_hook
     def _finish(self, live: _Live, result: object) -> None:
         """End a run whose root returned, or follow its answer while that is streaming."""
         run, response = live.run, snapshot.result_of(result)
@@ -560,7 +560,7 @@ class Recorder:
         else:
             observe(response, partial(self._streamed, live), partial(_within, live))
 
-    @guarded
+    @guard_hook
     def _wrote(
         self, id_: str, place: _Place, response: object, error: BaseException | None
     ) -> None:
@@ -598,7 +598,7 @@ class Recorder:
         """Know from now on what the application has not read of a run's answer."""
         live.untaken = untaken_of(response, partial(self._awaited, live))
 
-    @guarded
+    @guard_hook
     def _awaited(self, live: _Live) -> None:
         """End a run if the answer that it awaits is written and read.
 
@@ -610,7 +610,7 @@ class Recorder:
         if error is not None or not live.untaken:
             self._streamed(live, text, error)
 
-    @guarded
+    @guard_hook
     def _left(self, live: _Live) -> None:
         """End a run whose response is gone before its answer was read to its end.
 
@@ -627,7 +627,7 @@ class Recorder:
             text, error = text_read, GeneratorExit()
         self._streamed(live, text, error)
 
-    @guarded
+    @guard_hook
     def _streamed(
         self, live: _Live, answer_text: str, error: BaseException | None
     ) -> None:
@@ -650,7 +650,7 @@ class Recorder:
             )
         self._end(live)
 
-    @guarded
+    @guard_hook
     def _end(self, live: _Live) -> None:
         """Forget the places of a run, and hand it to its listeners, once."""
         with self._lock:

@@ -14,7 +14,7 @@ from ragmetrics_core.capture import (
     Node,
     Overrides,
     Tree,
-    one_line,
+    as_one_line,
 )
 
 # what stands between the name of an author and what the author said
@@ -295,7 +295,7 @@ def _without_the_question(
     """
     if not history or history[-1].role != "user":
         return history
-    message, asked = one_line(history[-1].content), one_line(asked_question)
+    message, asked = as_one_line(history[-1].content), as_one_line(asked_question)
     before, found, behind = message.rpartition(asked)
     is_the_question = bool(asked and found) and not behind
     if is_the_question and (not before or before.rstrip().endswith(_ENDS_OF_NAMES)):
@@ -315,12 +315,12 @@ def _history_of_prompts(
     for model in models:
         spoken = [message for message in model.prompt if not message.calls]
         of_user = {
-            one_line(message.text) for message in spoken if message.role == "user"
+            as_one_line(message.text) for message in spoken if message.role == "user"
         }
         asks = (
             bool(of_user)
             if asked_question is None
-            else one_line(asked_question) in of_user
+            else as_one_line(asked_question) in of_user
         )
         if asks:
             histories.append(capture.history_in(spoken, asked_question))
