@@ -35,7 +35,7 @@ from ragmetrics_core.data.results import MetricResult
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.labelling.measured_judges import Ask, asking, measured
+from ragmetrics_core.labelling.measured_judges import Ask, asking, measure_judge
 from ragmetrics_core.labelling.published import LabelledSample, inputs_of, read_labelled
 from ragmetrics_core.lexical import lexical_judge as embedded
 from ragmetrics_core.lexical.constants import Weights
@@ -131,7 +131,7 @@ def card_of(
     """The card of one of the judges."""
     if name != "smollm2":
         judge: Judge = LexicalJudge(vectors=name != "lexical")
-        return measured(
+        return measure_judge(
             judge, items, left_out(judge, options.data, items), draws=options.draws
         )
     from real_model import model_path, serving
@@ -144,7 +144,7 @@ def card_of(
             OpenAICompatibleModel(base, "SmolLM2-135M-Instruct"), max_tokens=256
         )
         ask = asking(judge, concurrency=1, store=options.store, progress=True)
-        return measured(judge, items, ask, draws=options.draws)
+        return measure_judge(judge, items, ask, draws=options.draws)
 
 
 def main() -> None:

@@ -46,8 +46,8 @@ from ragmetrics_core.labelling.labels import draw
 from ragmetrics_core.labelling.measured_judges import (
     ASKING,
     asking,
-    judged,
-    measured,
+    judge_samples,
+    measure_judge,
 )
 from ragmetrics_core.labelling.published import LabelledSample, read_labelled
 from ragmetrics_core.metrics.context_recall import RateRecall
@@ -423,7 +423,7 @@ def items(folder: Path, *questions: str) -> list[LabelledSample]:
 def test_a_judge_that_obeys(tmp_path: Path) -> None:
     judge = ScriptedJudge({Adherent: obeys})
     found = figures(
-        measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20),
+        measure_judge(judge, items(tmp_path, "adherent"), asking(judge), draws=20),
         "adherent",
     )
     assert (found["AUROC", None].value, found["AUROC", "one"].value) == (1.0, 1.0)
@@ -458,7 +458,7 @@ def test_calls_for_pairs_count_both_answers(tmp_path: Path) -> None:
         "reference": "r",
         "labels": {"overall": 1},
     }
-    card = measured(
+    card = measure_judge(
         judge,
         read_labelled(written(tmp_path, "rows.jsonl", [pair])),
         asking(judge),
@@ -478,7 +478,7 @@ def test_the_better_of_two_answers_has_the_higher_score(tmp_path: Path) -> None:
     )
     pair = {"answers": ["a", "bb"], "reference": "r", "labels": {"overall": 1}}
     labelled = read_labelled(written(tmp_path, "rows.jsonl", [pair]))
-    (row,) = judged(asking(judge), ASKING["other"](), labelled)
+    (row,) = judge_samples(asking(judge), ASKING["other"](), labelled)
     (verdict,) = row.verdicts
     assert verdict.score == pytest.approx((1 + 0.9 - 0.2) / 2)
     assert verdict.votes == (True,)
@@ -492,7 +492,7 @@ def test_each_fact_is_compared_with_its_own_label(tmp_path: Path) -> None:
     ]
     line = {"contexts": [{"text": TEXTS[0]}], "reference": "r", "facts": facts}
     labelled = read_labelled(written(tmp_path, "rows.jsonl", [line]))
-    (row,) = judged(asking(LexicalJudge()), ASKING["present"](), labelled)
+    (row,) = judge_samples(asking(LexicalJudge()), ASKING["present"](), labelled)
     assert [verdict.votes for verdict in row.verdicts] == [(True,), (False,)]
     assert [-(verdict.rival or 0) for verdict in row.verdicts] == [30, 20]
 
@@ -504,7 +504,10 @@ def test_asked_again_the_judge_answers_anew(tmp_path: Path) -> None:
         judge = LLMJudge(OpenAICompatibleModel(server.base_url, "m"))
         ask = asking(judge, store=MemoryStore())
         stored = [
-            [row.usage.stored for row in judged(ask, metric, labelled, again=again)]
+            [
+                row.usage.stored
+                for row in judge_samples(ask, metric, labelled, again=again)
+            ]
             for again in (False, False, True)
         ]
     assert [all(usages) for usages in stored] == [False, True, False]
@@ -521,7 +524,7 @@ def test_what_is_asked_again_is_paid_once(tmp_path: Path, is_cascade: bool) -> N
         paid = []
         for again in (False, True, False, True):
             before = len(server.requests)
-            judged(ask, metric, labelled, again=again)
+            judge_samples(ask, metric, labelled, again=again)
             paid.append(len(server.requests) - before)
     assert paid[0] == paid[1] > 0
     assert paid[2:] == [0, 0]
@@ -532,13 +535,13 @@ def test_a_judge_of_ones_own_is_asked_anew(tmp_path: Path) -> None:
     ask = asking(judge, store=MemoryStore())
     labelled = items(tmp_path, "adherent")
     for again in (False, True, True):
-        judged(ask, ASKING["adherent"](), labelled, again=again)
+        judge_samples(ask, ASKING["adherent"](), labelled, again=again)
     assert len(judge.asked) == 3 * len(labelled)
 
 
 def test_one_verdict_throughout_counts_as_no_agreement(tmp_path: Path) -> None:
     judge = ScriptedJudge({Adherent: poll("yes")})
-    card = measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20)
+    card = measure_judge(judge, items(tmp_path, "adherent"), asking(judge), draws=20)
     found = figures(card, "adherent")
     assert found["one verdict throughout", None].value == 1.0
     for measure in ("kappa", "MCC"):
@@ -551,7 +554,7 @@ def test_only_rightly_accepted_answers_are_edited(tmp_path: Path) -> None:
     line = {**rows()[1], "labels": {"adherent": 0}}
     labelled = read_labelled(written(tmp_path, "rows.jsonl", [line, rows()[3]]))
     accepts = ScriptedJudge({Adherent: lambda _: poll("yes")})
-    card = measured(accepts, labelled, asking(accepts), draws=5)
+    card = measure_judge(accepts, labelled, asking(accepts), draws=5)
     caught = figures(card, "adherent")["caught: any number changed", None]
     assert (caught.count, caught.value) == (1, 0.0)
 
@@ -572,7 +575,7 @@ def test_correlation_with_length_is_taken_within_each_label(tmp_path: Path) -> N
         for text in texts
     ]
     labelled = read_labelled(written(tmp_path, "rows.jsonl", lines))
-    card = measured(judge, labelled, asking(judge), draws=5)
+    card = measure_judge(judge, labelled, asking(judge), draws=5)
     found = figures(card, "other")["correlation with length", None]
     assert found.value == pytest.approx(-1.0)
 
@@ -587,7 +590,7 @@ def test_a_band_is_reported_on_the_rows_that_did_not_choose_it() -> None:
 def test_chunks_of_one_sample_are_resampled_together(tmp_path: Path) -> None:
     judge = LexicalJudge()
     found = figures(
-        measured(judge, items(tmp_path, "relevant"), asking(judge), draws=20),
+        measure_judge(judge, items(tmp_path, "relevant"), asking(judge), draws=20),
         "relevant",
     )
     assert found["AUROC", "one"].count == 4  # samples, of two chunks each
@@ -936,7 +939,7 @@ def test_a_card_of_rows_without_ids_warns_of_no_double(
 
     adherent = [row for row in items if row.question == "adherent"]
     assert {row.sample.id for row in adherent} == {None}
-    measured(judge, adherent, listening, draws=2)
+    measure_judge(judge, adherent, listening, draws=2)
     assert "id of an earlier one" not in caplog.text
     changed = [name for name in asked if name is not None]
     assert len(changed) == len(set(changed)) > 8
@@ -1267,7 +1270,7 @@ def long_answers(folder: Path) -> Path:
 def test_a_card_takes_the_judges_own_verdict(tmp_path: Path) -> None:
     labelled = read_labelled(long_answers(tmp_path))
     found = figures(
-        measured(Weakest(), labelled, asking(Weakest()), draws=20), "adherent"
+        measure_judge(Weakest(), labelled, asking(Weakest()), draws=20), "adherent"
     )
     own = [found[name, "s"].value for name in ("AUROC", "balanced accuracy", "kappa")]
     # with verdicts from scores of .74 and .99: 1, .5 and 0
@@ -1415,7 +1418,7 @@ def test_uncertain_is_what_the_embedded_judge_says(tmp_path: Path) -> None:
     judge = ScriptedJudge(
         {Adherent: {"verdict": "yes", "reason": "uncertain: no doubt at all"}}
     )
-    card = measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20)
+    card = measure_judge(judge, items(tmp_path, "adherent"), asking(judge), draws=20)
     assert ("uncertain", None) not in figures(card, "adherent")
     report = evaluate(rows()[:2], "adherence", judge=judge)
     assert report.summary().metrics[0].uncertain == 0
@@ -1432,7 +1435,7 @@ def test_a_judge_that_is_silenced_is_swayed(tmp_path: Path) -> None:
 
     judge = ScriptedJudge({Adherent: silenced})
     found = figures(
-        measured(judge, items(tmp_path, "adherent"), asking(judge), draws=20),
+        measure_judge(judge, items(tmp_path, "adherent"), asking(judge), draws=20),
         "adherent",
     )
     assert [found[f"flipped: {kind}", None].value for kind in ORDERS] == [0.0, 1.0, 1.0]
@@ -1455,7 +1458,7 @@ def test_asking_again_without_a_verdict_is_not_the_same(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     lines = [{**row, "answer": f"{row['answer']} {row['id']}"} for row in rows()]
     labelled = read_labelled(written(tmp_path / "more", "rows.jsonl", lines))
-    found = measured(
+    found = measure_judge(
         judge,
         [it for it in labelled if it.question == "adherent"],
         asking(judge),
@@ -1611,7 +1614,7 @@ def test_a_card_fits_the_correction_for_the_number_of_claims(tmp_path: Path) -> 
             }
         )
     labelled = read_labelled(written(tmp_path, "rows.jsonl", lines))
-    card = measured(ByClaims(), labelled, asking(ByClaims()), draws=2)
+    card = measure_judge(ByClaims(), labelled, asking(ByClaims()), draws=2)
     assert card.claim_correction is not None
     assert card.claim_correction.per_claim > 0
     again = Card.model_validate_json(card.model_dump_json())
@@ -1640,7 +1643,7 @@ def test_a_card_fits_the_correction_for_the_number_of_claims(tmp_path: Path) -> 
     # a judge that takes none is promised none
     without = ByClaims()
     without.takes_correction = False
-    promised = measured(without, labelled, asking(without), draws=2)
+    promised = measure_judge(without, labelled, asking(without), draws=2)
     assert promised.claim_correction is None
     measures = {row.measure for rows in promised.figures.values() for row in rows}
     assert not any("weakest claim" in measure for measure in measures)

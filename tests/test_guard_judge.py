@@ -36,7 +36,7 @@ from ragmetrics_core.encoders.guard_judge import GuardJudge, read_verdict
 from ragmetrics_core.engine.dry_run import estimate
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.cascade import CascadeJudge
-from ragmetrics_core.labelling.measured_judges import asking, measured
+from ragmetrics_core.labelling.measured_judges import asking, measure_judge
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.models.chat import Capabilities, Choice
@@ -917,7 +917,7 @@ def test_a_card_measures_a_guard(
     labels = (False,) if question == "adherent" else (True, False)
     rows = [LabelledSample(question, "people", SAMPLE, labels)]
     judge = judge_at(server, form)
-    card = measured(judge, rows, asking(judge), draws=2)
+    card = measure_judge(judge, rows, asking(judge), draws=2)
     figures = {figure.measure: figure.value for figure in card.figures[question]}
     assert card.judge == f"guard/{form}/tiny"
     assert figures["same when asked again"] == 1.0

@@ -40,7 +40,7 @@ from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
 from ragmetrics_core.models.reply_store import SqliteStore
-from ragmetrics_core.models.threads import in_thread
+from ragmetrics_core.models.threads import call_in_thread
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_model.md"
 BLOCKS = re.findall(
@@ -425,7 +425,7 @@ class Patient(Own):
         self.calls += 1
         if self.calls > 1:
             await asyncio.wrap_future(
-                in_thread(self.others.wait, context=copy_context(), name="gateway")
+                call_in_thread(self.others.wait, context=copy_context(), name="gateway")
             )
         return ChatReply((GOOD,))
 

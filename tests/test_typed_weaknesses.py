@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ragmetrics_core import ContextUtilization, LexicalJudge, Sample
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.judging.decision_judge import DecisionJudge
-from ragmetrics_core.labelling.measured_judges import asking, measured
+from ragmetrics_core.labelling.measured_judges import asking, measure_judge
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.labelling.typed_weaknesses import (
     ACCEPTED,
@@ -287,7 +287,7 @@ def test_every_line_is_of_each_source_too() -> None:
 def card_of(model: Model, question: str = "relevant") -> Card:
     with Server(model) as server:
         judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
-        return measured(judge, rows(question), asking(judge), draws=2)
+        return measure_judge(judge, rows(question), asking(judge), draws=2)
 
 
 def test_a_card_of_typed_questions_has_a_line_for_each_weakness() -> None:
@@ -306,7 +306,7 @@ def test_a_card_that_is_made_anew_asks_only_the_padded_row_again(
         for _ in range(2):
             server.requests.clear()
             ask = asking(judge, store=tmp_path / "replies")
-            cards.append(measured(judge, rows("relevant"), ask, draws=2))
+            cards.append(measure_judge(judge, rows("relevant"), ask, draws=2))
             n_requests.append(len(server.requests))
     first, again = (
         {figure.measure: figure.value for figure in card.figures["relevant"]}
@@ -322,7 +322,7 @@ def test_no_answer_of_another_company_is_taken_from_the_store(tmp_path: Path) ->
     with Server(Model(certainty=0.8, company_off=0.15)) as server:
         judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
         ask = asking(judge, concurrency=1, store=tmp_path / "replies")
-        card = measured(judge, rows("relevant"), ask, draws=2)
+        card = measure_judge(judge, rows("relevant"), ask, draws=2)
     company = [
         figure.value for figure in card.figures["relevant"] if figure.measure == COMPANY
     ]
@@ -330,7 +330,9 @@ def test_no_answer_of_another_company_is_taken_from_the_store(tmp_path: Path) ->
 
 
 def test_a_card_of_another_judge_has_no_such_line() -> None:
-    card = measured(LexicalJudge(), rows("relevant"), asking(LexicalJudge()), draws=2)
+    card = measure_judge(
+        LexicalJudge(), rows("relevant"), asking(LexicalJudge()), draws=2
+    )
     measures = {figure.measure for figure in card.figures["relevant"]}
     assert measures.isdisjoint({*LINES, *ACCEPTED.values()})
 

@@ -27,8 +27,8 @@ from ragmetrics_core.labelling.measured_judges import (
     Ask,
     LabelledSamples,
     asking,
-    judged,
-    measured,
+    judge_samples,
+    measure_judge,
 )
 from ragmetrics_core.labelling.published import (
     LabelledSample,
@@ -212,7 +212,7 @@ def _measured(
     """
     draws = 0 if options.dry_run else options.draws
     metrics = _metrics_asking(items, options)
-    card = measured(judge, items, ask, draws=draws, metrics=metrics)
+    card = measure_judge(judge, items, ask, draws=draws, metrics=metrics)
     made_by = {
         "command": _command(options, judge),
         "inputs": inputs_of(options.data),
@@ -264,7 +264,7 @@ def _two_prompts(
     kind = ASKING[items[0].question]
     templates = (options.template, options.against or _SHIPPED)
     first, second = (
-        judged(
+        judge_samples(
             ask,
             kind() if template == _SHIPPED else kind(template=read_text(template)),
             items,
@@ -343,7 +343,7 @@ def _with_probabilities(
     scored: list[LabelledSample] = []
     # the first one shows whether the others are worth their price
     for part in (items[:1], items[1:]):
-        scored += [item for item in judged(ask, metric, part) if item.verdicts]
+        scored += [item for item in judge_samples(ask, metric, part) if item.verdicts]
         verdicts = [row.verdict for item in scored for row in item.verdicts]
         if None in verdicts and not options.dry_run:
             raise _no_probability(metric.name)

@@ -13,7 +13,7 @@ from ragmetrics_core.data import InputError, project_settings
 from ragmetrics_core.page.first_screen import FirstScreen, screen_of
 from ragmetrics_core.page.render import PAGE_MARK, check_page, write_page_from
 from ragmetrics_core.reporting.gates import decide, parse_gate
-from ragmetrics_core.reporting.joined import joined, repeated_questions
+from ragmetrics_core.reporting.joined import join_reports, warn_of_repeated_questions
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     check_page(options.html)
     reports = [results_at(path) for path in options.files]
     report = _report(reports, options)
-    warnings = list(repeated_questions(reports, _names(options)))
+    warnings = list(warn_of_repeated_questions(reports, _names(options)))
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
     slices = {gate.by for gate in gates if gate.by}
     summary = report.summary(cluster=options.cluster, slices=slices)
@@ -131,7 +131,7 @@ def _names(options: argparse.Namespace) -> list[str]:
 
 def _report(reports: Sequence[Report], options: argparse.Namespace) -> Report:
     """The report over all files, by the name that it is given."""
-    report = joined(reports, _names(options))
+    report = join_reports(reports, _names(options))
     name = options.name
     if not report.run.name and not any(source.name for source in report.run.inputs):
         # samples that a program gave: only the file says which run it is

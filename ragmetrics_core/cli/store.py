@@ -13,7 +13,7 @@ from ragmetrics_core.cli.options import add, add_endpoint, add_store, command, s
 from ragmetrics_core.data import InputError, SettingError
 from ragmetrics_core.engine.loop import run
 from ragmetrics_core.models import own_file
-from ragmetrics_core.models.addresses import named_endpoint
+from ragmetrics_core.models.addresses import endpoint_of_arguments
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.reply_store import REPLIES, SqliteStore, default_path
 from ragmetrics_core.scale.batches import ParkingStore
@@ -125,7 +125,7 @@ def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
 
     The file of replies names none.
     """
-    endpoint = named_endpoint(options.api_base, options.api_key_env)
+    endpoint = endpoint_of_arguments(options.api_base, options.api_key_env)
     if not endpoint.address:
         return [
             OpenAICompatibleModel.openai("batches", api_key_env=endpoint.key_variable)

@@ -1,6 +1,6 @@
 from ragmetrics_core.data.answered import answer_holds_contexts as answer_holds_contexts
 from ragmetrics_core.data.answered import (
-    answered_without_context as answered_without_context,
+    has_answer_without_context as has_answer_without_context,
 )
 from ragmetrics_core.data.asking import PLACEHOLDER as PLACEHOLDER
 from ragmetrics_core.data.asking import Batch as Batch
@@ -109,9 +109,9 @@ from ragmetrics_core.data.metric_evidence import Polled as Polled
 from ragmetrics_core.data.nearest import SHIPPED_METRICS as SHIPPED_METRICS
 from ragmetrics_core.data.nearest import did_you_mean as did_you_mean
 from ragmetrics_core.data.nearest import find_metric as find_metric
+from ragmetrics_core.data.nearest import find_repeated_names as find_repeated_names
 from ragmetrics_core.data.nearest import names_in_words as names_in_words
 from ragmetrics_core.data.nearest import plain_name as plain_name
-from ragmetrics_core.data.nearest import repeated_names as repeated_names
 from ragmetrics_core.data.replies import Answer as Answer
 from ragmetrics_core.data.replies import Asked as Asked
 from ragmetrics_core.data.replies import Bit as Bit

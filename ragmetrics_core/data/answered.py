@@ -15,12 +15,12 @@ _FEWEST_CHARACTERS = 100
 _BLANKS = re.compile(r"\s+")
 
 
-def answered_without_context(sample: Sample) -> bool:
+def has_answer_without_context(sample: Sample) -> bool:
     """Whether there is an answer, and it is known that no text reached the generator."""
-    return not sample.missing("answer") and without_context(sample)
+    return not sample.missing("answer") and lacks_context(sample)
 
 
-def without_context(sample: Sample) -> bool:
+def lacks_context(sample: Sample) -> bool:
     """Whether it is known that no text reached the generator.
 
     Contexts that were never recorded are not known: a table without their column, a

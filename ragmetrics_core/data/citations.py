@@ -117,7 +117,7 @@ def marks_in(answer: str, numbering: Mapping[str, int] | None = None) -> list[Ma
     """
     known = {} if numbering is None else numbering
     marks: list[Mark] = []
-    for match in _MARK.finditer(_CODE.sub(_blanked, answer)):
+    for match in _MARK.finditer(_CODE.sub(_blank_code, answer)):
         inside = match["listed"] or match["provided"]
         labels = _labels(inside, known, is_provided=match["provided"] is not None)
         if labels:
@@ -125,7 +125,7 @@ def marks_in(answer: str, numbering: Mapping[str, int] | None = None) -> list[Ma
     return marks
 
 
-def _blanked(code: re.Match[str]) -> str:
+def _blank_code(code: re.Match[str]) -> str:
     """As many blanks as code has signs, so that places stay."""
     return " " * len(code[0])
 
@@ -172,7 +172,7 @@ def statements(
         answer: Any text.
         numbering: As in ``marks_in``.
     """
-    return _without_marks(answer, marks_in(answer, numbering)).statements
+    return _strip_marks(answer, marks_in(answer, numbering)).statements
 
 
 def citations_of_marks(
@@ -201,7 +201,7 @@ def citations_of_marks(
     marks = marks_in(text, numbering)
     if not marks:
         return ()
-    stripped = _without_marks(text, marks)
+    stripped = _strip_marks(text, marks)
     citations: list[Citation] = []
     for mark in marks:
         places = [numbering[label] for label in mark.labels if label in numbering]
@@ -253,7 +253,7 @@ class _Stripped:
         return self.answer.find("\n", mark.end, max(mark.end, statement.start)) < 0
 
 
-def _without_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
+def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
     """Take the marks out of an answer, and split what is left into sentences."""
     pieces = list(_pieces_between(answer, marks))
     text = "".join(piece for piece, _ in pieces)

@@ -131,7 +131,7 @@ def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
     place_by_field: dict[str, Place] = {}
     for field, column in columns.items():
         if column is not None:
-            place_by_field[field] = _named_place(row, field, column)
+            place_by_field[field] = _place_of_name(row, field, column)
     cells_of_row = _Cells(row)
     for field, names in _usual_names_for_row(row).items():
         if field in place_by_field:
@@ -238,7 +238,7 @@ def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
         raise SettingError(f"no such field of a sample: {name}{hint}; known: {fields}")
 
 
-def _named_place(
+def _place_of_name(
     row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]
 ) -> Place:
     """Return the place that the caller named for a field.

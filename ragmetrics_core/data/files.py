@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from ragmetrics_core.data.errors import CutOffLine, InputError, NotJson, RowError
 from ragmetrics_core.data.frozen import replace_surrogates
-from ragmetrics_core.data.nearest import repeated_names
+from ragmetrics_core.data.nearest import find_repeated_names
 
 if sys.platform != "win32":
     import fcntl
@@ -162,7 +162,7 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The members of a JSON object; ``RowError`` if a key stands there twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        repeats = ", ".join(repeated_names(key for key, _ in pairs))
+        repeats = ", ".join(find_repeated_names(key for key, _ in pairs))
         raise RowError(
             f"an object has more than one value for {repeats}; keep one of them"
         )

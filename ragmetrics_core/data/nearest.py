@@ -45,7 +45,7 @@ def plain_name(name: str) -> str:
     )
 
 
-def repeated_names(names: Iterable[str]) -> list[str]:
+def find_repeated_names(names: Iterable[str]) -> list[str]:
     """The names that occur more than once, each once, in their order, for a message.
 
     A name that may be a text of a sample is not shown.
@@ -157,7 +157,7 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     if name in metrics:
         return name
     plain = plain_name(name)
-    shipped = _shipped_with_last_word(plain)
+    shipped = _metric_of_word(plain)
     if shipped is not None and shipped in metrics:
         return shipped
     candidates = [metric for metric in metrics if plain_name(metric) == plain]
@@ -186,7 +186,7 @@ def _last_word(metric: str) -> str:
     return metric.rpartition("_")[2]
 
 
-def _shipped_with_last_word(plain_word: str) -> str | None:
+def _metric_of_word(plain_word: str) -> str | None:
     """The shipped metric that this word alone means; None for another word."""
     for metric in SHIPPED_METRICS:
         if plain_name(_last_word(metric)) == plain_word:

@@ -59,7 +59,7 @@ def is_trusted(path: Path, content: bytes) -> bool:
     digests_named = os.environ.get(TRUST_VARIABLE, "").replace(",", " ").split()
     if digest in digests_named:
         return True
-    return _trusted_digests().get(_path_for_trust(path)) == digest
+    return _read_digests().get(_path_for_trust(path)) == digest
 
 
 def trust(path: Path, content: bytes) -> None:
@@ -68,7 +68,7 @@ def trust(path: Path, content: bytes) -> None:
     Raises ``InputError`` if that cannot be written.
     """
     place = _path_of_digests()
-    digests = _trusted_digests() | {_path_for_trust(path): digest_of(content)}
+    digests = _read_digests() | {_path_for_trust(path): digest_of(content)}
     with as_input_error(f"{place} cannot be written"):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_text(place, json.dumps(digests, indent=1) + "\n", "the list of trusted files")
@@ -97,7 +97,7 @@ def _path_of_digests() -> Path:
     return user_config_path("ragmetrics", appauthor=False) / "trusted.json"
 
 
-def _trusted_digests() -> dict[str, str]:
+def _read_digests() -> dict[str, str]:
     """Digests by path; none if there is no such file, or it is none of ours."""
     digests: object = None
     with suppress(OSError, ValueError, RecursionError):

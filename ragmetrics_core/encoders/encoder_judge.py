@@ -33,7 +33,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical.declining import user_question_of
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll
-from ragmetrics_core.models.threads import in_thread
+from ragmetrics_core.models.threads import call_in_thread
 from ragmetrics_core.statistics.weakest_claim import ClaimCorrection, describe_judge
 
 _SLACK = 8  # tokens that a window may have more than its part of the whole text
@@ -209,7 +209,7 @@ class EncoderJudge(Judge):
                 " CascadeJudge(encoder, model, band=...)"
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
-        computation: Future[Any] = in_thread(
+        computation: Future[Any] = call_in_thread(
             partial(answer_to, question),
             context=copy_context(),
             name=f"ragmetrics {self.name}",

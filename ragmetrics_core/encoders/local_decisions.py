@@ -29,7 +29,7 @@ from ragmetrics_core.models.decision_forms import (
     systemone_fields,
 )
 from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.threads import in_thread
+from ragmetrics_core.models.threads import call_in_thread
 
 LOCAL = "local/"
 """How the names of these models begin."""
@@ -138,7 +138,7 @@ class LocalDecisionModel(DecisionModel):
         A question whose prompt is longer than the window, or whose labels the model
         would hardly reply, has a choice that says so instead of probabilities.
         """
-        answered = in_thread(
+        answered = call_in_thread(
             partial(self._answered, request.messages[0].content),
             context=copy_context(),
             name=f"ragmetrics {self.name}",

@@ -14,7 +14,11 @@ from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.llm import LLMJudge
-from ragmetrics_core.models.addresses import Endpoint, named_endpoint, refuse_empty
+from ragmetrics_core.models.addresses import (
+    Endpoint,
+    endpoint_of_arguments,
+    refuse_empty,
+)
 from ragmetrics_core.models.chat import ChatModel
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_model import (
@@ -25,7 +29,7 @@ from ragmetrics_core.models.decision_model import (
 )
 from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.models.litellm_model import LiteLLMModel, knows_provider
-from ragmetrics_core.models.openai_form import facts_of_listed_model, listed_names
+from ragmetrics_core.models.openai_form import facts_of_listed_model, names_of_models
 
 JudgeLike = Judge | ChatModel | str | None
 """What a judge is given as; ``resolve_judge`` says what each means."""
@@ -98,7 +102,9 @@ def resolve_judge(
     if isinstance(chosen, str):
         named_here = bool(api_base or api_key_env)
         return _judge_by_name(
-            chosen.strip(), named_endpoint(api_base, api_key_env), named_here=named_here
+            chosen.strip(),
+            endpoint_of_arguments(api_base, api_key_env),
+            named_here=named_here,
         )
     raise SettingError(
         f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on"
@@ -246,7 +252,7 @@ def _hint_of_misspelt(name: str) -> str:
     """
     prefix, slash, rest = name.partition("/")
     if not slash:
-        return did_you_mean(name, ["lexical", "lexical+vectors", *listed_names()])
+        return did_you_mean(name, ["lexical", "lexical+vectors", *names_of_models()])
     meant = {known.strip("/"): f"{known}{rest}" for known in _PREFIXES}
     return did_you_mean(prefix, meant, stands_for=meant)
 

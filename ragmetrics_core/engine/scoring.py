@@ -41,8 +41,8 @@ from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import resolve_store
 from ragmetrics_core.models.spending import note_spending
 from ragmetrics_core.models.threads import (
+    call_in_thread,
     compute_beside_loop,
-    in_thread,
     is_being_cancelled,
 )
 
@@ -425,7 +425,7 @@ async def _compute_beside_loop(
     """
     if not _may_take_long(metric):
         return await compute_beside_loop(work, size=_number_of_characters(sample))
-    future = in_thread(work, context=copy_context(), name=_thread_name(metric))
+    future = call_in_thread(work, context=copy_context(), name=_thread_name(metric))
     return await asyncio.wrap_future(future)
 
 
@@ -444,7 +444,7 @@ def _end_early(metric: Metric, plan: Plan) -> None:
     What it still does then, in a ``finally``, holds up nobody.
     """
     if _may_take_long(metric):
-        in_thread(plan.close, context=copy_context(), name=_thread_name(metric))
+        call_in_thread(plan.close, context=copy_context(), name=_thread_name(metric))
     else:
         # a thread that was left to itself is still at work in it
         with suppress(ValueError):

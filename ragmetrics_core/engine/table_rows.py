@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from ragmetrics_core.data import Sample, SettingError, repeated_names
+from ragmetrics_core.data import Sample, SettingError, find_repeated_names
 from ragmetrics_core.data.arrow import arrow_rows
 
 
@@ -68,7 +68,7 @@ def _index_as_columns(frame: Any) -> Any:
 
 def _refuse_repeated_columns(names: Iterable[str], table: str) -> None:
     """``SettingError`` if columns share a name; ``table`` says what kind of table it is."""
-    repeats = repeated_names(names)
+    repeats = find_repeated_names(names)
     if repeats:
         raise SettingError(
             f"several columns of the {table} are named {', '.join(repeats)};"

@@ -197,7 +197,7 @@ def _add_facts(
     )
 
 
-def _seeded(*parts: object) -> random.Random:
+def _random_of_parts(*parts: object) -> random.Random:
     seed = "|".join(map(str, parts))
     return random.Random(seed)  # noqa: S311 - a reproducible choice, no cryptography
 
@@ -222,7 +222,7 @@ def _candidates(pool: _Pool, settings: ContinuousSettings) -> list[str]:
             f" {most_chunks} of at most {settings.chunk_size} characters; give longer"
             " documents, or a smaller chunk size"
         )
-    draw = _seeded(settings.seed, "documents")
+    draw = _random_of_parts(settings.seed, "documents")
     return draw.sample(long_enough, len(long_enough))
 
 
@@ -230,7 +230,7 @@ def _choose_contexts(
     name: str, pool: _Pool, settings: ContinuousSettings
 ) -> tuple[Context, ...]:
     """Consecutive chunks of a document, the golden contexts, then noise of others."""
-    draw = _seeded(settings.seed, name)
+    draw = _random_of_parts(settings.seed, name)
     chunks = pool[name]
     last_start = len(chunks) - settings.golden
     start = draw.randrange(last_start + 1)
@@ -292,7 +292,7 @@ def _stratify(
     for point in points:
         points_by_golden.setdefault(point.golden, []).append(point)
     fewest = min(map(len, points_by_golden.values()))
-    draw = _seeded(settings.seed, document.id, "stratify")
+    draw = _random_of_parts(settings.seed, document.id, "stratify")
     drawn = []
     for golden in sorted(points_by_golden):
         sample = draw.sample(points_by_golden[golden], fewest)

@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from ragmetrics_core.data import USUAL_NAMES, open_text, plain_name, repeated_names
+from ragmetrics_core.data import USUAL_NAMES, find_repeated_names, open_text, plain_name
 from ragmetrics_core.data.errors import InputError, RowError
 
 _KNOWN_COLUMNS = {
@@ -144,7 +144,7 @@ def _check_header(header: Record, separator: str, path: Path) -> None:
             f"{path}, lines {header.first_line} to {header.last_line}: the header goes"
             " on over lines that look like rows; close its quotation mark"
         )
-    doubled = repeated_names(name for name in header.cells if name)
+    doubled = find_repeated_names(name for name in header.cells if name)
     if doubled:
         raise InputError(
             f"{path}: several columns are named {', '.join(doubled)}; rename all"

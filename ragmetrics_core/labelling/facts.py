@@ -30,7 +30,7 @@ from ragmetrics_core.labelling.making import Maker, ask_one
 from ragmetrics_core.labelling.sets import digest_of
 from ragmetrics_core.metrics.fact_matrix import question_for_facts as facts_of
 from ragmetrics_core.metrics.templates import digest_of_prompt, read_shipped_template
-from ragmetrics_core.reporting.jsonl import validated
+from ragmetrics_core.reporting.jsonl import validate_data
 
 MAGIC = "ragmetrics_facts"
 FORMAT = 2
@@ -175,7 +175,7 @@ def read_facts(path: str | Path) -> FactsFile:
         raise InputError(
             f"{path} is no file of facts; make one with: ragmetrics facts extract"
         )
-    file = validated(FactsFile, data, str(path))
+    file = validate_data(FactsFile, data, str(path))
     if file.frozen and file.frozen != file.digest:
         raise InputError(
             f"{path}: the facts were changed after they had been frozen; restore or"

@@ -167,10 +167,10 @@ def match_labels(
     labels were given for another metric or for other texts than those of their samples,
     as are those of a rival's.
     """
-    scored = _scored_samples(report, metric)
+    scored = _scores_by_id(report, metric)
     scored_by_rival: dict[str, _ScoredSample] = {}
     if rival is not None:
-        scored_by_rival = _scored_samples(rival, metric)
+        scored_by_rival = _scores_by_id(rival, metric)
     _refuse_labels_of_others(report, metric, labels)
     _refuse_other_texts(scored, scored_by_rival)
     rows = []
@@ -353,7 +353,7 @@ def describe_left_over(
     Either their id is that of no sample, or the sample has no score.
     """
     samples = _samples_by_id(report)
-    scored = _scored_samples(report, metric)
+    scored = _scores_by_id(report, metric)
     strangers = []
     without_score = []
     for label in labels:
@@ -385,7 +385,7 @@ def _labels_with_votes(labels: Sequence[Label]) -> dict[str, Label]:
     return {label.id: label for label in labels if label.votes}
 
 
-def _scored_samples(report: Report, metric: str) -> dict[str, _ScoredSample]:
+def _scores_by_id(report: Report, metric: str) -> dict[str, _ScoredSample]:
     """The scored samples of a run with their scores, by id.
 
     ``InputError`` if one has no id, or shares it with any other sample.
@@ -452,7 +452,7 @@ def draw(
             "a run until decided cannot be labelled for calibration: judge all of its"
             " rows"
         )
-    scored = list(_scored_samples(report, metric).values())
+    scored = list(_scores_by_id(report, metric).values())
     if not 1 <= count <= len(scored):
         raise SettingError(
             f"{len(scored)} samples are scored, so 1 to {len(scored)} can be drawn;"
@@ -523,7 +523,7 @@ def calibrate(
             " judge all of its rows"
         )
     label_by_id = _labels_of_draw(report, metric, labels, assume_random)
-    scored = _scored_samples(report, metric)
+    scored = _scores_by_id(report, metric)
     _check_cluster_key([row.sample for row in scored.values()], cluster)
     number_of_cluster = numbering(cluster)
     number_by_id = {
@@ -553,7 +553,7 @@ def certify_precision(
     Arguments and errors are those of ``calibrate``.
     """
     label_by_id = _labels_of_draw(report, metric, labels, assume_random)
-    scored = _scored_samples(report, metric)
+    scored = _scores_by_id(report, metric)
     scores = [row.score for row in scored.values()]
     labelled = []
     for name, row in scored.items():
@@ -575,7 +575,7 @@ def _labels_of_draw(
         _refuse_other_than_a_draw(
             labels,
             empty=len(labels) - len(with_votes),
-            scored=len(_scored_samples(report, metric)),
+            scored=len(_scores_by_id(report, metric)),
         )
     majority = {}
     for name, label in with_votes.items():

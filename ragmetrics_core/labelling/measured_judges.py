@@ -123,7 +123,7 @@ def _repetition(judge: Judge, number: int) -> Judge | None:
     return judge if judge.free else None
 
 
-def judged(
+def judge_samples(
     ask: Ask, metric: Metric, labelled: LabelledSamples, *, again: bool = False
 ) -> list[LabelledSample]:
     """Have a judge score labelled samples.
@@ -153,7 +153,7 @@ def judged(
     return judged_rows
 
 
-def measured(
+def measure_judge(
     judge: JudgeLike,
     labelled: LabelledSamples,
     ask: Ask,
@@ -181,11 +181,11 @@ def measured(
     by_question: dict[str, _MeasuredQuestion] = {}
     for question, metric in asking_metrics.items():
         of_question = [row for row in labelled if row.question == question]
-        rows, seconds = _timed(run.judges[0], ask, metric, of_question)
+        rows, seconds = _judge_and_time(run.judges[0], ask, metric, of_question)
         if question == "adherent":
-            own = _measured_adherence(run.judges[0], ask, metric, rows, draws=draws)
+            own = _measure_adherence(run.judges[0], ask, metric, rows, draws=draws)
         else:
-            own = _measured_question(ask, metric, rows, draws=draws)
+            own = _measure_question(ask, metric, rows, draws=draws)
         figures = list(_spent(rows, seconds))
         if isinstance(run.judges[0], DecisionJudge):
             figures += weaknesses(question, metric, rows, ask)
@@ -231,9 +231,10 @@ def _card(
         made=run.facts.started,
         signatures=signatures,
         figures={
-            question: _defined(own.figures) for question, own in by_question.items()
+            question: _drop_undefined(own.figures)
+            for question, own in by_question.items()
         },
-        decided=_decided_alone(by_question),
+        decided=_find_reach(by_question),
         notes=adherence.notes,
         claim_correction=adherence.correction,
     )
@@ -252,7 +253,7 @@ def _asking_metrics(
     }
 
 
-def _measured_question(
+def _measure_question(
     ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
 ) -> _MeasuredQuestion:
     """How well a judge agrees with labels, and how often it gives no verdict."""
@@ -261,14 +262,14 @@ def _measured_question(
     return _MeasuredQuestion(tuple(rows), tuple(figures))
 
 
-def _measured_adherence(
+def _measure_adherence(
     judge: Judge, ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
 ) -> _MeasuredQuestion:
     """The same, with what sways the judge, and what its weakest claims reject."""
-    plain = _measured_question(ask, metric, rows, draws=draws)
+    plain = _measure_question(ask, metric, rows, draws=draws)
     answers = _weakest_claims(rows) if judge.takes_correction else []
-    rejections = tuple(_rejected_by_claims(answers))
-    swayed = _shares(_swayed(ask, metric, rows))
+    rejections = tuple(_measure_rejection(answers))
+    swayed = _shares(_observe_swaying(ask, metric, rows))
     return replace(
         plain.with_figures([*swayed, *rejections]),
         correction=_correction_of(judge, answers),
@@ -276,7 +277,7 @@ def _measured_adherence(
     )
 
 
-def _decided_alone(
+def _find_reach(
     by_question: Mapping[str, _MeasuredQuestion],
 ) -> dict[str, tuple[Reach, ...]]:
     """What the judge may decide alone, of the questions that a cascade asks."""
@@ -288,14 +289,14 @@ def _decided_alone(
     return decided_alone
 
 
-def _timed(
+def _judge_and_time(
     judge: Judge, ask: Ask, metric: Metric, labelled: LabelledSamples
 ) -> tuple[list[LabelledSample], float]:
     """Have a judge score samples, and take the seconds that it needs."""
     # What else the machine does is no time of a judge that computes on it.
     clock = time.process_time if judge.free else time.monotonic
     started = clock()
-    rows = judged(ask, metric, labelled)
+    rows = judge_samples(ask, metric, labelled)
     return rows, clock() - started
 
 
@@ -319,7 +320,7 @@ def _refuse_nothing_scored(judge_name: str, rows: LabelledSamples) -> None:
     )
 
 
-def _defined(figures: Iterable[Measured]) -> tuple[Measured, ...]:
+def _drop_undefined(figures: Iterable[Measured]) -> tuple[Measured, ...]:
     return tuple(figure for figure in figures if figure.value is not None)
 
 
@@ -496,7 +497,7 @@ def _correction_of(
     return replace(correction, fitted_for=describe_judge(judge.name, judge.details))
 
 
-def _rejected_by_claims(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
+def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     """What is rejected with and without the correction for the number of claims.
 
     The correction of a source is fitted on the others; of a single source on itself.
@@ -514,13 +515,13 @@ def _rejected_by_claims(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
             shares = shares_rejected(own, applied)
             for label, share in zip(("supported", "unsupported"), shares, strict=True):
                 if share is not None:
-                    measure = _rejected_measure(label, rule)
+                    measure = _name_of_rejection(label, rule)
                     by_measure.setdefault(measure, []).append(share)
     for measure, values in by_measure.items():
         yield Measured(measure, None, len(values), fmean(values), None)
 
 
-def _rejected_measure(label: str, rule: str) -> str:
+def _name_of_rejection(label: str, rule: str) -> str:
     return f"rejected of {label} answers by the {rule}"
 
 
@@ -532,8 +533,8 @@ def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[st
     shares = {figure.measure: figure.value for figure in rejections}
     changes = []
     for label in ("supported", "unsupported"):
-        plain = shares.get(_rejected_measure(label, _PLAIN_RULE))
-        corrected = shares.get(_rejected_measure(label, _CORRECTED_RULE))
+        plain = shares.get(_name_of_rejection(label, _PLAIN_RULE))
+        corrected = shares.get(_name_of_rejection(label, _CORRECTED_RULE))
         if plain is None or corrected is None:
             return
         changes.append(f"of {label} answers from {plain:.2f} to {corrected:.2f}")
@@ -546,7 +547,7 @@ def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[st
 
 def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:
     """Whether samples had no score, and why; whether verdicts repeat when asked again."""
-    rows_again = judged(ask, metric, rows, again=True)
+    rows_again = judge_samples(ask, metric, rows, again=True)
     for row, row_again in zip(rows, rows_again, strict=True):
         outcome = getattr(row.result, "status", "")
         if getattr(row.result, "code", "") == "abstained":
@@ -557,7 +558,9 @@ def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Obser
             yield "same when asked again", row.source, row.says == row_again.says
 
 
-def _swayed(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:
+def _observe_swaying(
+    ask: Ask, metric: Metric, rows: LabelledSamples
+) -> Iterator[Observation]:
     """Whether the verdict changes when the sample does.
 
     It should change where a supported answer was made wrong ("caught"). It should not
@@ -576,7 +579,7 @@ def _swayed(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observa
             named = sample.model_copy(update={"id": f"{name} | {measure}"})
             changed.append((measure, row, named))
     changed_rows = [replace(row, sample=sample) for _, row, sample in changed]
-    judged_rows = judged(ask, metric, changed_rows)
+    judged_rows = judge_samples(ask, metric, changed_rows)
     for (measure, row, _), changed_row in zip(changed, judged_rows, strict=True):
         # A judge that loses its verdict is swayed, but has caught nothing.
         if changed_row.says or measure.startswith("flipped"):

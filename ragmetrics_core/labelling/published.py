@@ -59,7 +59,7 @@ class LabelledSample:
         return tuple(verdict.says() for verdict in self.verdicts)
 
 
-def labelled_files(path: Path) -> list[Path]:
+def find_labelled_files(path: Path) -> list[Path]:
     """A file, or all files in a folder that may hold labelled rows."""
     if not path.is_dir():
         return [path]
@@ -70,7 +70,7 @@ def labelled_files(path: Path) -> list[Path]:
 def inputs_of(path: Path) -> tuple[Input, ...]:
     """The files of labelled rows as facts of a run name them."""
     inputs = []
-    for file in labelled_files(path):
+    for file in find_labelled_files(path):
         digest = sha256(file.read_bytes()).hexdigest()
         inputs.append(Input(name=file.name, sha256=digest))
     return tuple(inputs)
@@ -90,7 +90,7 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
             place.
     """
     rows: list[tuple[str, Row]] = []
-    for file in labelled_files(path):
+    for file in find_labelled_files(path):
         rows.extend(read_objects(file))
     origins: dict[str, Row] = {}
     for _, row in rows:
@@ -119,7 +119,7 @@ def _read_at(place: str, row: Row, origins: Mapping[str, Row]) -> list[LabelledS
         # Parquet fills columns that a row lacks with None.
         present = {name: value for name, value in row.items() if value is not None}
         our_row = _to_our_form(present, origins)
-        return list(_labelled_samples(our_row))
+        return list(_samples_of_row(our_row))
     except RowError as error:
         reason = str(error)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -226,7 +226,7 @@ def _history_of(row: Row) -> list[dict[str, str]]:
     return history
 
 
-def _labelled_samples(row: Row) -> Iterator[LabelledSample]:
+def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
     """A labelled sample for each question that people answered about a row."""
     labels = data_in(row.get("labels")) or {}
     # Rows that ``ragmetrics label draw`` wrote have one label, that of their metric.
@@ -240,13 +240,13 @@ def _labelled_samples(row: Row) -> Iterator[LabelledSample]:
         yield _adherence(row, source, labels["adherent"])
     if labels.get("relevant"):
         yield _relevance(row, source, labels["relevant"])
-    facts = _labelled_facts(row)
+    facts = _facts_of_row(row)
     if facts:
         present = votes_of([fact["present"] for fact in facts], "present")
         yield LabelledSample("present", source, sample_of(row, facts=facts), present)
 
 
-def _labelled_facts(row: Row) -> list[Mapping[str, Any]]:
+def _facts_of_row(row: Row) -> list[Mapping[str, Any]]:
     """The facts of a row of which people said whether the contexts hold them."""
     facts = []
     for fact in data_in(row.get("facts")) or ():

@@ -24,7 +24,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
 )
 from ragmetrics_core.labelling import sets
-from ragmetrics_core.reporting.jsonl import validated
+from ragmetrics_core.reporting.jsonl import validate_data
 from ragmetrics_core.statistics.rater_agreement import kappa
 
 _MAGIC = "ragmetrics_reviews"
@@ -84,7 +84,7 @@ class Reviews:
             if index == 0:
                 self._check_header(row)
             else:
-                self._remember(validated(Review, row, place))
+                self._remember(validate_data(Review, row, place))
 
     def _check_header(self, row: Any) -> None:
         is_header = isinstance(row, dict) and _MAGIC in row

@@ -12,13 +12,13 @@ from ragmetrics_core.data import (
     USUAL_NAMES,
     Sample,
     as_input_error,
+    find_repeated_names,
     import_extra,
     json_lines,
     json_value,
     open_text,
     plain_name,
     read_text,
-    repeated_names,
 )
 from ragmetrics_core.data.arrow import arrow_rows
 from ragmetrics_core.data.errors import CutOffLine, InputError, RowError
@@ -269,7 +269,7 @@ def _json(path: Path) -> Iterator[Located]:
         )  # refuses frozen facts that were changed
     elif isinstance(data, Mapping):
         _refuse_columns(data, path)
-        rows = [data] if _is_sample(data) else _framed_rows(data, path)
+        rows = [data] if _is_sample(data) else _find_rows(data, path)
     else:
         rows = data
     if not isinstance(rows, list):
@@ -301,7 +301,7 @@ def _refuse_columns(data: Mapping[str, Any], path: Path) -> None:
         )
 
 
-def _framed_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
+def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
     """The list of rows in an object, or the object as the only row; ``InputError`` if several lists may be the rows."""
     lists: dict[str, list[Any]] = {}
     for name in _LISTS:
@@ -345,7 +345,7 @@ def _parquet(path: Path) -> Iterator[Located]:
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            doubled = repeated_names(file.schema_arrow.names)
+            doubled = find_repeated_names(file.schema_arrow.names)
             if doubled:
                 raise InputError(
                     f"{path}: several columns are named {', '.join(doubled)}; rename"

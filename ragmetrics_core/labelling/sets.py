@@ -25,7 +25,7 @@ from ragmetrics_core.data import (
     read_own_lines,
     write_text,
 )
-from ragmetrics_core.reporting.jsonl import validated
+from ragmetrics_core.reporting.jsonl import validate_data
 
 FORMAT = 1
 _MAGIC = "ragmetrics_dataset"
@@ -193,7 +193,7 @@ def read_set(path: str | Path) -> AnySet:
             f"{place}: this is no set of ragmetrics; make one with: ragmetrics dataset"
             " discrete"
         )
-    header = validated(Header, header_row, place)
+    header = validate_data(Header, header_row, place)
     is_discrete = header.kind == "discrete"
     model_by_kind: dict[str, type[Frozen]] = {
         "document": LabelledDocument,
@@ -202,7 +202,9 @@ def read_set(path: str | Path) -> AnySet:
     values_by_kind: dict[str, list[Any]] = {"document": [], "point": []}
     for place, row in lines:
         for kind, value in _entries_of_line(row, model_by_kind.keys(), place):
-            values_by_kind[kind].append(validated(model_by_kind[kind], value, place))
+            values_by_kind[kind].append(
+                validate_data(model_by_kind[kind], value, place)
+            )
     points = tuple(values_by_kind["point"])
     if is_discrete:
         return DiscreteSet(header=header, points=points)

@@ -104,14 +104,14 @@ def weaknesses(
     """
     figures: list[Measured] = []
     if question in ACCEPTED:
-        accepted = _accepted_foreign(asked, rows, ask_again)
+        accepted = _ask_about_foreign(asked, rows, ask_again)
         figures += _shares(ACCEPTED[question], accepted)
-    probed = _probed(asked, rows, ask_again)
+    probed = _probe_company(asked, rows, ask_again)
     figures += _shares(ORDER, _values(probed, _flips))
     figures += _over_sources(NEGATION, _values(probed, _negations), fmean)
     figures += _over_sources(COMPANY, _values(probed, _changes_by_company), max)
     figures += _shares(ROUNDED, _values(probed, _are_round))
-    figures += _shares(PADDED, _padded(asked, rows, ask_again))
+    figures += _shares(PADDED, _ask_padded(asked, rows, ask_again))
     lost = [(row.source, float(probes is None)) for row, probes in probed]
     if any(value for _, value in lost):
         figures += _shares(LOST, lost)
@@ -125,7 +125,7 @@ _BySource = list[tuple[str, float]]
 # Foreign contexts
 
 
-def _accepted_foreign(
+def _ask_about_foreign(
     asked: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _BySource:
     """Of each verdict on foreign contexts whether it is positive."""
@@ -200,13 +200,13 @@ _Probed = list[tuple[LabelledSample, list[_Probes] | None]]
 """What was said to the typed questions of each row; None if one was not answered."""
 
 
-def _probed(
+def _probe_company(
     asked: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _Probed:
     """Ask the typed questions of each row alone, and all of them in company."""
     samples = [row.sample for row in rows]
-    apart_form = partial(_in_form, _each_alone)
-    joint_form = partial(_in_form, _all_together)
+    apart_form = partial(_probes_of_form, _batches_of_one)
+    joint_form = partial(_probes_of_form, _all_together)
     alone = ask_again(_probing(asked, apart_form), samples, _ALONE)
     together = ask_again(_probing(asked, joint_form), samples, _IN_COMPANY)
     return [
@@ -219,7 +219,7 @@ _Form = Callable[[Sequence[Typed]], list[list[Typed]]]
 """How typed questions are asked: a request for each list."""
 
 
-def _each_alone(typed: Sequence[Typed]) -> list[list[Typed]]:
+def _batches_of_one(typed: Sequence[Typed]) -> list[list[Typed]]:
     return [[single] for single in typed]
 
 
@@ -227,16 +227,16 @@ def _all_together(typed: Sequence[Typed]) -> list[list[Typed]]:
     """Each as it is, negated, and as a choice in both orders, in one request."""
     probes: list[Typed] = []
     for single in typed:
-        negated = [_negated(single)] if single.kind == "predicate" else []
-        probes += [single, *negated, *_in_both_orders(single)]
+        negated = [_negate_question(single)] if single.kind == "predicate" else []
+        probes += [single, *negated, *_choices_in_both_orders(single)]
     return [probes]
 
 
-def _negated(typed: Typed) -> Typed:
+def _negate_question(typed: Typed) -> Typed:
     return Typed("predicate", f"It is not the case that: {typed.wording}")
 
 
-def _in_both_orders(typed: Typed) -> list[Typed]:
+def _choices_in_both_orders(typed: Typed) -> list[Typed]:
     """A typed question as a choice, and with its options in reverse order."""
     meanings = [option.meaning for option in typed.options]
     wording = typed.wording
@@ -244,12 +244,12 @@ def _in_both_orders(typed: Typed) -> list[Typed]:
         meanings = [_TRUE, _FALSE]
         wording = f"Which is right of this statement? {typed.wording}"
     return [
-        Typed("choice", wording, _lettered(meanings)),
-        Typed("choice", wording, _lettered(meanings[::-1])),
+        Typed("choice", wording, _options_by_letter(meanings)),
+        Typed("choice", wording, _options_by_letter(meanings[::-1])),
     ]
 
 
-def _lettered(meanings: Sequence[str]) -> tuple[Option, ...]:
+def _options_by_letter(meanings: Sequence[str]) -> tuple[Option, ...]:
     return tuple(
         Option(chr(ord("A") + place), meaning) for place, meaning in enumerate(meanings)
     )
@@ -259,7 +259,7 @@ _Probing = Callable[[Question[Any], Decided[Any]], list["Probe"]]
 """The probes of one question of a metric."""
 
 
-def _in_form(
+def _probes_of_form(
     form: _Form, question: Question[Any], decided: Decided[Any]
 ) -> list[Probe]:
     """A probe for each request of a form, about the question's own texts."""
@@ -388,7 +388,7 @@ def _are_round(probes: _Probes) -> Iterator[float]:
 # Padding
 
 
-def _padded(
+def _ask_padded(
     asked: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _BySource:
     """Of one row of each source whether it is answered though it is far too long."""
@@ -396,7 +396,7 @@ def _padded(
     for row in rows:
         first_by_source.setdefault(row.source, row)
     firsts = list(first_by_source.values())
-    padding = _probing(asked, _padded_probes, most=1)
+    padding = _probing(asked, _probes_of_padding, most=1)
     results = ask_again(padding, [row.sample for row in firsts], 0)
     answered: _BySource = []
     for row, result in zip(firsts, results, strict=True):
@@ -406,7 +406,7 @@ def _padded(
     return answered
 
 
-def _padded_probes(question: Question[Any], decided: Decided[Any]) -> list[Probe]:
+def _probes_of_padding(question: Question[Any], decided: Decided[Any]) -> list[Probe]:
     """The first typed question of a question, about padded texts."""
     state = _between_fillers(decided.state(question))
     return [_probe(question, state, list(decided.asks(question))[:1])]

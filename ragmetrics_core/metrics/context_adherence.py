@@ -45,7 +45,7 @@ from ragmetrics_core.metrics.context_sufficiency import CHUNKS_HOLD_ALL
 from ragmetrics_core.metrics.labelled_examples import (
     LabelledExample,
     drop_examples_about,
-    quoted_examples,
+    quote_examples,
 )
 from ragmetrics_core.metrics.ledger_calls import Groups, groups_of_texts
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, parts_of_turn
@@ -63,7 +63,7 @@ from ragmetrics_core.metrics.polls import (
 )
 from ragmetrics_core.metrics.supported_sentences import LABELS, SENTENCES
 from ragmetrics_core.metrics.templates import instructions_for_judge
-from ragmetrics_core.metrics.typed_states import answered_from_chunks
+from ragmetrics_core.metrics.typed_states import state_of_answer
 
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
@@ -90,7 +90,7 @@ class Sufficient(Question[Sufficiency]):
 
 
 def _state(question: Sufficient) -> State:
-    return answered_from_chunks(question, question["contexts"])
+    return state_of_answer(question, question["contexts"])
 
 
 def _asks(question: Sufficient) -> list[Typed]:
@@ -323,7 +323,7 @@ class ContextAdherence(Metric):
             self.language,
         )
         return (
-            replace(adherent, quoted=quoted_examples(self.labelled_examples)),
+            replace(adherent, quoted=quote_examples(self.labelled_examples)),
             instructions_for_judge(
                 "facts_io", None, "reference", "question", language=self.language
             ),
@@ -342,7 +342,7 @@ class ContextAdherence(Metric):
         )
         if len(others) == len(self.labelled_examples):
             return instructions
-        return replace(instructions, quoted=quoted_examples(others))
+        return replace(instructions, quoted=quote_examples(others))
 
     def settings(self) -> dict[str, str]:
         """Settings that change scores."""

@@ -143,7 +143,7 @@ def _state(question: RateRecall) -> State:
     return state
 
 
-def _typed_question(question: RateRecall) -> list[Typed]:
+def _ask_typed(question: RateRecall) -> list[Typed]:
     del question  # the same for all
     return [_RATES]
 
@@ -166,7 +166,7 @@ def _read_typed_answers(
     return Asked((question.read(rating),))
 
 
-_RATED: Decided[Rating] = Decided(_state, _typed_question, _read_typed_answers)
+_RATED: Decided[Rating] = Decided(_state, _ask_typed, _read_typed_answers)
 
 
 class Unrated(SilentData):

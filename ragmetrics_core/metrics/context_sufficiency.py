@@ -27,7 +27,7 @@ from ragmetrics_core.data import (
     ask,
     weights_by_share,
 )
-from ragmetrics_core.data.answered import without_context
+from ragmetrics_core.data.answered import lacks_context
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
@@ -72,7 +72,7 @@ def _state(question: SufficientContexts) -> State:
     return {**opening(question), "chunks": chunks(question, question["contexts"])}
 
 
-def _typed_questions(question: SufficientContexts) -> list[Typed]:
+def _ask_typed_of_contexts(question: SufficientContexts) -> list[Typed]:
     del question  # the same for all
     return [
         Typed(
@@ -93,7 +93,7 @@ def _read_typed_answers(
 
 
 _DECIDED: Decided[SufficientReply] = Decided(
-    _state, _typed_questions, _read_typed_answers
+    _state, _ask_typed_of_contexts, _read_typed_answers
 )
 _EXAMPLES = (
     SufficientReply.model_construct(missing="", sufficient=True),
@@ -319,7 +319,7 @@ def _why_contexts_are_unknown(sample: Sample) -> str | None:
     notes = sample.capture
     if notes is not None and (notes.grade == "incomplete" or not notes.complete):
         return "the capture is incomplete, so what was shown is not known"
-    if not sample.missing("contexts") or without_context(sample):
+    if not sample.missing("contexts") or lacks_context(sample):
         return None
     if not sample.missing("ledger"):
         return "no contexts, but other evidence that calls brought"

@@ -52,10 +52,10 @@ from ragmetrics_core.metrics.ledger_calls import call_table, originals_by_place
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import (
-    answered_from_chunks,
     opening,
     order_of_digest,
     sentences,
+    state_of_answer,
 )
 
 
@@ -106,7 +106,7 @@ _GRADE_LEVELS = tuple(
 def _state(question: Useful) -> State:
     """The question, its chunk or all chunks, and the answer."""
     if "chunks" in question.parts:
-        return answered_from_chunks(question, question["chunks"])
+        return state_of_answer(question, question["chunks"])
     return {
         **opening(question),
         "chunk": question["chunk"],
@@ -441,7 +441,7 @@ class ContextUtilization(Metric):
             grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
             if len(grades) < len(chunks):
                 return self._failed_without("grades")
-            value, beside = _graded_score(grades)
+            value, beside = _score_of_grades(grades)
         elif self.relevance == "probability":
             probabilities = [
                 chunk.probability for chunk in chunks if chunk.probability is not None
@@ -475,11 +475,11 @@ def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk
     for place, (text, polls) in enumerate(zip(chunks, polls_by_chunk, strict=True)):
         weight = asked.weights[place] if asked.weights else None
         n_windows = asked.windows[place] if asked.windows else 1
-        judged[text] = _judged_chunk(polls, weight, n_windows)
+        judged[text] = _chunk_with_verdict(polls, weight, n_windows)
     return judged
 
 
-def _judged_chunk(
+def _chunk_with_verdict(
     polls: Sequence[Any], weight: Weight | None, n_windows: int
 ) -> JudgedChunk:
     """The verdict on a chunk, still without its rank.
@@ -520,7 +520,7 @@ def _binary_score(useful: Sequence[bool]) -> tuple[float, dict[str, Any]]:
     return value, beside
 
 
-def _graded_score(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
+def _score_of_grades(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
     """The score of grades in order of rank, and the evidence beside it."""
     gains = [grade / _HIGHEST_GRADE for grade in grades]
     ideal = ap.generalised_average_precision(sorted(gains, reverse=True))

@@ -127,10 +127,10 @@ def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
     # as long as facts often are
     wording = sha256(text.encode(errors="replace")).hexdigest()[:32]
     n_sentences = max(1, sum(text.count(end) for end in ".!?。"))
-    return _numbered(n_sentences, wording), _numbered(3 * n_sentences, wording)
+    return _number_facts(n_sentences, wording), _number_facts(3 * n_sentences, wording)
 
 
-def _numbered(count: int, wording: str) -> Facts:
+def _number_facts(count: int, wording: str) -> Facts:
     return Facts(facts=tuple(f"{number} {wording}" for number in range(count)))
 
 

@@ -59,7 +59,7 @@ def _letters(text: str) -> str:
     return _NO_LETTER.sub("", plain) or plain.strip()
 
 
-def quoted_examples(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, ...]:
+def quote_examples(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, ...]:
     """The examples as a prompt shows them: the texts as JSON, and the verdict."""
     return tuple(
         QuotedExample(

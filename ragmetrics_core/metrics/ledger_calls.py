@@ -71,8 +71,8 @@ def groups_of_texts(sample: Sample) -> Groups:
     if sample.ledger is None:
         context_by_rank = _context_by_rank(sample.contexts)
         return Groups(_texts(context_by_rank.values()), tuple(context_by_rank))
-    brought = _brought_evidence(sample.ledger)
-    written_texts = _written_texts(sample.ledger)
+    brought = _evidence_of_ledger(sample.ledger)
+    written_texts = _texts_of_models(sample.ledger)
     only_written = set(written_texts) - {entry.context.text for entry in brought}
     context_by_rank = _context_by_rank(sample.contexts, without=only_written)
     contexts = list(context_by_rank.values())
@@ -94,7 +94,7 @@ def groups_of_texts(sample: Sample) -> Groups:
         earlier=tuple(earlier),
         user=_user_words(sample),
         assistant=(*_assistant_words(sample), *written_texts),
-        earlier_shown=_shown_and_known(of_earlier_turns),
+        earlier_shown=_count_shown(of_earlier_turns),
     )
 
 
@@ -109,7 +109,7 @@ def _context_by_rank(
     }
 
 
-def _brought_evidence(ledger: Ledger) -> list[_Brought]:
+def _evidence_of_ledger(ledger: Ledger) -> list[_Brought]:
     """Every text that is evidence: not blank, and not of a call that is ``written``."""
     brought: list[_Brought] = []
     for call in ledger.calls:
@@ -122,7 +122,7 @@ def _brought_evidence(ledger: Ledger) -> list[_Brought]:
     return brought
 
 
-def _written_texts(ledger: Ledger) -> list[str]:
+def _texts_of_models(ledger: Ledger) -> list[str]:
     """What models of the application wrote, in order."""
     texts: list[str] = []
     for call in ledger.calls:
@@ -160,7 +160,7 @@ def _assistant_words(sample: Sample) -> list[str]:
     return [turn.content for turn in sample.history if turn.role != "user"]
 
 
-def _shown_and_known(brought: Sequence[_Brought]) -> tuple[int, int] | None:
+def _count_shown(brought: Sequence[_Brought]) -> tuple[int, int] | None:
     """How many texts were shown, and of how many that is known; None if of none."""
     known = {entry.context.text for entry in brought if entry.was_shown is not None}
     shown = {entry.context.text for entry in brought if entry.was_shown}

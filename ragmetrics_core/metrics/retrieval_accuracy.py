@@ -186,7 +186,7 @@ class RetrievalAccuracy(Metric):
             return self.failed(fact_lists)
         if not fact_lists:
             return self.undefined("the reference states no fact", "no_facts")
-        texts = _distinct_texts(_evaluated_contexts(sample))
+        texts = _distinct_texts(_contexts_to_evaluate(sample))
         control = self._control(texts) if self.controls else None
         judged_texts = texts if control is None else [*texts, control]
         facts = _distinct_statements(fact_lists)
@@ -275,7 +275,7 @@ class RetrievalAccuracy(Metric):
         self, sample: Sample, facts: Sequence[Fact], grid: matrix.Grid
     ) -> matrix.AccuracyEvidence:
         """The matrix of the facts of one reference, and the values beside the score."""
-        contexts = _evaluated_contexts(sample)
+        contexts = _contexts_to_evaluate(sample)
         rows = [_row(fact, contexts, grid) for fact in facts]
         combination = self.combination
         if combination == "or" and not sample.facts and _is_lexical(rows):
@@ -349,11 +349,11 @@ def _with_curve(
     """The evidence with its value by call, where there is a ledger."""
     if sample.ledger is None:
         return evidence
-    gains = curve_by_call(sample, _evaluated_contexts(sample), evidence.combine)
+    gains = curve_by_call(sample, _contexts_to_evaluate(sample), evidence.combine)
     return evidence.model_copy(update={"ledger": gains})
 
 
-def _evaluated_contexts(sample: Sample) -> Sequence[Context]:
+def _contexts_to_evaluate(sample: Sample) -> Sequence[Context]:
     """What was retrieved where that is known, else what was shown."""
     return sample.contexts if sample.retrieved is None else sample.retrieved
 

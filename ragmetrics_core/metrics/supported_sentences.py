@@ -27,11 +27,11 @@ from ragmetrics_core.metrics.polls import (
     RestsOn,
 )
 from ragmetrics_core.metrics.typed_states import (
-    answered_from_chunks,
-    numbered,
+    number_texts,
     opening,
     order_of_digest,
     sentences,
+    state_of_answer,
 )
 
 _CLAIMS_SOMETHING = Typed(
@@ -57,7 +57,7 @@ def _abstains(question: Adherent) -> Asked[Poll] | None:
 
 
 def _state(question: Adherent) -> State:
-    return answered_from_chunks(question, question["contexts"])
+    return state_of_answer(question, question["contexts"])
 
 
 def _asks(question: Adherent) -> list[Typed]:
@@ -139,10 +139,10 @@ def _state_with_groups(question: RestsOn) -> State:
     answer = question["answer"]
     return {
         **opening(question),
-        "contexts": numbered("C", order_of_digest(answer, question["contexts"])),
-        "earlier": numbered("E", order_of_digest(answer, question["earlier"])),
-        "user": numbered("U", question["user"]),
-        "own": numbered("A", question["own"]),
+        "contexts": number_texts("C", order_of_digest(answer, question["contexts"])),
+        "earlier": number_texts("E", order_of_digest(answer, question["earlier"])),
+        "user": number_texts("U", question["user"]),
+        "own": number_texts("A", question["own"]),
         "answer": sentences(answer),
     }
 

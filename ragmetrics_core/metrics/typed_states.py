@@ -62,17 +62,15 @@ def _text(part: Part | None) -> str | None:
 
 def sentences(answer: str) -> dict[str, str]:
     """The sentences of an answer by label: S1, S2, and so on."""
-    return numbered("S", split_sentences(answer))
+    return number_texts("S", split_sentences(answer))
 
 
-def numbered(letter: str, texts: Iterable[str]) -> dict[str, str]:
+def number_texts(letter: str, texts: Iterable[str]) -> dict[str, str]:
     """Texts by a letter with a number, from 1."""
     return {f"{letter}{number}": text for number, text in enumerate(texts, start=1)}
 
 
-def answered_from_chunks(
-    question: Question[Any], texts: Sequence[str]
-) -> dict[str, Any]:
+def state_of_answer(question: Question[Any], texts: Sequence[str]) -> dict[str, Any]:
     """The state of what was asked, shown and answered.
 
     It is that of usefulness listwise, of adherence and of its cause.

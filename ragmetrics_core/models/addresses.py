@@ -122,7 +122,7 @@ def refuse_empty(value: str | None, place: str) -> None:
         )
 
 
-def named_endpoint(api_base: str | None, api_key_env: str | None) -> Endpoint:
+def endpoint_of_arguments(api_base: str | None, api_key_env: str | None) -> Endpoint:
     """Return the address and the variable of its key.
 
     Both are from the caller, or both are from the environment.
@@ -155,13 +155,13 @@ def provider_endpoint(
     The variable is None where no key goes to the address unless the caller names it.
     """
     if api_base is not None:
-        is_own = same_host(api_base, provider.address)
+        is_own = has_host_of(api_base, provider.address)
         return Endpoint(api_base, provider.key_variable if is_own else None)
     named_by = next(filter(os.environ.get, provider.address_variables), None)
     if named_by is None:
         return Endpoint(provider.address, provider.key_variable)
     address = os.environ[named_by]
-    if same_host(address, provider.address):
+    if has_host_of(address, provider.address):
         return Endpoint(address, provider.key_variable)
     if key_named:
         raise SettingError(_two_places(named_by))
@@ -209,7 +209,7 @@ def headers_that_tell_who(
     ]
 
 
-def same_host(url: str, address: str) -> bool:
+def has_host_of(url: str, address: str) -> bool:
     """True if a URL leads to the host and port of an address."""
     return _host(url) == _host(address)
 

@@ -263,7 +263,7 @@ def check_model(model: object) -> None:
     elif not iscoroutinefunction(model.complete):
         lack = (
             "has a complete that is no 'async def': await what blocks as"
-            " models.threads.in_thread"
+            " models.threads.call_in_thread"
         )
     else:
         return

@@ -46,7 +46,7 @@ from ragmetrics_core.models.endpoint_errors import (
 from ragmetrics_core.models.openai_form import (
     chat_reply,
     facts_of_listed_model,
-    listed_names,
+    names_of_models,
     request_body,
 )
 from ragmetrics_core.models.threads import compute_beside_loop
@@ -357,7 +357,9 @@ class OpenAICompatibleModel(ChatModel):
         """What to do where the endpoint does not know the model."""
         names = f"the names that it knows stand at {self.base_url}/models"
         if self.base_url == OPENAI.address:
-            return f"check its name{did_you_mean(self.model, listed_names())}; {names}"
+            return (
+                f"check its name{did_you_mean(self.model, names_of_models())}; {names}"
+            )
         return f"check its name and the address, up to and with /v1; {names}"
 
 

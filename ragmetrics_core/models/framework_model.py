@@ -22,7 +22,7 @@ from ragmetrics_core.models.chat import (
     ChatReply,
     ChatRequest,
 )
-from ragmetrics_core.models.threads import in_thread
+from ragmetrics_core.models.threads import call_in_thread
 
 Exchange = tuple[
     Callable[[], Any], Callable[[], Awaitable[Any]], Callable[[Any], ChatReply]
@@ -132,7 +132,7 @@ class FrameworkModel(ChatModel):
             )
         else:
             task = asyncio.wrap_future(
-                in_thread(called, context=judge_context(), name="ragmetrics-model")
+                call_in_thread(called, context=judge_context(), name="ragmetrics-model")
             )
         try:
             await asyncio.wait([task])

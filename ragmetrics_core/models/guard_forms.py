@@ -82,13 +82,13 @@ def _message(role: str, content: str) -> Body:
     return {"role": role, "content": content}
 
 
-def _joined(documents: Sequence[str]) -> str:
+def _join_documents(documents: Sequence[str]) -> str:
     return "\n\n".join(documents)
 
 
 def _granite_3_2_fields(request: GuardRequest) -> Body:
     """A context has a role of its own; what is judged is the last message."""
-    context = _message("context", _joined(request.documents))
+    context = _message("context", _join_documents(request.documents))
     if request.criterion == "groundedness":
         messages = [context, _message("assistant", request.text)]
     else:
@@ -97,14 +97,14 @@ def _granite_3_2_fields(request: GuardRequest) -> Body:
     return {"messages": messages, "chat_template_kwargs": config}
 
 
-def _listed(documents: Sequence[str]) -> list[Body]:
+def _bodies_of_documents(documents: Sequence[str]) -> list[Body]:
     return [
         {"doc_id": str(number), "text": document}
         for number, document in enumerate(documents, start=1)
     ]
 
 
-def _judged_message(request: GuardRequest) -> Body:
+def _message_to_judge(request: GuardRequest) -> Body:
     """The message that is judged beside documents."""
     role = "assistant" if request.criterion == "groundedness" else "user"
     return _message(role, request.text)
@@ -113,8 +113,8 @@ def _judged_message(request: GuardRequest) -> Body:
 def _granite_3_3_fields(request: GuardRequest) -> Body:
     """Documents stand beside the messages; the chat template writes the criterion."""
     return {
-        "messages": [_judged_message(request)],
-        "documents": _listed(request.documents),
+        "messages": [_message_to_judge(request)],
+        "documents": _bodies_of_documents(request.documents),
         "chat_template_kwargs": {
             "guardian_config": {"criteria_id": request.criterion},
             "think": False,
@@ -141,7 +141,7 @@ def _minicheck_fields(request: GuardRequest) -> Body:
 
     No line of a text can pose as the claim: its colon becomes a dash.
     """
-    document = _LABEL.sub(r"\1 -", _joined(request.documents))
+    document = _LABEL.sub(r"\1 -", _join_documents(request.documents))
     claim = _LABEL.sub(r"\1 -", request.text)
     shown = f"Document: {document}\nClaim: {claim}"
     return {

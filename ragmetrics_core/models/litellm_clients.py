@@ -21,8 +21,8 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.models.addresses import (
     ADDRESS_VARIABLE,
     KEY_VARIABLE,
+    has_host_of,
     headers_that_tell_who,
-    same_host,
     variable_naming,
 )
 from ragmetrics_core.models.endpoint_errors import (
@@ -170,7 +170,7 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
     path = "/v1/systemone" if url.endswith("/v1/systemone") else "/chat/completions"
     call.address = public_address(url).removesuffix(path)
     # some providers take no address
-    is_named_host = not call.named_address or same_host(url, call.named_address)
+    is_named_host = not call.named_address or has_host_of(url, call.named_address)
     credentials = headers_that_tell_who(
         request.headers,
         call.named_headers if is_named_host else (),

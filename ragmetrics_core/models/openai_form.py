@@ -82,7 +82,7 @@ def _prices_file() -> Mapping[str, Any]:
     return content
 
 
-def _listed_models() -> Mapping[str, tuple[float, float, str]]:
+def _prices_of_models() -> Mapping[str, tuple[float, float, str]]:
     """By model the price of what is sent and received, and its kind."""
     models: Mapping[str, tuple[float, float, str]] = _prices_file()["models"]
     return models
@@ -98,9 +98,9 @@ def decision_prices(model: str) -> tuple[float, float] | None:
     return None if entry is None else (entry[0] / 1e6, entry[1] / 1e6)
 
 
-def listed_names() -> list[str]:
+def names_of_models() -> list[str]:
     """The names of OpenAI's models that our dated file knows."""
-    return list(_listed_models())
+    return list(_prices_of_models())
 
 
 @lru_cache(maxsize=64)
@@ -109,7 +109,7 @@ def facts_of_listed_model(model: str) -> Listed | None:
 
     None if it is not in it.
     """
-    entry = _listed_models().get(model)
+    entry = _prices_of_models().get(model)
     if entry is None:
         return None
     sent, received, kind = entry

@@ -37,7 +37,7 @@ from ragmetrics_core.models.fitting import Fitting, Send, gather_all, lacking
 from ragmetrics_core.models.limits import Budget, Limiter, RateLimiter, Slots
 from ragmetrics_core.models.reply_store import MemoryStore, ReplyStore
 from ragmetrics_core.models.spending import spending_here
-from ragmetrics_core.models.threads import compute_beside_loop, in_thread
+from ragmetrics_core.models.threads import call_in_thread, compute_beside_loop
 
 T = TypeVar("T")
 Outcome = Choice | errors.JudgeError
@@ -263,7 +263,7 @@ class Session:
             usage += await self._repair_all(
                 with_schema, keys, outcomes, results, read_all
             )
-        in_words = (_in_words(result, self.model, request) for result in results)
+        in_words = (_explain_error(result, self.model, request) for result in results)
         return Answers(tuple(in_words), usage)
 
     async def _repair_all(
@@ -389,7 +389,7 @@ class Session:
         self._refuse_batches()
         question_by_key = self._typed_keys(state, questions)
         unpaid = self._unpaid(question_by_key)
-        request_for = partial(_typed_request, state, question_by_key)
+        request_for = partial(_request_typed, state, question_by_key)
         outcomes, usage = await self._replies(
             request_for, list(question_by_key), fitted=False
         )
@@ -555,7 +555,7 @@ def _repeat_for_each(request: ChatRequest) -> _RequestFor:
     return lambda keys: replace(request, n=len(keys))
 
 
-def _typed_request(
+def _request_typed(
     state: str, question_by_key: Mapping[str, str], keys: Sequence[str]
 ) -> ChatRequest:
     """The request for the answers to some typed questions."""
@@ -644,7 +644,7 @@ async def _read_all_in_thread(
 
     There a reader that never ends holds up nobody.
     """
-    results = in_thread(
+    results = call_in_thread(
         lambda: [_read(outcome, read) for outcome in outcomes],
         context=copy_context(),
         name="ragmetrics reader",
@@ -661,7 +661,7 @@ def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeErro
         return error
 
 
-def _in_words(
+def _explain_error(
     result: T | errors.JudgeError, model: ChatModel, request: ChatRequest
 ) -> T | errors.JudgeError:
     """The result; of a reply without a usable verdict whose it is, and what to do."""

@@ -2,7 +2,7 @@
 
 Neither hanging calls nor long computing hold up the loop or the exit.
 
-A call that may wait gets a thread of its own (``in_thread``). Pure computing of ours
+A call that may wait gets a thread of its own (``call_in_thread``). Pure computing of ours
 takes turns (``compute_beside_loop``): many threads that compute would take the interpreter from
 the loop one after the other. There is one thread for what calls to models need, and one
 for the embedded judge, so that its longest text holds up no call. What nobody waits for
@@ -37,7 +37,7 @@ _given_up: ContextVar[threading.Event | None] = ContextVar(
 )
 
 
-def in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
+def call_in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
     """Call in a daemon thread of this name.
 
     An empty context hides the call from tracers.

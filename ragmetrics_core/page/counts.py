@@ -17,7 +17,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, WITH_VECTORS
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-from ragmetrics_core.reporting.summary import MetricSummary, counted
+from ragmetrics_core.reporting.summary import MetricSummary, count_in_words
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 _HALF = 0.5
@@ -245,11 +245,11 @@ def sentence_of(numbers: MetricSummary, rows: Counted) -> str:
     wording = WORDINGS.get(numbers.metric)
     if not rows.of:
         noun = "row" if wording is None else wording.noun
-        return f"{counted(numbers.count, noun)} scored."
+        return f"{count_in_words(numbers.count, noun)} scored."
     if wording is None:
         verb = "scores" if rows.holds == 1 else "score"
-        all_rows = counted(rows.of, "row")
+        all_rows = count_in_words(rows.of, "row")
         return f"{rows.holds:,} of {all_rows} {verb} one half or more."
     verb = wording.one_does if rows.holds == 1 else wording.many_do
-    nouns = counted(rows.of, wording.noun)
+    nouns = count_in_words(rows.of, wording.noun)
     return f"{rows.holds:,} of {nouns} {verb} {wording.what}."

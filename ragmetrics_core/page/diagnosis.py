@@ -31,7 +31,7 @@ from ragmetrics_core.data import (
     SampleResult,
     Scored,
     Undefined,
-    answered_without_context,
+    has_answer_without_context,
 )
 from ragmetrics_core.metrics.average_precision import average_precision
 
@@ -92,7 +92,7 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
         return None
-    if answered_without_context(sample):
+    if has_answer_without_context(sample):
         return Diagnosis("no_context")
     sayings: dict[str, Says] = {}
     scores: dict[str, str] = {}  # by what they say something of

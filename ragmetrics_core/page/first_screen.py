@@ -34,7 +34,7 @@ from ragmetrics_core.reporting.answering import Answering, AnsweringTally
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
-from ragmetrics_core.reporting.summary import Summary, counted
+from ragmetrics_core.reporting.summary import Summary, count_in_words
 from ragmetrics_core.statistics.means import Interval, mean_interval
 from ragmetrics_core.statistics.paired import mcnemar
 from ragmetrics_core.statistics.repeats import n_repeats
@@ -132,7 +132,7 @@ class FirstScreen:
         """How many rows stand in each group; the counts add up to all rows."""
         total = sum(group.count for group in self.groups)
         parts = [f"{group.count:,} {group.title}" for group in self.groups]
-        rows = counted(total, "row")
+        rows = count_in_words(total, "row")
         if total < self.rows:
             rows += f" drawn at random of {self.rows:,}"
         return f"{rows}: {', '.join(parts) or 'none'}."
@@ -307,7 +307,10 @@ class ScreenTally:
         if not to_mend or not against[to_mend[0].code]:
             return ""
         metric = _worst_gates_first(decisions)[0].metric
-        n_here, n_rows = against[to_mend[0].code], counted(against.total(), "row")
+        n_here, n_rows = (
+            against[to_mend[0].code],
+            count_in_words(against.total(), "row"),
+        )
         verb = "counts" if against.total() == 1 else "count"
         kind = "is of this kind" if n_here == 1 else "are of this kind"
         return (
@@ -343,16 +346,16 @@ class ScreenTally:
         n_scored = self._n_rows - n_not_scored
         drawn = " drawn at random" if self._n_rows < summary.rows else ""
         if not n_not_scored:
-            rows = counted(n_scored, "row") + drawn
+            rows = count_in_words(n_scored, "row") + drawn
             return f"{_loss_in_words(losses, rows, n_scored, summary)}."
         reasons = self._reasons_of_no_score()
         verb = "was" if n_not_scored == 1 else "were"
         if n_not_scored <= _n_rows_in(losses):
-            rows = counted(n_scored, "row") + drawn
+            rows = count_in_words(n_scored, "row") + drawn
             loss = _loss_in_words(losses, rows, n_scored, summary)
-            more = counted(n_not_scored, "more row")
+            more = count_in_words(n_not_scored, "more row")
             return f"{loss}; {more} {verb} not scored: {reasons}."
-        rows = counted(self._n_rows, "row") + drawn
+        rows = count_in_words(self._n_rows, "row") + drawn
         sentence = f"{n_not_scored:,} of {rows} {verb} not scored: {reasons}."
         if n_scored:
             others = "the other row"
@@ -416,7 +419,7 @@ class ScreenTally:
         if n_copies:
             verb = "repeats" if n_copies == 1 else "repeat"
             yield (
-                f"{counted(n_copies, 'row')} {verb} the question, the retrieved texts"
+                f"{count_in_words(n_copies, 'row')} {verb} the question, the retrieved texts"
                 " and the answer of an earlier row. If these are copies, the ranges"
                 " are too narrow: they count each as new evidence."
             )
@@ -628,7 +631,7 @@ def _why_first(to_mend: Sequence[Group], against_gate: Counter[str]) -> str:
     """In how many rows the stage to mend shows, and why it is named before its equals."""
     if not to_mend:
         return ""
-    words = counted(to_mend[0].count, "row")
+    words = count_in_words(to_mend[0].count, "row")
     if not against_gate and len(_equal_largest(to_mend)) > 1:
         words += ", as many as another; this comes first in the pipeline"
     return words

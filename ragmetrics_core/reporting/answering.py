@@ -25,7 +25,7 @@ from ragmetrics_core.data.metric_evidence import (
     Sufficed,
 )
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, numbering
-from ragmetrics_core.reporting.summary import counted
+from ragmetrics_core.reporting.summary import count_in_words
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,
     Interval,
@@ -64,7 +64,7 @@ class AnsweringShare(Frozen):
         text += f" [{self.interval.low:.3f}, {self.interval.high:.3f}]"
         n_clusters = self.interval.clusters
         if n_clusters is not None:
-            text += f" over {counted(n_clusters, 'cluster')}"
+            text += f" over {count_in_words(n_clusters, 'cluster')}"
             if n_clusters < FEWEST_CLUSTERS:
                 text += ", which are few: a rough guide"
         return text
@@ -137,7 +137,9 @@ class Answering(Frozen):
             *self._sentences_on_right_answers(),
         ]
         if self.without_case:
-            sentences.append(f"{counted(self.without_case, 'row')} without a case.")
+            sentences.append(
+                f"{count_in_words(self.without_case, 'row')} without a case."
+            )
         if self.cases["unbacked"]:
             sentences.append(_NOT_WRONG)
         return tuple(sentences)

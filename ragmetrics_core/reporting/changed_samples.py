@@ -38,7 +38,7 @@ def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     return losses + gains
 
 
-def lost_most(
+def rank_losses(
     samples: Iterable[Changed], badness: Mapping[str, tuple[bool, float]]
 ) -> tuple[Changed, ...]:
     """The samples that lost, each once, those of the worst metric first.

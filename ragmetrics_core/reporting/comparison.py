@@ -30,8 +30,8 @@ from ragmetrics_core.data.display import judges_in_words
 from ragmetrics_core.data.display import table as html_rows
 from ragmetrics_core.reporting.changed_samples import (
     Changed,
-    lost_most,
     most_changed,
+    rank_losses,
     value_of,
 )
 from ragmetrics_core.reporting.gates import three_way
@@ -41,12 +41,12 @@ from ragmetrics_core.reporting.pairing import (
     Matched,
     Pair,
     are_identical,
-    asked_otherwise,
+    count_other_questions,
+    count_other_slices,
     differences,
     group_pairs,
     judges_elsewhere,
     match,
-    sliced_otherwise,
 )
 from ragmetrics_core.reporting.row_shifts import RowShift, p_of_shifts, row_shifts
 from ragmetrics_core.reporting.run_facts import Decision, SequentialDecision
@@ -321,7 +321,7 @@ class Comparison(Frozen):
             change.metric: (change.verdict != "worse", change.difference or 0.0)
             for change in self._over_all_samples
         }
-        return lost_most(self.most_changed, badness)
+        return rank_losses(self.most_changed, badness)
 
     @property
     def shifts(self) -> tuple[RowShift, ...]:
@@ -566,11 +566,11 @@ def compare(
         _refuse_differing(differing)
     parts = [(name, part) for part in matched.parts(slices) for name in names]
     if _are_the_same_run(before, after, names, differing):
-        changes = [_unchanged(name, *part) for name, part in parts]
+        changes = [_change_of_identical_runs(name, *part) for name, part in parts]
     elif before.decisions or after.decisions:
         changes = [_change(name, *part, cluster) for name, part in parts]
     else:
-        tested = [_tested_change(name, *part, cluster, margin) for name, part in parts]
+        tested = [_test_change(name, *part, cluster, margin) for name, part in parts]
         changes = _with_verdicts(tested, margin)
     judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
     are_named = metrics is not None
@@ -661,11 +661,11 @@ def _differing(
             f"{n_alone} rows are in one run only, and without ids nothing else tells"
             " rows apart"
         )
-    if n_moved := sliced_otherwise(matched.pairs, slices):
+    if n_moved := count_other_slices(matched.pairs, slices):
         phrases.append(
             f"{n_moved} of {n_pairs} samples are in another slice in the second run"
         )
-    if n_asked_otherwise := asked_otherwise(matched.pairs):
+    if n_asked_otherwise := count_other_questions(matched.pairs):
         phrases.append(
             f"{n_asked_otherwise} of {n_pairs} samples of one id have another question"
             " or reference"
@@ -702,7 +702,7 @@ def _why_stopped(before: Report, after: Report) -> str:
     return "; ".join(reasons)
 
 
-def _unchanged(
+def _change_of_identical_runs(
     metric: str, part: str | None, pairs: Sequence[Pair], rows: int
 ) -> MetricChange:
     """One metric over pairs of two identical runs: counted, not estimated."""
@@ -754,7 +754,7 @@ def _change(
     """
     results = _results(pairs, metric)
     scored = _differences(results, _cluster_numbers(pairs, cluster))
-    change = _counted(metric, part, results, rows)
+    change = _change_of_outcomes(metric, part, results, rows)
     if not scored.values:
         return change.model_copy(update=p_of_shifts(results))
     return change.model_copy(
@@ -766,7 +766,7 @@ def _change(
     )
 
 
-def _tested_change(
+def _test_change(
     metric: str,
     part: str | None,
     pairs: Sequence[Pair],
@@ -778,7 +778,7 @@ def _tested_change(
     results = _results(pairs, metric)
     keys = _cluster_numbers(pairs, cluster)
     scored = _differences(results, keys)
-    change = _counted(metric, part, results, rows)
+    change = _change_of_outcomes(metric, part, results, rows)
     change = change.model_copy(update=p_of_shifts(results))
     if not scored.values:
         return change
@@ -797,13 +797,15 @@ def _tested_change(
             "exact": test.exact,
             "detectable": paired.detectable(error),
             "needed": n_needed,
-            "one_sided": _one_sided(scored, worst, best),
+            "one_sided": _one_sided_bounds(scored, worst, best),
             "bounds": (fmean(worst.values), fmean(best.values)),
         }
     )
 
 
-def _one_sided(scored: Differences, worst: Differences, best: Differences) -> Bounds:
+def _one_sided_bounds(
+    scored: Differences, worst: Differences, best: Differences
+) -> Bounds:
     """One-sided 95 % bounds, with failures at the worst and at the best."""
     low, high = paired.one_sided_bounds(*scored)
     worst_low, _ = paired.one_sided_bounds(*worst)
@@ -819,7 +821,7 @@ def _results(pairs: Sequence[Pair], metric: str) -> list[ResultPair]:
     ]
 
 
-def _counted(
+def _change_of_outcomes(
     metric: str, part: str | None, results: Sequence[ResultPair], rows: int
 ) -> MetricChange:
     """The change of a metric with the outcomes alone."""
@@ -876,12 +878,12 @@ def _with_verdicts(
     p_values = [change.p for change in changes if change.p is not None]
     adjusted = iter(paired.holm(p_values))
     return [
-        change if change.p is None else _judged(change, next(adjusted), margin)
+        change if change.p is None else _judge_change(change, next(adjusted), margin)
         for change in changes
     ]
 
 
-def _judged(change: MetricChange, p: float, margin: float) -> MetricChange:
+def _judge_change(change: MetricChange, p: float, margin: float) -> MetricChange:
     """The change with its adjusted p-value, and what follows from it."""
     if change.difference is None or change.interval is None or change.bounds is None:
         return change

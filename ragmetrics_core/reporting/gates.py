@@ -22,7 +22,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.reporting.summary import MetricSummary, Summary, counted
+from ragmetrics_core.reporting.summary import MetricSummary, Summary, count_in_words
 from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import (
     MIN_SCORED,
@@ -207,7 +207,7 @@ def decide(
     name = find_metric(gate.metric, names, place="of this run for a gate")
     gate = gate.model_copy(update={"metric": name})
     if gate.by is None:
-        outcome, why = _decided(gate, measured, on, min_scored)
+        outcome, why = _decide(gate, measured, on, min_scored)
         sentence = f"{name}{why}"
         return Decision(
             metric=name, outcome=outcome, sentence=sentence, at_least=gate.at_least
@@ -219,7 +219,7 @@ def decide(
             f" slices=[{gate.by!r}]"
         )
     by_slice = {
-        value: _decided(gate, summary, on, min_scored)
+        value: _decide(gate, summary, on, min_scored)
         for value, summary in sorted(measured.slices[gate.by].items())
     }
     return Decision(
@@ -283,7 +283,7 @@ def _sentence_on_slices(gate: Gate, by_slice: Mapping[str, tuple[Outcome, str]])
     return sentence
 
 
-def _decided(
+def _decide(
     gate: Gate, summary: Summary, on: On, min_scored: float
 ) -> tuple[Outcome, str]:
     """What is decided of one metric in one summary, and why."""
@@ -295,10 +295,10 @@ def _decided(
     why_not = _why_nothing_follows(numbers, summary, on, min_scored)
     if why_not:
         return "undecided", f" is not held against {gate.at_least:g}: {why_not}"
-    return _decided_by_mean(gate, summary, numbers.mean, on)
+    return _decide_by_mean(gate, summary, numbers.mean, on)
 
 
-def _decided_by_mean(
+def _decide_by_mean(
     gate: Gate, summary: Summary, mean: float, on: On
 ) -> tuple[Outcome, str]:
     """What follows from the mean of enough rows, and why."""
@@ -309,8 +309,8 @@ def _decided_by_mean(
     low, high = _bounds(numbers, mean, interval)
     outcome = three_way(low, high, gate.at_least)
     why = f" {_claim(outcome, mean, interval, gate.at_least)}:"
-    why += f" mean {_shown(mean, gate.at_least)} of"
-    why += f" {counted(numbers.count, 'scored row')}"
+    why += f" mean {_number_in_words(mean, gate.at_least)} of"
+    why += f" {count_in_words(numbers.count, 'scored row')}"
     if interval is not None:
         kind = "bounds" if summary.decisions else "95 % interval"
         why += f", {kind} {_range(interval.low, interval.high, gate.at_least)}"
@@ -365,10 +365,10 @@ def _if_they_were(n_unknown: int, bounds: str) -> str:
 
 def _range(low: float, high: float, threshold: float) -> str:
     """Two bounds as a reader sees them."""
-    return f"{_shown(low, threshold)}–{_shown(high, threshold)}"
+    return f"{_number_in_words(low, threshold)}–{_number_in_words(high, threshold)}"
 
 
-def _shown(value: float, threshold: float) -> str:
+def _number_in_words(value: float, threshold: float) -> str:
     """The value with three decimals.
 
     There are more where three would put it on the other side of the threshold.
@@ -402,7 +402,7 @@ def _hint(
         )
     end = interval.high if numbers.mean < threshold else interval.low
     n_needed = ceil(numbers.count * (abs(end - numbers.mean) / distance) ** 2)
-    rows = counted(max(n_needed, numbers.count + 1), "row")
+    rows = count_in_words(max(n_needed, numbers.count + 1), "row")
     return f" To decide it takes about {rows} with such scores, or more."
 
 

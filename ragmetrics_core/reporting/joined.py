@@ -8,7 +8,7 @@ from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 
-def joined(reports: Sequence[Report], names: Sequence[str]) -> Report:
+def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
     """Return one report over the rows of several reports, in their order.
 
     Args:
@@ -29,7 +29,7 @@ def joined(reports: Sequence[Report], names: Sequence[str]) -> Report:
         row.model_copy(update={"index": number})
         for number, row in enumerate(chain.from_iterable(reports))
     ]
-    facts = _joined_facts([report.run for report in reports], names)
+    facts = _join_facts([report.run for report in reports], names)
     notes = (*facts.notes, _note_on_rows(reports, names))
     return Report(rows, facts.model_copy(update={"notes": notes}))
 
@@ -48,7 +48,7 @@ def _note_on_rows(reports: Sequence[Report], names: Sequence[str]) -> str:
     return f"Rows {', '.join(parts)}." if parts else "No file holds a row."
 
 
-def repeated_questions(
+def warn_of_repeated_questions(
     reports: Sequence[Report], names: Sequence[str]
 ) -> Iterator[str]:
     """Warn of each report that asks what earlier ones asked.
@@ -95,7 +95,7 @@ def _refuse_what_cannot_be_joined(
                 )
 
 
-def _joined_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
+def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
     """What holds of all runs together; what differs is left unsaid or listed."""
     stopped = [
         f"{name}: {run.ended_early}"
@@ -105,11 +105,11 @@ def _joined_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
     metrics = {name: value for run in runs for name, value in run.metrics.items()}
     versions = {run.version for run in runs}
     return RunFacts(
-        name=", ".join(_each_once((run.name,) for run in runs if run.name)),
+        name=", ".join(_drop_repeats((run.name,) for run in runs if run.name)),
         version=versions.pop() if len(versions) == 1 else "",
         inputs=tuple(chain.from_iterable(run.inputs for run in runs)),
-        judges=_each_once(run.judges for run in runs),
-        models=_each_once(run.models for run in runs),
+        judges=_drop_repeats(run.judges for run in runs),
+        models=_drop_repeats(run.models for run in runs),
         addresses={
             name: value for run in runs for name, value in run.addresses.items()
         },
@@ -120,9 +120,9 @@ def _joined_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
         concurrency=max(run.concurrency for run in runs),
         interrupted=any(run.interrupted for run in runs),
         stopped="; ".join(stopped),
-        notes=_each_once(run.notes for run in runs),
+        notes=_drop_repeats(run.notes for run in runs),
     )
 
 
-def _each_once(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+def _drop_repeats(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(several)))

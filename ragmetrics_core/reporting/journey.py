@@ -25,7 +25,7 @@ from ragmetrics_core.reporting.sample_journey import (
     SampleJourney,
     journey_of,
 )
-from ragmetrics_core.reporting.summary import counted
+from ragmetrics_core.reporting.summary import count_in_words
 from ragmetrics_core.statistics.means import Interval, mean_interval
 
 Unit = Literal["passages", "facts"]
@@ -146,17 +146,17 @@ class Journey:
 
     def __str__(self) -> str:
         parts = [
-            counted(self.samples, "sample"),
-            counted(self.passages, "retrieved passage"),
+            count_in_words(self.samples, "sample"),
+            count_in_words(self.passages, "retrieved passage"),
         ]
         if self.facts:
-            parts.append(counted(self.facts, "fact"))
+            parts.append(count_in_words(self.facts, "fact"))
         lines = [f"Journey of {', '.join(parts)}"]
         lines += [f"  {stage}" for stage in self.stages]
         if self.sentence:
             lines.append(self.sentence)
         lines += [
-            f"Unknown in {count:,} of {counted(self.samples, 'sample')}: {stage}"
+            f"Unknown in {count:,} of {count_in_words(self.samples, 'sample')}: {stage}"
             f" ({reason})"
             for (stage, reason), count in self.unknown.items()
         ]
@@ -311,7 +311,7 @@ def first_to_mend(followed: Sequence[SampleJourney]) -> Loss | None:
     was, no passage was lost that was needed, and only what is of no use or not cited
     counts. Else the stage that lost the largest share of its passages.
     """
-    counts = _counts([_without_what_follows(sample) for sample in followed])
+    counts = _counts([_drop_doubtful_verdicts(sample) for sample in followed])
     settled = _are_settled(followed)
     n_lost_by_loss = {
         loss: tallied.n_lost
@@ -338,7 +338,7 @@ def _are_settled(followed: Iterable[SampleJourney]) -> bool:
     )
 
 
-def _without_what_follows(sample: SampleJourney) -> SampleJourney:
+def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
     """A sample without verdicts that may follow from an earlier loss.
 
     Where passages were lost on the way and none that was shown is useful, the useful

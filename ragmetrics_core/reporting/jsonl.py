@@ -151,10 +151,10 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
             kind = type(row).__name__
             raise InputError(f"{place}: a JSON object is needed, got {kind}")
         elif "run" in row and "index" not in row:
-            run = validated(RunFacts, row["run"], place)
+            run = validate_data(RunFacts, row["run"], place)
             closing_line = number
         else:
-            results.append(validated(SampleResult, row, place))
+            results.append(validate_data(SampleResult, row, place))
     if rows_alone:
         return _report_of_rows(results, run.notes, Path(path).name)
     return run, tuple(results)
@@ -229,10 +229,10 @@ def _run_of_header(header: object, place: str) -> RunFacts:
             f"{place}: this version reads formats 1 to {FORMAT}; read the report with a"
             " newer ragmetrics"
         )
-    return validated(RunFacts, header.get("run", {}), place)
+    return validate_data(RunFacts, header.get("run", {}), place)
 
 
-def validated(model: type[M], value: Any, place: str) -> M:
+def validate_data(model: type[M], value: Any, place: str) -> M:
     """Check data of a file against a model; leave out fields unknown to this version.
 
     Raises ``InputError``, which names what is missing or wrong.

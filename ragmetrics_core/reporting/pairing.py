@@ -94,7 +94,7 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
         raise SettingError(
             'cluster= takes a name, a path, a callable, "auto" or None; got ""'
         )
-    value = _named_in_metadata(sample.metadata, by)
+    value = _value_in_metadata(sample.metadata, by)
     if value is None and by == "conversation":
         value = conversation
     if value is None and by in Sample.model_fields:
@@ -102,7 +102,7 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     return _key(value)
 
 
-def _named_in_metadata(metadata: Mapping[str, object], name: str) -> object:
+def _value_in_metadata(metadata: Mapping[str, object], name: str) -> object:
     """What the metadata hold under a name or dotted path.
 
     The path may begin at the metadata's own name, or at a flattened column of it.
@@ -149,10 +149,10 @@ def _key(value: object) -> str | None:
     if not is_present(value):
         return None
     value = number_as_text(value)
-    return value if isinstance(value, str) else _written(value)
+    return value if isinstance(value, str) else _text_of_value(value)
 
 
-def _written(value: object) -> str:
+def _text_of_value(value: object) -> str:
     """Return a value as a text that only equal values have.
 
     The order of what has no order does not matter.
@@ -165,15 +165,15 @@ def _written(value: object) -> str:
             "{"
             + ", ".join(
                 sorted(
-                    f"{_quoted(name)}: {_quoted(part)}" for name, part in value.items()
+                    f"{_quote(name)}: {_quote(part)}" for name, part in value.items()
                 )
             )
             + "}"
         )
     if isinstance(value, (set, frozenset)):
-        return "{" + ", ".join(sorted(map(_quoted, value))) + "}"
+        return "{" + ", ".join(sorted(map(_quote, value))) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_quoted, value)) + "]"
+        return "[" + ", ".join(map(_quote, value)) + "]"
     if (
         type(value).__str__ is object.__str__
         and type(value).__repr__ is object.__repr__
@@ -186,11 +186,11 @@ def _written(value: object) -> str:
     return str(value)
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     return (
         json.dumps(value, ensure_ascii=False)
         if isinstance(value, str)
-        else _written(value)
+        else _text_of_value(value)
     )
 
 
@@ -383,7 +383,7 @@ def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
     return group_of(before.sample, by), group_of(after.sample, by)
 
 
-def sliced_otherwise(pairs: Iterable[Pair], by: GroupBy) -> int:
+def count_other_slices(pairs: Iterable[Pair], by: GroupBy) -> int:
     """Count the pairs that the two runs put in different slices."""
     keys = (_keys_of(pair, by) for pair in pairs)
     return sum(
@@ -403,7 +403,7 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
     before, after = tuple(before), tuple(after)
     have_ids = _have_ids_of_their_own(before) and _have_ids_of_their_own(after)
     by: Literal["id", "question"] = "id" if have_ids else "question"
-    first_rows, second_rows = _keyed(before, by), _keyed(after, by)
+    first_rows, second_rows = _rows_by_key(before, by), _rows_by_key(after, by)
     pairs = tuple(
         (row, second_rows[key]) for key, row in first_rows.items() if key in second_rows
     )
@@ -427,7 +427,7 @@ def _have_ids_of_their_own(rows: Sequence[SampleResult]) -> bool:
     return None not in ids and len(set(ids)) == len(ids)
 
 
-def asked_otherwise(pairs: Iterable[Pair]) -> int:
+def count_other_questions(pairs: Iterable[Pair]) -> int:
     """Count the pairs of one id that hold another question or another reference.
 
     A text counts only where both runs hold one at all.
@@ -516,7 +516,7 @@ def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
     return tuple(context.text for context in contexts)
 
 
-def _keyed(
+def _rows_by_key(
     rows: Sequence[SampleResult], by: Literal["id", "question"]
 ) -> dict[tuple[str, int], SampleResult]:
     """The rows by id or question, of rows without a question by all their texts.

@@ -77,7 +77,7 @@ def _equal(
 
     One that has the id of another passage is left to that one.
     """
-    of_its_id = [place for place in free if _same_id(passage, contexts[place])]
+    of_its_id = [place for place in free if _has_id_of(passage, contexts[place])]
     of_no_other = [
         place
         for place in free
@@ -121,7 +121,7 @@ def _part(passage: Context, text: str, contexts: Sequence[_Other]) -> Part:
     return _NOT_SHOWN if place_alike is None else (place_alike, None)
 
 
-def _same_id(passage: Context, context: Context) -> bool:
+def _has_id_of(passage: Context, context: Context) -> bool:
     return passage.id is not None and passage.id == context.id
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ragmetrics_core.data import Failed, MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.reporting.pairing import Pair
-from ragmetrics_core.reporting.summary import counted
+from ragmetrics_core.reporting.summary import count_in_words
 from ragmetrics_core.statistics import paired
 
 _ALPHA = 0.05
@@ -30,7 +30,7 @@ class RowShift(NamedTuple):
 
     def __str__(self) -> str:
         """The shift in one sentence."""
-        words = f"{self.title}: {self.first:,} → {counted(self.second, 'row')}"
+        words = f"{self.title}: {self.first:,} → {count_in_words(self.second, 'row')}"
         if self.p is None:
             words += " (not tested)."
         elif self.p > _ALPHA:
@@ -50,7 +50,7 @@ def row_shifts(
     same rows in both runs.
     """
     shifts = []
-    for title, has_trait in (("Declined", _declined), ("Failed", _failed)):
+    for title, has_trait in (("Declined", _is_declined), ("Failed", _is_unusable)):
         traits = [
             (
                 _has_any(before_row, metrics, has_trait),
@@ -93,10 +93,10 @@ def p_of_shifts(
     """P-values of one metric: did a run decline, or fail, more often?"""
     return {
         "abstained": _p_of_shift(
-            [(_declined(before), _declined(after)) for before, after in results]
+            [(_is_declined(before), _is_declined(after)) for before, after in results]
         ),
         "failed": _p_of_shift(
-            [(_failed(before), _failed(after)) for before, after in results]
+            [(_is_unusable(before), _is_unusable(after)) for before, after in results]
         ),
     }
 
@@ -108,12 +108,12 @@ def _p_of_shift(traits: Sequence[tuple[bool, bool]]) -> float:
     return paired.mcnemar(first_only, second_only)
 
 
-def _declined(result: MetricResult | None) -> bool:
+def _is_declined(result: MetricResult | None) -> bool:
     """Whether the answer only declined, so that there was nothing to score."""
     return isinstance(result, Undefined) and result.code in ("abstained", "declined")
 
 
-def _failed(result: MetricResult | None) -> bool:
+def _is_unusable(result: MetricResult | None) -> bool:
     """Whether the judge was asked, and its reply cannot be used."""
     return isinstance(result, Failed)
 

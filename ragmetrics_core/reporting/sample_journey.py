@@ -148,7 +148,7 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     unknown: dict[str, str] = {}
     passages = _on_their_way(sample, unknown)
     useful = _useful_by_rank(row, unknown)
-    cited = _cited_ranks(sample, unknown)
+    cited = _ranks_cited(sample, unknown)
     resting = sentences_resting(row)
     judged = tuple(
         replace(
@@ -175,7 +175,7 @@ def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
     if sample.retrieved is None:
         unknown["retrieved"] = _NOT_RETRIEVED
         unknown["kept"] = _NOT_RETRIEVED
-        return [] if why_not_seen else list(_shown_contexts(sample))
+        return [] if why_not_seen else list(_passages_of_contexts(sample))
     numbered = enumerate(zip(sample.retrieved, _notes(sample), strict=True), start=1)
     passages = [_passage(rank, document, note) for rank, (document, note) in numbered]
     if why_not_seen:
@@ -200,7 +200,7 @@ def _why_not_seen(sample: Sample) -> str:
     return ""
 
 
-def _shown_contexts(sample: Sample) -> Iterable[Passage]:
+def _passages_of_contexts(sample: Sample) -> Iterable[Passage]:
     """The contexts, which were shown in the words that they hold."""
     for rank, context in enumerate(sample.contexts, start=1):
         if not context.blank:
@@ -277,7 +277,7 @@ def _useful_by_rank(
     return {}
 
 
-def _cited_ranks(sample: Sample, unknown: dict[str, str]) -> set[int | None] | None:
+def _ranks_cited(sample: Sample, unknown: dict[str, str]) -> set[int | None] | None:
     """Ranks of the contexts that the answer cites; None if that is not known."""
     if sample.citations is None:
         unknown["cited"] = sample.citations_unknown
@@ -319,7 +319,7 @@ def _fact(
     holding = tuple(rank for rank, cell in enumerate(cells, 1) if cell.covered)
     answered = all(cell.probability is not None for cell in cells)
     if sample.retrieved is None:
-        is_known, lost = _in_contexts(sample, bool(holding), answered)
+        is_known, lost = _fate_in_contexts(sample, bool(holding), answered)
     else:
         holders = [passage for passage in passages if passage.rank in holding]
         is_known, lost = _through_stages(holders, answered)
@@ -348,7 +348,7 @@ def _droppers_inside(passages: Sequence[Passage]) -> list[str]:
     ]
 
 
-def _in_contexts(
+def _fate_in_contexts(
     sample: Sample, is_held: bool, answered: bool
 ) -> tuple[bool, Loss | None]:
     """Whether it is known what became of a fact that was sought in the contexts, and its loss."""

@@ -17,8 +17,8 @@ from ragmetrics_core.data import (
     Share,
     Usage,
     answer_holds_contexts,
-    answered_without_context,
     find_metric,
+    has_answer_without_context,
 )
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
@@ -56,7 +56,7 @@ _WHY_UNDEFINED = {
 }
 
 
-def counted(count: int, noun: str) -> str:
+def count_in_words(count: int, noun: str) -> str:
     """A count with its noun, e.g. ``1 row`` or ``2,000 rows``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
@@ -313,7 +313,7 @@ class Summary(Frozen):
                 by_kind.setdefault(kind, []).append((numbers.metric, detail))
         return (
             *self.signs,
-            *(_folded(*kind_and_metrics) for kind_and_metrics in by_kind.items()),
+            *(_fold_signs(*kind_and_metrics) for kind_and_metrics in by_kind.items()),
         )
 
     @property
@@ -325,7 +325,7 @@ class Summary(Frozen):
         )
 
 
-def _folded(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
+def _fold_signs(kind: str, metrics: Sequence[tuple[str, str]]) -> str:
     """One line about a kind of sign, with the metrics that show it and their numbers."""
     ((first_metric, first_detail), *further_metrics) = metrics
     if not further_metrics:
@@ -388,7 +388,7 @@ class Tally:
         cluster = self._number_of(sample)
         for name, metric in self.metrics.items():
             metric.add(result.results.get(name), cluster, sample.ledger)
-        self.rows["without_context"] += answered_without_context(sample)
+        self.rows["without_context"] += has_answer_without_context(sample)
         self.rows["holding_contexts"] += answer_holds_contexts(sample)
         self.rows["application_errors"] += sample.error is not None
         if sample.capture is not None and sample.capture.grade is not None:

@@ -122,7 +122,7 @@ def _notes_on_scores(summary: Summary) -> Iterator[str]:
             n_useful = round(numbers.useful_share * numbers.useful_known)
             yield (
                 f"{numbers.metric}: any useful chunk in {n_useful} of"
-                f" {_counted(numbers.useful_known, 'scored row')}; mean among those"
+                f" {_count_in_words(numbers.useful_known, 'scored row')}; mean among those"
                 f" {_number(numbers.mean_if_useful, 3)}."
             )
     for numbers in summary.metrics:
@@ -153,7 +153,7 @@ def _notes_on_rows(summary: Summary) -> Iterator[str]:
         "unreadable": summary.bad_rows,
     }
     parts = [f", {count:,} {what}" for what, count in exceptions.items() if count]
-    yield f"{_counted(summary.rows, 'row')}{''.join(parts)}."
+    yield f"{_count_in_words(summary.rows, 'row')}{''.join(parts)}."
     if summary.grades:
         grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
         yield f"Captured: {', '.join(grades)}."
@@ -175,7 +175,7 @@ def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:
         yield adherence_worth()
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_in_words(count: int, noun: str) -> str:
     return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -186,12 +186,12 @@ def text_table(summary: Summary, run: RunFacts) -> str:
     """
     grid = [text_grid(summary)] if summary.metrics else []
     notes = [
-        line for note in footnotes(summary, run) for line in _wrapped(note).splitlines()
+        line for note in footnotes(summary, run) for line in _wrap(note).splitlines()
     ]
     return "\n".join([*grid, *notes]).rstrip()
 
 
-def _wrapped(text: str) -> str:
+def _wrap(text: str) -> str:
     """A text of several lines of at most 80 columns."""
     return textwrap.fill(text, 80, break_on_hyphens=False)
 
@@ -325,11 +325,11 @@ def csv_text(results: Sequence[SampleResult], metrics: Sequence[str]) -> str:
     writer = csv.writer(file)
     writer.writerow(cells)
     for row in zip(*cells.values(), strict=True):
-        writer.writerow(map(_without_formula, row))
+        writer.writerow(map(_disarm_formula, row))
     return file.getvalue()
 
 
-def _without_formula(cell: object) -> object:
+def _disarm_formula(cell: object) -> object:
     """A cell that no spreadsheet takes for a formula."""
     is_formula = isinstance(cell, str) and _FORMULA.match(cell) is not None
     return f"'{cell}" if is_formula else cell

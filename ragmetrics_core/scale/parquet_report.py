@@ -26,7 +26,7 @@ from ragmetrics_core.data import (
     RowError,
     Usage,
     answer_holds_contexts,
-    answered_without_context,
+    has_answer_without_context,
     import_extra,
     plain_name,
 )
@@ -39,7 +39,7 @@ from ragmetrics_core.data.results import (
     Signature,
 )
 from ragmetrics_core.data.sample import Sample
-from ragmetrics_core.reporting.jsonl import plain, validated
+from ragmetrics_core.reporting.jsonl import plain, validate_data
 from ragmetrics_core.reporting.pairing import GroupBy, group_of
 from ragmetrics_core.reporting.report import Report, lowest
 from ragmetrics_core.reporting.run_facts import RunFacts
@@ -166,7 +166,7 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
     }
     sample = row.sample
     if sample is not None:
-        facts["without_context"] = answered_without_context(sample)
+        facts["without_context"] = has_answer_without_context(sample)
         facts["holding_contexts"] = answer_holds_contexts(sample)
         facts["error"] = sample.error is not None
         facts["grade"] = None if sample.capture is None else sample.capture.grade
@@ -376,7 +376,7 @@ class ParquetRows(Sequence[SampleResult]):
             "unfinished": facts["unfinished"],
             "problem": facts["problem"] or "",
         }
-        return validated(SampleResult, fields, f"{self._path}, row {index}")
+        return validate_data(SampleResult, fields, f"{self._path}, row {index}")
 
 
 def _schema_of_results(data: Any) -> Any:

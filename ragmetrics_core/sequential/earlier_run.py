@@ -11,7 +11,7 @@ from ragmetrics_core.data import InputError, Sample, SampleResult
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.reporting.pairing import (
     Matched,
-    asked_otherwise,
+    count_other_questions,
     judges_elsewhere,
     match,
 )
@@ -115,7 +115,7 @@ def partners_of(
         rows.append(SampleResult(index=place, sample=sample))
     matched = match(earlier.results, rows)
     _refuse_rows_that_look_alike(matched)
-    n_asked_otherwise = asked_otherwise(matched.pairs)
+    n_asked_otherwise = count_other_questions(matched.pairs)
     if n_asked_otherwise:
         raise InputError(
             f"{n_asked_otherwise:,} of {len(matched.pairs):,} rows have the id of an"

@@ -41,7 +41,7 @@ from ragmetrics_core.data.results import Failed
 from ragmetrics_core.encoders import EncoderJudge, checkpoints
 from ragmetrics_core.encoders.checkpoints import KNOWN, Labels
 from ragmetrics_core.judging.cascade import CascadeJudge
-from ragmetrics_core.labelling.measured_judges import asking, measured
+from ragmetrics_core.labelling.measured_judges import asking, measure_judge
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.metrics.polls import Adherent, Poll
 from ragmetrics_core.reporting.judge_card import Card
@@ -582,7 +582,7 @@ def test_a_card_and_a_cascade_follow_the_weakest_sentence(
     ]
     own = {
         it.measure: it.value
-        for it in measured(bag, rows, asking(bag), draws=5).figures["adherent"]
+        for it in measure_judge(bag, rows, asking(bag), draws=5).figures["adherent"]
     }
     assert (own["balanced accuracy"], own["kappa"]) == (1.0, 1.0)
     assert own["rejected of supported answers by the weakest claim"] == 0.0
@@ -692,7 +692,7 @@ def test_a_correction_is_taken_from_a_card_of_the_same_judge_only(
 ) -> None:
     folder = tiny.in_onnx_form(tmp_path / "bag")
     judge = EncoderJudge(folder)
-    made = measured(judge, labelled_claims(), asking(judge), draws=2)
+    made = measure_judge(judge, labelled_claims(), asking(judge), draws=2)
     card = tmp_path / "card.json"
     card.write_text(made.model_dump_json(), encoding="utf-8")
     correction = Card.read(card).claim_correction
@@ -700,7 +700,7 @@ def test_a_correction_is_taken_from_a_card_of_the_same_judge_only(
     corrected = EncoderJudge(folder, correction=correction)
     assert corrected.details["correction"]
     # the card of the corrected judge fits the same claims
-    again = measured(corrected, labelled_claims(), asking(corrected), draws=2)
+    again = measure_judge(corrected, labelled_claims(), asking(corrected), draws=2)
     assert again.claim_correction == correction
     for settings in ({"window": 40}, {"template": "{premise} {hypothesis}"}):
         other: dict[str, Any] = {"correction": correction, **settings}
