@@ -269,9 +269,9 @@ class _Bucket:
         return len(self._texts)
 
     def likest(self, words: bytes) -> list[int]:
-        """Numbers of some of the texts that have most of their first letters in common with some words.
+        """Numbers of some texts whose beginnings agree farthest with some words.
 
-        A line's number where they differ is left out of the words.
+        The number of a line is left out of the words where they differ.
         """
         most, likest = self._likest(words)
         number = _LINE_NUMBER.match(words, most)

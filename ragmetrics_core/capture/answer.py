@@ -451,7 +451,10 @@ def by_a_labelled_part(attribution: _Attribution) -> Answered | None:
 
 
 def _with_a_labelled_part(attribution: _Attribution) -> list[Node]:
-    """Calls of whose reply the answer is what stands between labels, or all of it; the last first."""
+    """Calls of whose reply the answer is what stands between labels, or all of it.
+
+    The last call stands first.
+    """
     replies = attribution.search.calls.replies
     return [
         call for call in attribution.latest if attribution.lines & replies[call].parts

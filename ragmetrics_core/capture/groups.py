@@ -458,10 +458,10 @@ def _has_moved_on(
 
 
 def _asks_anew(tree: Tree, group: Group, prompts: Sequence[str]) -> bool:
-    """Whether a run was handed documents and a question of its own, after a group was answered.
+    """Whether a run was handed documents and asks a question of its own.
 
-    The application kept what the group had found; the group's own question stands in
-    none of the prompts.
+    A group was answered, and the application kept what it had found. The group's own
+    question stands in none of the prompts.
     """
     if not tree.root.taken or tree.question is None or group.answered_at is None:
         return False

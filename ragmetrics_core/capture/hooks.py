@@ -112,10 +112,10 @@ class Problems:
             return dict(self._counts)
 
     def record(self, hook: str, error: BaseException) -> None:
-        """Count an error of a hook; the first of its kind is logged, without any text of the application.
+        """Count an error of a hook, and log the first of its kind.
 
-        A setting or a row that we refuse is told in our own words: they hold no text of
-        a sample, and say what is needed.
+        The log holds no text of the application. A setting or a row that we refuse is
+        told in our own words: they hold no text of a sample, and say what is needed.
         """
         frames = traceback.extract_tb(error.__traceback__)
         place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

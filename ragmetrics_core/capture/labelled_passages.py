@@ -21,7 +21,7 @@ _VALUE_BEGINS = re.compile(r"""\{|["']\s*:\s*["']$|=\s*["']$""")
 def unknown_passages(
     prompts: Sequence[str], contexts: Iterable[str], known: Collection[str]
 ) -> int:
-    """How many passages of some prompts stand under a label like that of a context and are not known.
+    """Count passages under a label like that of a context that are not known.
 
     Args:
         prompts: The messages that the answering call was shown.

@@ -100,7 +100,10 @@ class Text:
         self.stream = stream(raw)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Offsets in the text of the letters ``[start, end)`` of the stream, of which there is at least one."""
+        """Offsets in the text of the letters ``[start, end)`` of the stream.
+
+        There is at least one such letter.
+        """
         return self._letter(start)[0], self._letter(end - 1)[1]
 
     def gap(self, at: int) -> tuple[int, int]:
@@ -110,7 +113,11 @@ class Text:
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int, int]]:
-        """Escapes, and plain pieces of up to 256 characters: where each begins in the stream, and its offsets."""
+        """Escapes, and plain pieces of up to 256 characters.
+
+        Each is told by where it begins in the stream, and by its offsets in the text.
+        Pieces without letters are left out.
+        """
         pieces = [
             (len(stream(found[0])), *found.span())
             for found in _PIECE.finditer(self.raw)
@@ -129,7 +136,10 @@ class Text:
 
     @cached_property
     def _ends_by_piece(self) -> dict[int, list[int]]:
-        """Of pieces that were looked into: behind each of their characters, how far the stream has come."""
+        """How far the stream has come behind each character of a piece.
+
+        It is filled for pieces that were looked into.
+        """
         return {}
 
     def _letter(self, index: int) -> tuple[int, int]:

@@ -141,12 +141,18 @@ def _agent(path: Path) -> str | None:
 def _first_beside(
     siblings: Sequence[Node], first_inside: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """For each of some calls, sorted by their beginning, the first moment inside the others that ran at the same time.
+    """For each of some calls the first moment inside the others beside it.
 
-    Infinite for a call that ran alone: what is inside it began when it did, and not all
-    at once. Those that had begun before lie in a heap until they have ended. Of those
-    that begin while it runs, only the smallest so far of each stretch are held, so that
-    the smallest up to its end is found by bisection.
+    Those beside it ran at the same time. The moment is infinite for a call that ran
+    alone: what is inside it began when it did, and not all at once.
+
+    Calls that had begun before lie in a heap until they have ended. Of those that begin
+    while a call runs, only the smallest so far of each stretch are held, so that the
+    smallest up to its end is found by bisection.
+
+    Args:
+        siblings: The calls, sorted by their beginning.
+        first_inside: For each call the first moment inside it.
     """
     first: dict[Node, float] = {}
     running: list[tuple[float, int]] = []

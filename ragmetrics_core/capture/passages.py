@@ -20,7 +20,10 @@ def stands_in(text: bytes, host: bytes) -> bool:
 
 
 def share_a_passage(one: bytes, other: bytes) -> bool:
-    """Whether a passage of one text stands in the other: an edge of either, a run from its middle, or all of it."""
+    """Whether a passage of one text stands in the other.
+
+    A passage is an edge of either, a run from its middle, or all of it.
+    """
     if _an_edge_stands_in(one, other) or _an_edge_stands_in(other, one):
         return True
     shorter, longer = sorted((one, other), key=len)
@@ -35,6 +38,10 @@ def _an_edge_stands_in(text: bytes, host: bytes) -> bool:
 
 
 def stands_apart(text: str, message: str) -> bool:
-    """Whether a text stands in a message behind a colon, a quote or a line's beginning, and ends as it began."""
+    """Whether a text stands apart in a message.
+
+    It stands behind a colon, a quote, a bracket or a line's beginning, and ends at a
+    quote, a bracket or a line's end.
+    """
     apart = rf"(?:^|[:\n\"'`>(\[])[ \t]*{re.escape(text)}[ \t]*(?:$|[\n\"'`<)\]])"
     return text in message and re.search(apart, message) is not None

@@ -43,11 +43,17 @@ class Place:
 
     @property
     def offsets(self) -> tuple[int, int] | None:
-        """Where in that message the first letter shown there begins and the last one ends; None if nothing is shown."""
+        """Where in that message the text is shown; None if nothing of it is.
+
+        They are the offsets of the first letter shown there, and behind the last one.
+        """
         return self.shown_in[0].offsets if self.shown_in else None
 
     def is_of_the_text_of(self, other: Place) -> bool:
-        """Whether both are places of one text, of which ``union`` may be asked: a document may have several."""
+        """Whether both are places of one text, so that ``union`` may be asked of them.
+
+        A document may have several texts.
+        """
         texts = {part.text.raw for part in (*self.shown_in, *other.shown_in)}
         return len(texts) == 1
 

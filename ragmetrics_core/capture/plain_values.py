@@ -91,7 +91,10 @@ class Overrides:
 
     @property
     def needs_data(self) -> bool:
-        """Whether a run's inputs and outputs are needed whole, for keys, paths and callables of the user."""
+        """Whether a run's inputs and outputs are needed whole.
+
+        Keys, paths and callables of the user may ask for anything in them.
+        """
         return any(
             source is not None
             for source in (
@@ -103,10 +106,13 @@ class Overrides:
         )
 
     def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:
-        """Look a field up as the user said: a callable gets the run, keys lead into the first place that fits.
+        """Look a field up as the user said.
+
+        A callable gets the run. Keys and paths lead into the first place that fits.
 
         Returns:
-            Whether the user said where the field is and something is there, and what.
+            Whether something was found, and what. Nothing is found where the user did
+            not say where the field is.
         """
         source = getattr(self, f"{field}_from")
         if source is None:
@@ -187,7 +193,11 @@ def conversation(value: object) -> tuple[Message, ...] | None:
 
 
 def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
-    """The question in what a run was given: a text, the last message of the user, or a field of a usual name."""
+    """The question in what a run was given; None if there is none.
+
+    It is a text, the last message of the user, a field of a usual name, or the only
+    text of a mapping.
+    """
     messages = conversation([value] if isinstance(value, (str, Message)) else value)
     if messages is not None:
         return next(
@@ -356,7 +366,11 @@ def answer_in(output: object) -> tuple[str | None, str]:
 
 
 def answer_text(value: object) -> str | None:
-    """The answer in one value: a text, a message, the last of several, a field of a structure, else its JSON."""
+    """The answer in one value; None if it holds none.
+
+    It is a text, a message, or the last of several messages. Of a structure it is a
+    field for the answer, else all of it as JSON; documents are no answer.
+    """
     if isinstance(value, str):
         return value if value.strip() and not _STREAM.fullmatch(value.strip()) else None
     if isinstance(value, Message):

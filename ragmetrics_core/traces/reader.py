@@ -284,6 +284,11 @@ class SpanSamples(Iterable[Sample]):
         self.lines = Lines(source, max_trace_mb * 2**20)
 
     def __iter__(self) -> Iterator[Sample]:
+        """Read the traces and yield their samples; ``notes`` are filled at the end.
+
+        Raises:
+            InputError: If a file cannot be read, or no span bears a known mark.
+        """
         reader = self._new_reader()
         self.notes = Notes(bad=self.lines.bad)
         for trace, spans in traces_of(self.lines):

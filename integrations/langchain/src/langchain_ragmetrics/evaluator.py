@@ -155,7 +155,10 @@ def native(
 
 
 def _plain_sample(run: RunBase) -> Sample:
-    """A sample of a run without retrieval: what its inputs and outputs say, under the usual names of columns."""
+    """The sample of a run without a retrieval.
+
+    It has what the run's inputs and outputs say under the usual names of columns.
+    """
     answer, _ = capture.answer_in(plain(run.outputs))
     row = {**run.inputs, **(run.outputs or {})}
     try:

@@ -122,6 +122,11 @@ class LangChainModel(FrameworkModel):
         return tracing_context(enabled=False)
 
     def _exchange(self, request: ChatRequest) -> Exchange:
+        """Return what sends a request, sync and async, and what reads the reply.
+
+        Several replies are asked for at once only of a chat model. A request with a
+        schema goes to the model's structured output where it has one.
+        """
         messages: Any = [
             _KINDS[message.role](content=message.content)
             for message in request.messages
@@ -201,7 +206,12 @@ class LangChainModel(FrameworkModel):
         return reply_of(self.name, choices, usage=usage, models=models)
 
     def _set(self, request: ChatRequest) -> tuple[Runnable[Any, Any], dict[str, Any]]:
-        """The model with the request's settings, and those that it has no field for, to be given with the call."""
+        """Apply a request's settings to the model.
+
+        Returns:
+            The model, copied if settings became its fields, and the settings for which
+            it has no field. These are given with the call.
+        """
         if not isinstance(self._model, BaseChatModel):
             return self._model, {}
         fields = type(self._model).model_fields
@@ -285,6 +295,10 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
         return tracing_context(enabled=False)
 
     def _exchange(self, request: ChatRequest) -> Exchange:
+        """Return the calls that ask the questions, and what reads the answers.
+
+        The calls are the sync and the async one.
+        """
         text = request.messages[0].content
         asked = systemone_fields(text)
         types = sys.modules["langchain_core.decisions.types"]

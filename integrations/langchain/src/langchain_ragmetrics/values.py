@@ -194,7 +194,11 @@ def message_of(value: object) -> Message | None:
 
 
 def kind_of(message: BaseMessage) -> str:
-    """The type of a message; that of a summary which a middleware put in the place of earlier ones is its own."""
+    """The type of a message, as LangChain names it.
+
+    A summary that a middleware put in the place of earlier messages has a type of its
+    own.
+    """
     return (
         "summary"
         if message.additional_kwargs.get("lc_source") == "summarization"
@@ -282,7 +286,11 @@ def compact(value: object) -> str:
 
 
 def artifacts_of(output: object) -> Iterator[object]:
-    """What a tool returned beside its text: the artifact of its message, or of the messages of its command."""
+    """Yield what a tool returned beside its text.
+
+    That is the artifact of its message, or of the messages of its command. An output of
+    another kind is yielded itself.
+    """
     if isinstance(output, ToolMessage):
         yield output.artifact
     elif isinstance(output, Mapping) and message_of(output) is not None:

@@ -238,7 +238,11 @@ class Recorder(BaseCallbackHandler):
         run_id: UUID,
         details: dict[str, Any],
     ) -> Run | None:
-        """A run that begins; None for one that is not to be recorded, or is known: the handler is attached twice."""
+        """Begin to record a run.
+
+        None if nobody listens or if it is a judge's. None also if it is known already:
+        the handler is attached twice then.
+        """
         if run_id in self.open:
             return None
         parent = self.open.get(details.get("parent_run_id")) or self._fallbacks()
@@ -276,7 +280,11 @@ class Recorder(BaseCallbackHandler):
         return run
 
     def _fallbacks(self) -> Run | None:
-        """The wrapper of fallbacks around an alternative, which it hands its own config: the context alone tells."""
+        """The wrapper of fallbacks around an alternative; None if there is none.
+
+        The wrapper hands the alternative its own config, so that only the context
+        tells.
+        """
         run = self.open.get(
             getattr(ensure_config().get("callbacks"), "parent_run_id", None)
         )

@@ -83,7 +83,11 @@ class Finding(Overrides):
 
 
 def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
-    """The roots that count: of a ``map`` its items, of fallbacks in LangSmith their alternatives, roots as well."""
+    """Yield the trees of a run: usually one.
+
+    Of a ``map`` each item is a run of its own. A wrapper of fallbacks without anything
+    inside gives none: its alternatives are roots as well.
+    """
     inside = children(run)
     if run.name.startswith("RunnableEach<"):
         for child in inside:
@@ -136,7 +140,10 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
 
 
 def _add_session(tree: Tree, run: AnyRun) -> None:
-    """Say in a tree which session ``RunnableWithMessageHistory`` goes on with, or begins where nothing was said."""
+    """Write into a tree which session ``RunnableWithMessageHistory`` goes on with.
+
+    A session in which nothing was said yet begins anew.
+    """
     loading = _loading_step(run)
     session = None if loading is None else (loading.extra or {}).get(SESSION)
     if session is None or "thread_id" in metadata_of(run):
@@ -178,7 +185,11 @@ def _question(
     given_metadata: Mapping[str, Any],
     continues: bool,
 ) -> tuple[str | None, str]:
-    """The user's question and where it was found; None where the rules have to look at the queries."""
+    """The user's question, and where it was found.
+
+    The question is None if the run does not tell it: the rules then look at the
+    queries.
+    """
     if given_metadata.get("question") is not None:
         return str(given_metadata["question"]), "metadata['ragmetrics']['question']"
     if run.run_type != "chain":
@@ -193,7 +204,11 @@ def _question(
 def _earlier_talk(
     run: AnyRun, inputs: object, output: object, question: str | None
 ) -> capture.Talk:
-    """Earlier turns: in the inputs, in the state of a graph, or loaded by ``RunnableWithMessageHistory``."""
+    """Earlier turns of the conversation.
+
+    They stand in the inputs, else in the state of a graph, else
+    ``RunnableWithMessageHistory`` loaded them.
+    """
     handed_in = capture.talk_in(inputs)
     if handed_in.turns:
         return handed_in
@@ -255,7 +270,10 @@ def _is_empty(outputs: Mapping[str, Any] | None) -> bool:
 
 
 def _is_abandoned(run: AnyRun) -> bool:
-    """A stream was left before its end: a model, or the parser of its text, has not ended properly."""
+    """True if a stream was left before its end.
+
+    A model, or the parser of its text, has not ended properly then.
+    """
     for inner in walk(run):
         if inner.run_type in ("llm", "chat_model") and inner.end_time is None:
             return True
@@ -334,9 +352,9 @@ def children(run: AnyRun) -> list[AnyRun]:
 
 
 def _each_search_once(runs: list[AnyRun]) -> list[AnyRun]:
-    """Runs without searches that the application tells of again: by ``add_documents``, beside the search.
+    """Leave out searches that the application reports again by ``add_documents``.
 
-    What it tells goes first where it says more, such as scores or a query.
+    The report goes first where it says more, such as scores or a query.
     """
     by_hand = [run for run in runs if (run.extra or {}).get(BY_HAND)]
     reports = [run for run in runs if run.name == REPORTED and by_hand]
@@ -456,7 +474,10 @@ def _fill_tool(node: Node, run: AnyRun) -> None:
 
 
 def _documents_beside(output: object) -> tuple[Document, ...] | None:
-    """The documents that a tool returned beside its text; () for an empty list of them, None if there is no list."""
+    """The documents that a tool returned beside its text.
+
+    Empty for an empty list of them; None if there is no list.
+    """
     artifacts = [plain(artifact) for artifact in artifacts_of(output)]
     documents = tuple(
         document for artifact in artifacts for document in documents_in(artifact)
@@ -493,7 +514,11 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
 
 
 def _fill_step(node: Node, run: AnyRun) -> None:
-    """Say what a step brought: documents of its outputs that its inputs did not hold with this text and this score."""
+    """Write into a step the documents that it brought.
+
+    Those that its inputs held with the same text and the same score are left out. A
+    person's replies in place of tools are added as calls.
+    """
     if run.name.startswith("HumanInTheLoop"):
         node.children += _replies_of_a_person(node, run)
     documents = list(documents_in(plain(run.outputs or {})))
@@ -512,7 +537,10 @@ def _fill_step(node: Node, run: AnyRun) -> None:
 
 
 def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:
-    """What a person said in a tool's place, whose approval was asked: the tool does not run then."""
+    """Tool calls that a person answered instead of letting the tool run.
+
+    The person was asked to approve the call.
+    """
     messages = (run.outputs or {}).get("messages") or ()
     calls_in_question = {
         call["id"]: call

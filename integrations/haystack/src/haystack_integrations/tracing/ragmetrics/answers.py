@@ -68,7 +68,10 @@ def answers(calls: Calls) -> list[Answer]:
 
 
 def _parsed(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
-    """The one text that a run gave, where it is a part of a model's reply that a component cut out."""
+    """The one text that a run gave, if a component cut it out of a model's reply.
+
+    Empty if the run gave several texts, or if no model wrote the text.
+    """
     texts = [(place, text) for place, value in outputs for text in texts_in(value)]
     if len(texts) != 1:
         return []
@@ -103,7 +106,10 @@ def _doubted(answer: Answer, earlier: list[Answer]) -> Answer:
 
 
 def _is_draft(node: Node, draft: Answer, spoken: list[Answer]) -> bool:
-    """True for an answer object that an agent got as a tool's result, or a later answering call was shown."""
+    """True for an answer object that is not the run's answer yet.
+
+    An agent got it as the result of a tool, or a later answering call was shown it.
+    """
     later = [
         answer.call
         for answer in spoken

@@ -51,7 +51,10 @@ class Calls:
         self.root = self.of[run.root]
 
     def _call(self, node: Node) -> Call:
-        """Make the call of a span; a nested pipeline or agent shares that of the component or tool around it."""
+        """Make the call of a span, with all that was recorded of it.
+
+        A nested pipeline or agent shares the call of the component or tool around it.
+        """
         parent = self.of[node.parent] if node.parent is not None else None
         if parent is not None and node.operation not in _CALLS:
             return self._of_agent(parent, node) if node.operation == AGENT else parent
@@ -78,7 +81,10 @@ class Calls:
         return call
 
     def _of_agent(self, enclosing: Call, node: Node) -> Call:
-        """The call of an agent: that of the component around it, or a new one inside the tool around it."""
+        """The call of an agent.
+
+        It is the call of the component around it. Inside a tool a new call is made.
+        """
         call = enclosing
         if enclosing.kind == "tool":
             call = Call("agent", enclosing.name, node.opened, node.closed or None)
@@ -200,7 +206,10 @@ class Calls:
         )
 
     def _is_told_to_write(self, node: Node) -> bool:
-        """Whether a component gets a prompt and no documents: a model wrote what it returns, such as imagined pages."""
+        """Whether a component was told by a prompt to write what it returns.
+
+        It was given no documents: a model wrote its documents, such as imagined pages.
+        """
         if node.operation != COMPONENT or not isinstance(node.input.get("prompt"), str):
             return False
         # what the user gives under this name is a question to a retriever
@@ -285,7 +294,10 @@ class Calls:
         return spans_inside
 
     def is_model(self, node: Node) -> bool:
-        """True if a span called a chat model itself: a prompt in, replies out, and no such span inside it."""
+        """True if a span called a chat model itself.
+
+        It takes a prompt and gives replies, and no such span stands inside it.
+        """
         if node.operation == AGENT_LLM:
             return True
         speaks = "replies" in (node.gives or node.sockets)
@@ -348,7 +360,11 @@ class Calls:
         )
 
     def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
-        """The latest visits of the components that feed a call; if none does, the component around it."""
+        """The latest visits of the components that feed a call.
+
+        If none does, it is the component around the call; empty if there is none
+        either.
+        """
         senders = {
             sender
             for name, described in node.takes.items()

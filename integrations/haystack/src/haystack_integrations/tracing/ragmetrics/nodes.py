@@ -54,7 +54,11 @@ class Said(Message):
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
-    """A copy of what rules read of a value: texts, numbers, documents, messages, answers, tuples and dicts of these."""
+    """A copy of what the rules read of a value, in the core's own types.
+
+    It keeps texts, numbers, documents, messages and answers, and tuples and dicts of
+    these. None stands for anything else, for an embedding, and for what lies too deep.
+    """
     if value is None or isinstance(
         value, (str, bool, int, float, Document, Message, Answer)
     ):
@@ -148,7 +152,10 @@ def _role(message: ChatMessage) -> str:
 
 
 def _is_conversation(answers: Collection[object]) -> bool:
-    """Whether an ``AnswerBuilder`` made answers of all messages, those of the user and of tools too."""
+    """Whether an ``AnswerBuilder`` made an answer of each message of a conversation.
+
+    Messages of the user and of tools are among them then.
+    """
     conversations = [
         answer.meta.get("all_messages")
         for answer in answers

@@ -69,7 +69,10 @@ _open_runs: dict[Run, None] = {}
 
 
 class TeeSpan(Span):
-    """A span that records into a node of a run and passes everything on; ``outer`` was current when it began."""
+    """A span that records into a node of a run, beside another tracer's span.
+
+    Everything is passed on to that. ``outer`` was the current span when it began.
+    """
 
     def __init__(
         self, inner: Span, run: Run, node: Node, outer: TeeSpan | None = None
@@ -267,7 +270,11 @@ def _open_span() -> TeeSpan | None:
 
 
 def _started_by(texts: set[str]) -> tuple[Run, Node] | None:
-    """The open component whose method this bare thread executes and whose inputs hold these texts; and its run."""
+    """The run and the open component that started a bare thread; None if none did.
+
+    The thread executes a method of the component's class, and the component's inputs
+    hold these texts.
+    """
     # The one way to see who started a bare thread's work.
     callers = (
         frame.f_locals.get("self") for frame, _ in islice(walk_stack(None), _FRAMES)

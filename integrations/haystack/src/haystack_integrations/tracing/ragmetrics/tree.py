@@ -63,10 +63,14 @@ _NEVER = frozenset(
 
 
 def as_run(result: object) -> Run:
-    """A run, or one that holds only what was returned: a result of a pipeline or agent, or an answer, or several.
+    """A run, made of a result if it is none.
 
-    The contexts are then the documents that the answers carry, or the last ones in the
-    result; ``SettingError`` if it is none of these.
+    A result is that of a pipeline or agent, an answer, or several answers. Such a run
+    holds only what was returned. Its contexts are then the documents that the answers
+    carry, or the last ones in the result.
+
+    Raises:
+        SettingError: If it is none of these.
     """
     if isinstance(result, Run):
         return result
@@ -156,7 +160,10 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
 def _add_question(
     tree: Tree, calls: Calls, call: Call | None, answer: Answer | None
 ) -> None:
-    """Say in a tree what was asked, what was said before, and whether asking makes the run a sample.
+    """Write into a tree what was asked and what was said before.
+
+    The tree also says whether the run is a sample even without a retrieval: that is so
+    if it gave an answer, or if a model was asked.
 
     Args:
         tree: The tree.
@@ -177,7 +184,11 @@ def _add_question(
 
 
 def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
-    """What a run tells by itself, whatever it answered: its calls, its end, its places and warnings."""
+    """The tree of a run without question and answer.
+
+    It holds what the run tells whatever it answered: its calls, its end, its places and
+    warnings.
+    """
     run = calls.run
     without_text = _documents_without_text(run)
     return Tree(
@@ -217,7 +228,11 @@ def _question_asked(
 
 
 def _ends_with_a_search(calls: Calls) -> bool:
-    """Whether a run searched after its last call of a model, which only wrote queries, or called none."""
+    """Whether a run searched after its last call of a model.
+
+    Its models then only wrote queries. True also for a run that called no model, and
+    False for one that failed.
+    """
     run = calls.run
     if run.error is not None:
         return False
@@ -228,7 +243,10 @@ def _ends_with_a_search(calls: Calls) -> bool:
 
 
 def _has_no_source(answer: Answer | None, call: Call | None) -> bool:
-    """Whether nothing tells what an answer was made of: no call, and no documents that it carries."""
+    """Whether nothing tells what an answer was made of.
+
+    No call wrote it, and it carries no documents.
+    """
     return answer is not None and call is None and not answer.documents
 
 
@@ -245,7 +263,10 @@ def _documents_without_text(run: Run) -> tuple[Document, ...]:
 
 
 def _resumed(run: Run) -> bool:
-    """True for a run from a snapshot: its first component was given what no component of the run returned."""
+    """True for a run that goes on from a snapshot.
+
+    Its first component was given something by a socket that other components feed.
+    """
     first_component = next(run.components(), None)
     if first_component is None:
         return False
@@ -278,7 +299,11 @@ def _warnings(
 
 
 def _places(run: Run) -> tuple[Mapping[str, Any], ...]:
-    """Outputs and inputs of the last visit of each component, by ``component`` and ``component.socket``."""
+    """Where the user's keys may lead: the outputs and inputs of components.
+
+    Each is named ``component`` and ``component.socket``. The last visit of a component
+    counts. Behind these stand the output and the input of the run.
+    """
     outputs_and_inputs: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     for node in run.components():
         for values_by_place, values in zip(
@@ -312,7 +337,17 @@ class _Given:
 def _question(
     calls: Calls, messages_shown: Sequence[Message], query: str | None
 ) -> _Given | None:
-    """The question in the user's own words: in a socket of a usual name before one that a model was shown."""
+    """The question in the user's own words; None if it was not found.
+
+    A text that equals the query of the answer goes first. Otherwise texts count whose
+    socket has a usual name, or that a model was shown. Of these those go first that the
+    answering call was shown.
+
+    Args:
+        calls: The calls of the run.
+        messages_shown: The prompt of the answering call.
+        query: The question that the answer carries; None if it carries none.
+    """
     given_texts = _texts(calls.run)
     for text in given_texts:
         if query and as_one_line(text.text) == as_one_line(query):
@@ -337,7 +372,10 @@ def _question(
 
 
 def _texts(run: Run) -> list[_Given]:
-    """Texts that the user gave, each once: of messages the user's last, of lists of texts each."""
+    """Texts that the user gave, each once, with the places where they were given.
+
+    Of messages it is the user's last one, of lists of texts each.
+    """
     given_texts: dict[str, _Given] = {}
     for place, name, value in _inputs(run):
         if name in _NEVER:
@@ -351,7 +389,10 @@ def _texts(run: Run) -> list[_Given]:
 
 
 def _texts_of(value: object) -> list[str]:
-    """What a socket was given, where that is text: each text of a list, or the question of messages."""
+    """The texts that a socket was given; empty if it was given none.
+
+    They are each text of a list, or the question among messages.
+    """
     if (
         isinstance(value, tuple)
         and value
@@ -400,7 +441,10 @@ def _within(text: str, longer_text: str) -> bool:
 
 
 def _templated(run: Run, messages_shown: Sequence[Message]) -> _Given | None:
-    """The user's message as rendered, where the template itself came with the call and holds no documents."""
+    """The user's message as rendered, where the template came with the call.
+
+    It stands for the question. None if no template came, or if documents were rendered.
+    """
     places = [
         place for place, name, value in _inputs(run) if name == "template" and value
     ]
@@ -413,7 +457,15 @@ def _templated(run: Run, messages_shown: Sequence[Message]) -> _Given | None:
 
 
 def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
-    """Earlier turns: those that the user handed in, else those that a memory brought back, shown or not."""
+    """Earlier turns of the conversation.
+
+    They are those that a memory brought back before the answer, whether shown or not,
+    else those that the user handed in.
+
+    Args:
+        calls: The calls of the run.
+        before: When the answering call began; None if no call is known.
+    """
     history: tuple[Turn, ...] = ()
     written: list[Message] = []
     lists = [
@@ -443,7 +495,10 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
 
 
 def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:
-    """A conversation without the messages that the run itself wrote; of equal messages the last is the run's."""
+    """A conversation without the messages that the run itself wrote.
+
+    Of equal messages the last one is the run's.
+    """
     remaining = list(messages)
     for place in reversed(range(len(remaining))):
         is_new = remaining[place] not in messages[place + 1 :]

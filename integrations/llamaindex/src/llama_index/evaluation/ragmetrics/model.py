@@ -113,7 +113,7 @@ class LlamaIndexModel(FrameworkModel):
         ]
 
     def _exchange(self, request: ChatRequest) -> Exchange:
-        """Return the calls that send a request, sync and async, and what reads the reply.
+        """Return what sends a request, sync and async, and what reads the reply.
 
         A request with a schema is sent as the call of a function, where the LLM can
         call functions.

@@ -169,10 +169,13 @@ def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
 
 
 def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
-    """Say when documents look as if an ``AnswerBuilder`` had kept only those that the answer cites.
+    """Warn if documents look as if some had been left out of an answer.
 
-    All are then marked as referenced, or their source indices have gaps; a cut tail
-    cannot be seen.
+    An ``AnswerBuilder`` may keep only those that the answer cites. All are then marked
+    as referenced, or their source indices have gaps; a cut tail cannot be seen.
+
+    Returns:
+        The warning; empty if nothing looks cut.
     """
     for answer in answers:
         metas = (

@@ -96,7 +96,7 @@ class HaystackModel(FrameworkModel):
         return form
 
     def _exchange(self, request: ChatRequest) -> Exchange:
-        """Return the calls that send a request, sync and async, and what reads the reply."""
+        """Return what sends a request, sync and async, and what reads the reply."""
         messages = [
             _MESSAGE.get(message.role, ChatMessage.from_user)(message.content)
             for message in request.messages
@@ -173,6 +173,9 @@ class HaystackModel(FrameworkModel):
 
 
 def _is_openai(generator: object) -> bool:
-    """Without importing OpenAI's client: where the module of its generator is not loaded there is none."""
+    """Whether a generator is OpenAI's, found out without importing OpenAI's client.
+
+    Where the module of that generator is not loaded there is none.
+    """
     module = sys.modules.get("haystack.components.generators.chat.openai")
     return module is not None and isinstance(generator, module.OpenAIChatGenerator)

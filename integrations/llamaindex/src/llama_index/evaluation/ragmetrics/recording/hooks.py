@@ -82,7 +82,10 @@ class Spans(BaseSpanHandler[BaseSpan]):
 
 
 class Events(BaseEventHandler):
-    """Hands to the recorder what no span shows: pieces of streamed answers, and models' whole replies."""
+    """Hands to the recorder what no span shows.
+
+    These are the pieces of streamed answers, and models' whole replies.
+    """
 
     recorder: Any = Field(repr=False)
 
@@ -197,11 +200,16 @@ SEARCHES = _SearchesOfStores()
 
 
 def observe(response: Streamed, ended: Ended, within: Within) -> None:
-    """Put a generator of the same kind and content around a response's stream, which tells how its reading ended.
+    """Replace the stream of a response by one that tells how its reading ended.
 
-    Only generators are wrapped: of an object of another kind the application may use
-    what no wrapper has, so that it stays as it is and is taken for a stream that was
-    never read.
+    Only generators are replaced, by a generator of the same kind and content. Of an
+    object of another kind the application may use what no wrapper has. It stays as it
+    is, and is taken for a stream that was never read.
+
+    Args:
+        response: The response.
+        ended: Called with the text read, and with the error that ended the reading.
+        within: Makes the context in which each piece is fetched.
     """
     for name in ("response_gen", "chat_stream", "achat_stream"):
         stream = vars(response).get(name)
@@ -222,7 +230,10 @@ def observe(response: Streamed, ended: Ended, within: Within) -> None:
 
 
 class _Untaken(deque[str]):
-    """The pieces of a streamed answer that nobody has taken yet; ``emptied`` is called with the last one gone."""
+    """The pieces of a streamed answer that nobody has taken yet.
+
+    ``emptied`` is called with the last one gone.
+    """
 
     def __init__(self, pieces: Iterable[str], emptied: Callable[[], object]) -> None:
         super().__init__(pieces)
@@ -250,9 +261,10 @@ class _AsyncPieces(asyncio.Queue[str]):
 def untaken_of(
     response: StreamingAgentChatResponse, emptied: Callable[[], object]
 ) -> Collection[str]:
-    """The pieces of a chat's streamed answer that the application has not taken yet, now and from now on.
+    """Return the pieces of a streamed chat answer that the application has not taken.
 
-    The engine itself writes them, to the end, whether the application reads on or not.
+    The collection goes on to change. The engine itself writes the pieces, to the end,
+    whether the application reads on or not.
 
     Args:
         response: The response, before the application has it.

@@ -184,7 +184,10 @@ class Recorder:
         capture.renew_after_fork(self)
 
     def after_fork(self) -> None:
-        """Start anew in a forked child: runs go on in the parent, and its locks may be held for ever."""
+        """Start anew in a forked child.
+
+        Runs go on in the parent, and its locks may be held for ever.
+        """
         self._lock = threading.RLock()
         self._places: dict[str, _Place] = {}
         # pieces of a streamed chat answer, by the span that writes it
@@ -583,7 +586,10 @@ class Recorder:
             self._awaited(live)
 
     def _follow_chat(self, live: _Live, response: StreamingAgentChatResponse) -> None:
-        """Wait until a chat's answer, which its engine writes, is written and read, or its response is gone."""
+        """Wait until a chat's answer is written and read, or its response is gone.
+
+        The engine of the chat writes the answer, perhaps after the chat has returned.
+        """
         weakref.finalize(response, self._left, live).atexit = False
         # first: from then on the thread that writes may end the run
         self._copied(self._follow_reading, live, response)
@@ -669,7 +675,11 @@ class Recorder:
 
 
 def _is_looked_through(kind: Kind, around: _Place) -> bool:
-    """Whether a span is no call of its own: a tool that calls itself, a part of a synthesizer, a nested prediction."""
+    """Whether a span is no call of its own, so that capturing looks through it.
+
+    Such spans are a tool that calls itself, a part of a synthesizer, and a prediction
+    inside a run.
+    """
     if kind == "tool":
         return around.kind == "tool"
     if kind == "respond":
@@ -730,7 +740,11 @@ def _error_in_words(error: BaseException | None) -> str | None:
 
 
 def _twin(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
-    """The call of a model that another one belongs to: one inside it, or its second span for one prompt."""
+    """The call of a model that another span belongs to; None if there is none.
+
+    It is the call around the span, or a call just before it with the same prompt: the
+    framework may make two spans of one call.
+    """
     if around.node is not None and around.node.kind == "model" and around.node.prompt:
         return around.node
     last_children = [

@@ -138,7 +138,10 @@ def called_by() -> type | None:
 
 @dataclass(frozen=True, slots=True)
 class Pointer(Document):
-    """A node that stands for another index or table: evidence only where it is itself handed on."""
+    """A node that stands for another index or table.
+
+    It is evidence only where it is itself handed on.
+    """
 
 
 @dataclass(slots=True, repr=False, eq=False)

@@ -106,7 +106,10 @@ def copy_arguments(
 
 
 def copy_event(node: Node, event: object) -> None:
-    """Copy what a step of an agent was sent: the call of a tool that it answers, or whose turn it is."""
+    """Copy what a step of an agent was sent.
+
+    It is the call of a tool that the step answers, or the agent whose turn it is.
+    """
     node.call = event.tool_id if isinstance(event, AgentToolCall) else None
     node.agent = (
         event.current_agent_name
@@ -434,7 +437,11 @@ def question_of(value: object) -> str | None:
 
 
 def prompted_turns(llm_arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
-    """The turns in a template of messages, or as the framework writes them into one that condenses a question."""
+    """The earlier turns in what a model's template was given; empty if it holds none.
+
+    They stand in a template of messages, or as the text that the framework writes into
+    a template that condenses a question.
+    """
     prompt, turns_in_words = (
         llm_arguments.get("prompt"),
         llm_arguments.get("prompt_args"),
@@ -465,7 +472,10 @@ def fields_of(event: object) -> dict[str, Any]:
 
 
 def start_fields(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What a workflow was started with: its start event's fields, in older workflows loose keywords."""
+    """What a workflow was started with.
+
+    These are the fields of its start event; in older workflows loose keywords.
+    """
     loose = arguments.get("kwargs")
     return (loose if isinstance(loose, dict) else {}) | fields_of(
         arguments.get("start_event")

@@ -53,7 +53,11 @@ def as_run(response: object) -> Run:
 
 
 def _is_found(node: Document) -> bool:
-    """Whether a source node holds a text that was found: an answer to a sub-question has no score."""
+    """Whether a source node holds a text that was found.
+
+    The answer to a sub-question is none: the framework frames it, and it has neither
+    metadata nor a score.
+    """
     if not node.text.strip():
         return False
     # how the framework writes such nodes
@@ -130,7 +134,10 @@ def _is_query(run: Run, models: Sequence[Node], where: Overrides) -> bool:
 
 
 def _settled(root: Node) -> tuple[Document, ...]:
-    """Take what is no evidence out of a tree: nodes without a text, pointers that were followed, framed queries.
+    """Take what is no evidence out of a tree.
+
+    These are nodes without a text, pointers that were followed, and frames around
+    queries.
 
     Returns:
         The nodes without a text, each id once.
@@ -150,7 +157,13 @@ def _settled(root: Node) -> tuple[Document, ...]:
 
 
 def _take_out_nodes(nodes: Sequence[Node]) -> tuple[Document, ...]:
-    """Take nodes without a text, and pointers that were followed, out of all lists; those without a text."""
+    """Take nodes without a text, and pointers that were followed, out of all lists.
+
+    A pointer that stands in a prompt stays.
+
+    Returns:
+        The nodes without a text, each id once.
+    """
     taken_ids = {document.id for node in nodes for document in node.taken}
     prompts = [message.text for node in nodes for message in node.prompt]
     without_text: dict[str | None, Document] = {}
@@ -229,7 +242,10 @@ def _as_it_was_meant(
 
 
 def _take_off_the_frame(tool: Node) -> None:
-    """Take the argument's name off a query: the framework's retriever tool writes it before the query."""
+    """Take the argument's name off the queries of a tool's calls.
+
+    The framework's retriever tool writes it before the query.
+    """
     for child in tool.children:
         query = (child.query or "").strip()
         if query.endswith(f" is {tool.query}"):
@@ -266,7 +282,10 @@ def question(run: Run) -> tuple[str | None, str]:
 
 
 def _question_field(run: Run) -> str | None:
-    """The field of a start event that asks beside a ``chat_history``: the last user message there is an earlier one."""
+    """The field of a start event that holds the question; None without a history.
+
+    Beside a ``chat_history`` the last message of the user is an earlier one.
+    """
     return next(
         (name for name in _QUESTION_FIELDS if run.history and run.fields.get(name)),
         None,
