@@ -44,12 +44,18 @@ class AnswersReadLater:
         self._doubted: dict[int, tuple[Sample, Sample]] = {}
 
     def remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
-        """Keep the sample of a run for a while; of a run with several, no answer is doubted."""
+        """Keep the sample of a run for a while.
+
+        The answers of a run with several samples are never doubted.
+        """
         if len(samples) == 1:
             self._recent.append((tree, samples[0]))
 
     def revised(self, sample: Sample) -> Sample:
-        """A sample as it is now, and forget that it was in doubt."""
+        """A sample as it is now, with its doubt if it has one.
+
+        The doubt is forgotten then.
+        """
         _, now = self._doubted.pop(id(sample), (sample, sample))
         return now
 
@@ -68,10 +74,13 @@ class AnswersReadLater:
     ) -> None:
         """Put answers in doubt that the calls of another run were shown.
 
+        That run may have written the text that the user reads. A run whose calls only
+        gave labels or queries wrote none.
+
         Args:
-            tree: That run.
-            calls: Its calls. One that only gives a label or a query writes no answer.
-            questions: Only answers to these, as they are compared; by default all.
+            tree: The run.
+            calls: Its calls.
+            questions: Only answers to these, each in one line; None for all.
         """
         if max(calls.weights.values(), default=NO_ANSWER) < STRUCTURED:
             return

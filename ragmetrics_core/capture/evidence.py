@@ -63,7 +63,16 @@ _DISTANCE = (
 
 @dataclass(frozen=True)
 class Contexts:
-    """What reached the generator, as one rule found it."""
+    """What reached the generator, as one rule found it.
+
+    Attributes:
+        items: The contexts, in their order.
+        keys: The keys of the documents behind them; numbers where the user named them.
+        place: Where they were found, in words.
+        evidence_from: What tells them; None if nothing does.
+        grades: What weakens the grade of the sample; empty if nothing does.
+        warnings: What the user should know of them.
+    """
 
     items: tuple[Context, ...] = ()
     # of the documents behind them; by number where the user named them
@@ -159,9 +168,10 @@ def _names_of(calls: Iterable[Node]) -> tuple[str, ...]:
 def _numbering(
     contexts: Contexts, shown: Shown | None, answer: str | None
 ) -> dict[str, int] | None:
-    """Under which number the prompts show each context; None if that is unknown.
+    """The place of each context by the number under which prompts show it.
 
-    The number of a list is one only for an answer that has marks.
+    None if no prompt tells the contexts. The numbers of a mere list count only for an
+    answer that has marks such as ``[1]``.
     """
     if shown is None or contexts.evidence_from != "prompt":
         return None
@@ -180,7 +190,14 @@ def _numbering(
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What the rules of the contexts look at."""
+    """What the rules of the contexts look at.
+
+    Attributes:
+        turn: The turn.
+        answered: The answer, and the call that wrote it.
+        showings: What the turn's calls were shown.
+        arrivals: What arrived in the turn.
+    """
 
     turn: Turn
     answered: Answered
@@ -408,9 +425,10 @@ def _contexts(search: _Search) -> Contexts:
 def _contexts_of_list(
     search: _Search, documents: Sequence[Document], place: str
 ) -> Contexts:
-    """Documents of a list of which no prompt tells that they were shown.
+    """Documents of a list as contexts, where no prompt tells that they were shown.
 
-    Without any, whether a search found none.
+    They are inferred. Without documents there are no contexts, and it is said whether a
+    search found none, or found documents whose texts were not recorded.
     """
     tree, call = search.tree, search.answered.call
     if not documents:

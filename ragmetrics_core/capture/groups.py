@@ -40,7 +40,7 @@ _SEVERAL_WROTE = (
 
 
 def doubtful(tree: Tree, words: str) -> Tree:
-    """A run of which something is uncertain, in words."""
+    """The same run with one more doubt, in words."""
     return replace(tree, doubts=tuple(dict.fromkeys((*tree.doubts, words))))
 
 
@@ -95,7 +95,7 @@ class Group:
 
     @property
     def answers(self) -> set[str]:
-        """What its models wrote, each in one line, and the texts of their structures.
+        """What its models wrote, each text in one line, with the texts of structures.
 
         Where one stands as the assistant's word, the conversation has moved on.
         """
@@ -116,7 +116,7 @@ class Group:
         return [Calls(tree, ()) for tree in self.trees]
 
     def is_split_from(self, question: str | None) -> bool:
-        """Whether a question is the one that was split into those that its parts answered."""
+        """Whether its parts answered the questions into which a question was split."""
         questions = {as_one_line(writer.question) for writer in self.writers} - {""}
         return bool(self.parts) and as_one_line(question) in questions
 
@@ -204,7 +204,7 @@ class Group:
         self.trees.sort(key=lambda tree: tree.root.began)
 
     def doubt(self, words: str) -> None:
-        """Say what is uncertain about the runs that belong to it."""
+        """Put its runs in doubt, in words."""
         self.trees[-1] = doubtful(self.trees[-1], words)
 
 
@@ -316,11 +316,11 @@ class Groups:
         group.add_part(tree)
 
     def _asking_for(self, tree: Tree, query: str, writer: Tree | None) -> Group | None:
-        """The group that a retrieval goes on with.
+        """The group that a retrieval goes on with; None if there is none.
 
-        It holds the run that wrote the query; or that run was shown what was searched
-        for there, and wrote something else: further queries; or the retrieval was
-        handed its documents.
+        There are three ways. The group holds the run that wrote the query. Or that run
+        was shown what was searched for in the group, and wrote a further query. Or the
+        retrieval was handed documents of the group.
         """
         same, near_groups = self._near(tree.strand)
         if writer is not None:
@@ -409,7 +409,10 @@ class Groups:
         return given_up
 
     def _near(self, strand: str) -> tuple[list[Group], list[Group]]:
-        """Groups of a strand, and the latest of others; the latest first."""
+        """The groups of a strand, and the latest groups of other strands.
+
+        The latest stands first in both.
+        """
         latest = self._waiting[::-1]
         same = [group for group in latest if group.is_of(strand)]
         of_other_strands = latest[:_MOST_OF_OTHER_STRANDS]
@@ -512,7 +515,13 @@ def _way_of_quoting(group: Group, hosts: Sequence[Text]) -> Quotation:
 
 @dataclass(frozen=True)
 class _Prompts:
-    """What the models of a run were shown: the texts of messages that no assistant wrote."""
+    """What the models of a run were shown, without what the assistant said.
+
+    Attributes:
+        texts: The messages.
+        of_this_turn: Those behind the assistant's last message: the turn that goes on
+            now.
+    """
 
     texts: Sequence[str]
     # those that stand behind what the assistant said last: the turn that goes on now
@@ -540,7 +549,14 @@ class _Prompts:
 
 @dataclass(frozen=True, eq=False)
 class _Showing:
-    """What prompts show of a group."""
+    """What the prompts of a run show of a group.
+
+    Attributes:
+        group: The group.
+        is_asked: Whether its question stands there.
+        texts: Those of its documents and answers that stand there.
+        answers: Those of these texts that are answers.
+    """
 
     group: Group
     is_asked: bool  # its question stands there
@@ -548,11 +564,14 @@ class _Showing:
     answers: frozenset[str]  # those of them that are answers
 
     def is_over_for(self, later: _Showing) -> bool:
-        """Whether the group has answered, and another question that prompts show began after that.
+        """Whether the group was over before another group began.
 
-        Prompts of the other one repeat what was said, or a document that was found
-        again. Where both were asked the same, a prompt that shows the answer goes on
-        with it: a draft is revised.
+        It was answered by then. Prompts of the later group only repeat what was said,
+        or a document that was found again. Where both searched with one query, and a
+        prompt shows the answer, it is not over: a draft is revised.
+
+        Args:
+            later: What the same prompts show of the other group.
         """
         answered_at = self.group.answered_at
         if answered_at is None or later.group.began < answered_at:
@@ -564,10 +583,14 @@ class _Showing:
         return not self.group.queries.isdisjoint(other.group.queries)
 
     def continues(self, answered: Sequence[_Showing]) -> bool:
-        """Whether prompts of another strand ask this group's question after those they answered.
+        """Whether a run goes on with a group of another strand than its own.
 
-        It began after those were answered, or is another question that still waits
-        for its answer.
+        The run's prompts show the group's question. Either the group began after those
+        of the run's strand were answered, or it has another question and still waits
+        for an answer.
+
+        Args:
+            answered: What the prompts show of the groups of the run's own strand.
         """
         if not self.is_asked:
             return False
@@ -585,10 +608,10 @@ class _Showing:
 def _find_showings(
     same: Sequence[Group], others: Sequence[Group], prompts: _Prompts
 ) -> list[_Showing]:
-    """What prompts show of the groups that belong to them.
+    """Find the groups that a run belongs to, with what its prompts show of each.
 
-    Those whose question stands there come first, of them those whose answer does, then
-    the latest; each adds a text.
+    Groups whose question stands there come first, of these those whose answer does,
+    then the latest. A group that adds no text to those before it is left out.
 
     Args:
         same: The groups of the strand in which the prompts were sent. Others count

@@ -147,10 +147,11 @@ class Problems:
 
 
 def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
-    """Make a hook of a recorder harmless: its errors are counted in ``self.problems`` and None is returned.
+    """Make a hook of a recorder harmless.
 
-    The hook is a method. An interrupt of the application passes; in our own threads
-    nothing does, or they would end.
+    Its errors are counted in ``self.problems``, and None is returned. The hook is a
+    method. An interrupt of the application passes; in our own threads nothing does, or
+    they would end.
     """
 
     @functools.wraps(hook)
@@ -262,7 +263,10 @@ class Listeners:
             self._closed(listener)
 
     def here(self) -> tuple[Listener, ...]:
-        """Who gets a run that begins here and now; nobody gets the work of a judge."""
+        """Who gets a run that begins here and now.
+
+        Nobody gets the work of a judge.
+        """
         if not self.open or is_judge_work():
             return ()
         entered = _entered.get()
@@ -282,7 +286,7 @@ class Listeners:
         )
 
     def begin(self) -> tuple[Listener, ...]:
-        """The same, and they know that a run began."""
+        """Who gets a run that begins now; each notes that a run began."""
         listeners = self.here()
         for listener in listeners:
             listener.begun = True
@@ -298,7 +302,10 @@ def is_capturing() -> bool:
 
 
 def strand() -> str:
-    """The thread and task that run here: runs of one may belong to one question."""
+    """The **strand**: the thread and task that run here, as a name.
+
+    Runs of one strand may belong to one question.
+    """
     task = None
     with suppress(RuntimeError):  # no event loop runs here
         task = asyncio.current_task()

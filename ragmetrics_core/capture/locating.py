@@ -1,9 +1,9 @@
-"""Which of some texts stand in what a model was shown, where, in which order, and how much of each.
+"""Which of some texts stand in what a model was shown, where, and how much of each.
 
-Letters and digits are compared, in whatever form the prompt holds them, and all places
-where candidates and prompt run along are found in one pass (``matching.py``). Here the
-showings compete for the ground they stand on, the longest first, because a text inside
-a shown text is explained by that text; what is left counts.
+Letters and digits are compared, in whatever form the prompt holds them. All places
+where candidates and prompt run along are found in one pass (``anchors``). Here the
+showings compete for the ground they stand on, the longest first: a text inside a shown
+text is explained by that text. What is left counts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Settling:
         """Parts that fit several groups alike: of these groups, what fits at each place."""
 
     def located(self) -> Located:
-        """Settle everything."""
+        """Settle everything, and return what became of each candidate."""
         showings = list(self.search.showings())
         standing = _short_that_stand(showings, self.search)
         self._compete(

@@ -1,7 +1,7 @@
-"""Whether two texts share a passage, by their letters alone: for where no place in a prompt is needed. Pure.
+"""Whether two texts share a passage, by their letters alone. Pure.
 
-Texts are compared as streams of letters (``forms``), so that escapes, quotes and other
-white space make no difference.
+This serves where no place in a prompt is needed. Texts are compared as streams of
+letters (``letters``), so that escapes, quotes and other white space make no difference.
 """
 
 import re

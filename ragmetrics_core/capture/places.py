@@ -127,7 +127,14 @@ def percentage(share: float) -> str:
 
 
 class _Piece(NamedTuple):
-    """Letters of a text's stream that are shown together, small steps included."""
+    """Letters of a text's stream that are shown together, small steps included.
+
+    Attributes:
+        first: The first of them.
+        last: Behind the last letter that agrees.
+        certain: Behind the last letter that does not agree by chance, as those of a
+            word do that goes on otherwise.
+    """
 
     first: int
     last: int  # behind the last letter that agrees
@@ -164,7 +171,7 @@ class ShownIn:
 
     @property
     def pieces(self) -> list[_Piece]:
-        """What is shown of it."""
+        """What is shown of the text, in pieces of its stream."""
         pieces = []
         for run in runs_of(self.showing.spans):
             first, last = run[0].of, run[-1].last

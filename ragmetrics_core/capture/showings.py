@@ -87,7 +87,11 @@ class Showings:
         return self._with_feeding[call]
 
     def _united(self, call: Node) -> Shown:
-        """What a call and those that feed it were shown, as one."""
+        """What a call and those that feed it were shown, as one.
+
+        Of several versions of a document the fullest count. Another version of a shown
+        document is not unknown.
+        """
         readers = self._feeding_and(call)
         parts = [self._of_one(reader) for reader in readers]
         showing_of = _unite_showings(parts)
@@ -119,6 +123,7 @@ class Showings:
     def _feeding_and(self, call: Node) -> list[Node]:
         """A call, the calls that feed it, and those that feed them, in their order."""
         readers = [call]
+        # those that feed a feeding call are appended while the loop runs
         for reader in readers:  # grows
             for feeding in self._of_one(reader).feeding:
                 if feeding not in readers:
@@ -167,9 +172,9 @@ class Showings:
         return _ShownAlone(showing_of, unknown, traces, tuple(feeding))
 
     def _this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
-        """The messages of a prompt, those of earlier turns behind those of this one.
+        """The messages of a prompt, those of this turn before those of earlier turns.
 
-        What this turn's search found keeps its order where the conversation showed a
+        So what this turn's search found keeps its order where the conversation showed a
         text of it before. This turn begins with the last message of the user that holds
         the question.
         """
@@ -295,6 +300,7 @@ class Showings:
 
     @cached_property
     def _handed_documents_of_authors(self) -> list[Node]:
+        """Calls that were handed documents which a call of the run wrote."""
         return [
             node
             for node in self.calls.nodes
@@ -318,7 +324,7 @@ class Showings:
 
 
 def _results_shown(call: Node) -> set[str]:
-    """Texts of tools' results in a prompt, and texts inside of those that are structured."""
+    """Results of tools in a prompt, each in one line, with the texts inside of them."""
     results = [message.text for message in call.prompt if message.role == "tool"]
     return {
         as_one_line(text)
@@ -355,9 +361,10 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
 def _by_occurrences(
     known_texts: Iterable[str], prompt: Sequence[str], asked_now: str
 ) -> list[str]:
-    """Known texts as often as each stands in a prompt: each explains one occurrence.
+    """Known texts, each as often as it stands in a prompt.
 
-    A message of the history explains none of what is asked now in the same words.
+    Each explains one occurrence. A message of the history explains none of what is
+    asked now in the same words.
     """
     repeated = []
     for text in dict.fromkeys(known_texts):

@@ -1,8 +1,9 @@
-"""The calls of one run of an application, free of any framework: what adapters fill and the rules read.
+"""The calls of one run of an application, free of any framework.
 
-An adapter makes a ``Tree`` of what it recorded: copies of texts, documents and
-messages, and what the framework itself says of question, answer and data flow. What
-counts as answer, context and turn is decided once, in ``samples``.
+Adapters fill what the rules of the stages read. An adapter makes a ``Tree`` of what it
+recorded: copies of texts, documents and messages, and what the framework itself says of
+question, answer and data flow. What counts as answer, context and turn is decided once,
+in ``stages``.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class Tree:
     instructions: tuple[str, ...] = ()
     # that the framework gives, a sample for each; () leaves it to the rules
     answers: tuple[Answer, ...] = ()
-    # what the run returned, as plain values (``reading``); its texts tell which call
+    # what the run returned, as ``plain_values`` makes it; its texts tell which call
     # answered
     output: Any = None
     # Documents that reached the generator by the framework's own data flow, for where

@@ -86,10 +86,12 @@ class OwnWords:
 
     @cached_property
     def _asked(self) -> list[bytes]:
+        """The queries and questions that are long enough, as streams."""
         return [words for words in map(stream, _long_enough(self.asked)) if words]
 
     @cached_property
     def _originals(self) -> list[bytes]:
+        """The texts that were found, as streams."""
         return [words for words in map(stream, self.originals) if words]
 
 
@@ -114,10 +116,14 @@ def _remove_parts(host: bytes, parts: Iterable[bytes]) -> bytes:
 
 
 def name_authors(root: Node) -> None:
-    """Name the author of nodes that hold an answer of the run and that no retriever ever held.
+    """Write into documents which call of the run wrote them.
 
     LlamaIndex's engines for sub-questions and several steps hand on answers as nodes,
-    with ids of their own.
+    with ids of their own. A document that a retriever ever held has no author. What a
+    tool hands on of answers inside it counts as taken by the tool.
+
+    Args:
+        root: The outermost call; the documents taken by its calls are changed.
     """
     nodes = list(root.walk())
     answers = {
@@ -153,7 +159,12 @@ def name_authors(root: Node) -> None:
 
 @dataclass(frozen=True)
 class _Originals:
-    """What retrievers and rerankers returned: ids and texts."""
+    """What retrievers and rerankers returned.
+
+    Attributes:
+        ids: The ids of the documents.
+        texts: Their texts.
+    """
 
     ids: Collection[str]
     texts: Collection[str]
