@@ -459,7 +459,10 @@ def test_several_files_are_one_run(
         rows({"answer": "x"}, name="c.jsonl"),
     ]
     assert main(["evaluate", *names]) == 0
-    assert "4 rows: 1 with an input missing, 3 no loss found" in capsys.readouterr().out
+    assert (
+        "4 rows: 1 without context or another input, 3 no loss found"
+        in capsys.readouterr().out
+    )
     assert main(["evaluate", "c.jsonl", rows({"answer": "y"}, name="d.jsonl")]) == 2
     first, last = capsys.readouterr().err.splitlines()[-2:]
     assert first.startswith("ragmetrics: no metric applies to c.jsonl (")

@@ -996,7 +996,10 @@ def test_a_change_in_declining_is_said_beside_the_verdicts(tmp_path: Path) -> No
     few = first.compare(run_of(*["abstained"] * 5, *[0.5] * 25))
     assert few.shifts[0][:4] == ("Declined", 10, 5, 0.0625)
     sentence = "Declined: 10 → 5 rows (p = 0.0625: undecided, chance could explain it)."
-    sentence += " The rows that no longer do (5) score there: m 0.500."
+    sentence += (
+        " The 5 rows that no longer do have these means in the second run: m 0.500"
+    )
+    sentence += " (highest of any row: 0.500)."
     assert list(map(str, few.shifts)) == [sentence]
     few.to_html(tmp_path / "c.html")
     in_short = (
@@ -1006,8 +1009,9 @@ def test_a_change_in_declining_is_said_beside_the_verdicts(tmp_path: Path) -> No
     assert sentence in few._repr_html_()
     many = first.compare(run_of(*["abstained"] * 1, *[0.5] * 29))
     assert str(many.shifts[0]) == (
-        "Declined: 10 → 1 row (p = 0.0039: fewer in the second run). The rows that no"
-        " longer do (9) score there: m 0.500."
+        "Declined: 10 → 1 row (p = 0.0039: fewer in the second run). The 9 rows"
+        " that no longer do have these means in the second run: m 0.500 (highest of any"
+        " row: 0.500)."
     )
     back = run_of(*["abstained"] * 1, *[0.5] * 29).compare(first)
     assert str(back.shifts[0]) == (
@@ -1022,6 +1026,29 @@ def test_a_row_that_two_metrics_decline_counts_once() -> None:
     first = two_metrics(["abstained"] * 3 + [0.5] * 3, ["abstained"] * 2 + [0.5] * 4)
     second = two_metrics([0.5] * 6, [0.5] * 6)
     assert first.compare(second).shifts[0][:3] == ("Declined", 3, 0)
+
+
+def test_means_of_rows_that_no_longer_decline_stand_beside_what_a_reader_needs() -> (
+    None
+):
+    first = two_metrics(["abstained"] * 2 + [0.5] * 3, [0.0, 0.5, 1.0, 1.0, 1.0])
+    second = two_metrics([0.75, 0.25] + [0.9] * 3, [1.0, 0.5, 0.0, 0.0, 0.0])
+    assert str(first.compare(second).shifts[0]).endswith(
+        " The 2 rows that no longer do have these means in the second run: m 0.500"
+        " (highest of any row: 0.900), n 0.750 (before: 0.250)."
+    )
+    one = two_metrics([0.75, "abstained"] + [0.9] * 3, [1.0, 0.5, 0.0, 0.0, 0.0])
+    assert str(first.compare(one).shifts[0]).endswith(
+        " The 1 row that no longer does has these means in the second run: m 0.750"
+        " (highest of any row: 0.900), n 1.000 (before: 0.000)."
+    )
+
+
+def test_the_page_names_the_grey_zone(tmp_path: Path) -> None:
+    run = run_of(*[0.5] * 30)
+    run.compare(run).to_html(tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text("utf-8")
+    assert "grey: counts as the same, ±0.02</th>" in page
 
 
 def test_rows_that_lost_most_are_those_of_the_metric_that_is_worse(

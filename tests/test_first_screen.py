@@ -120,8 +120,12 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
     weights = {code: (n - holding_up[code], n) for code, n in losses.items()}
     most = max(weights.values(), default=(0, 0))
     n_holding_up = sum(holding_up[code] for code in losses)
-    said = re.search(r"of (\d+) of them holds? up all the same", first.loss)
-    assert (int(said[1]) if said else 0) == n_holding_up
+    n_spoilt = sum(losses.values()) - n_holding_up
+    is_split = n_spoilt > 0 and n_holding_up > 0
+    said = re.search(r"; (\d+) more (has|have) a fault and one that does", first.loss)
+    assert (int(said[1]) if said else 0) == (n_holding_up if is_split else 0)
+    all_hold_up = re.search("(its answer holds|their answers hold) up", first.loss)
+    assert bool(all_hold_up) == (n_holding_up > 0 and not n_spoilt)
     assert (f"{n_silent} " in first.loss) >= (n_silent > 0)
     assert ("not scored" in first.loss) == (n_silent > 0)
     for code, title in (*NOT_JUDGED.items(), *NOT_SCORED.items()):
@@ -131,30 +135,51 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
     if n_silent > n_lost:
         assert first.loss.startswith(f"{n_silent} of {len(codes)} row")
     elif losses:
-        assert first.loss.startswith(f"{n_lost} of {n_scored} row")
+        n_named = n_spoilt if is_split else n_lost
+        assert first.loss.startswith(f"{n_named} of {n_scored} row")
     few = f"oo few rows to say: {n_scored} scored, 30 wanted"
     assert (few in first.loss + first.how_sure) == (n_scored > 0)
+    most_declined = codes.count("abstained") > n_scored
+    judged = [code for code in codes if code not in NOT_JUDGED]
+    if most_declined:
+        known = [code == "abstained" for code in judged if code != "judge_failed"]
+        reach = expected_range(known, n_failed)
+        assert f"confidence, {reach} of rows like" in first.how_sure
+        assert "decline and have no score; whether declining" in first.how_sure
+    assert ("decline and have no score" in first.how_sure) == most_declined
+    cannot_be_good = "cannot be called good enough" in first.verdicts[0]
+    assert cannot_be_good == (n_silent > n_scored)
     if not n_scored:
-        assert first.how_sure == ""
+        assert (first.how_sure == "") == (not most_declined)
     elif losses:
         of_other_row = "The other row has a fault" in first.loss and n_scored == 1
-        of_rows = re.search(f"{n_lost} of (the other )?{n_scored} row", first.loss)
+        n_named = n_spoilt if is_split else n_lost
+        of_rows = re.search(f"{n_named} of (the other )?{n_scored} row", first.loss)
         assert of_other_row or of_rows
+        place = 0 if most[0] else 1
         for code, weight in weights.items():
-            is_largest = weight == most
+            is_largest = weight[place] == most[place]
             assert (TITLES[code] in first.loss) >= is_largest
             if not is_largest and TITLES[code] in first.loss:
-                place = 0 if most[0] else 1
-                assert 0 < weight[place] <= most[place]
+                assert 0 < weight[place] < most[place]
                 assert mcnemar(most[place], weight[place]) > 0.05
                 assert "is not surely smaller" in first.loss
         known = [code for code in codes if code in {*LOSSES, "no_loss"}]
         any_loss = expected_range([code in LOSSES for code in known], n_failed)
-        assert f"confidence, {any_loss} of rows like" in first.how_sure
+        pairs = zip(rows, codes, strict=True)
+        counting = [
+            code if not (is_split and holds_up(row)) else "another"
+            for row, code in pairs
+            if code in {*LOSSES, "no_loss"}
+        ]
+        named = expected_range([code in LOSSES for code in counting], n_failed)
+        assert f"confidence, {named} of rows like" in first.how_sure
+        assert (f", {any_loss} any fault" in first.how_sure) == is_split
         for code in losses:
-            of_code = expected_range([own == code for own in known], n_failed)
+            of_code = expected_range([own == code for own in counting], n_failed)
             is_named = f"{TITLES[code]}: {of_code}" in first.how_sure
-            assert is_named == (weights[code] == most and len(losses) > 1)
+            is_largest = weights[code][place] == most[place]
+            assert is_named == (is_largest and len(losses) > 1)
     else:
         assert "No loss" not in first.loss, "few rows are no success"
     groups = {group.code: group.examples for group in first.groups}
@@ -400,7 +425,7 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     assert alone.loss == "No loss found in 30 rows."
     beside_undefined = screen([*well, *undefined, *abstained])
     assert beside_undefined.loss == (
-        "32 of 62 rows were not scored: 2 declined, 30 with an input missing. No loss"
+        "32 of 62 rows were not scored: 2 declined, 30 without context or another input. No loss"
         " found in the other 30 rows."
     )
     assert beside_undefined.mend_first is not None
@@ -484,7 +509,7 @@ def test_the_highest_mean_of_the_embedded_judge_is_reached_and_said(
     first = screen_of(report, summary, report.run, [gate])
     for numbers in summary.metrics:
         name = numbers.metric
-        said = f"Highest mean this judge can give: {highest.get(name, 0):.3f}."
+        said = f"Highest mean this judge can give: {highest.get(name, 0):.3f}"
         assert (said in first.sentences[name]) == (name in highest)
         assert first.highest[name] == pytest.approx(highest.get(name, 1.0), abs=5e-4)
         assert numbers.max is not None
@@ -517,16 +542,31 @@ def test_few_rows_are_said_to_be_few_and_have_no_bar(tmp_path: Path) -> None:
     )
     assert first.sentences["context_adherence"] == (
         "1 of 1 answer rests on the retrieved text: too few to say, 30 wanted. Not"
-        " scored: 99 declined. Highest mean this judge can give: 0.965."
+        " scored: 99 declined. Highest mean this judge can give: 0.965; the interval"
+        " goes past it, as it allows for scores up to 1."
     )
+    assert first.verdicts == (
+        "This cannot be called good enough: most rows were not scored.",
+    )
+    assert first.how_sure.startswith(
+        "How sure: with 95 % confidence, 95 to 100 % of rows like these decline and have"
+        " no score; whether declining was right is not known. This covers chance"
+    ), "no range from the one row with a score"
+    assert first.mend_first is not None
+    assert first.mend_first.mending is not None
+    assert "it tells whether the text holds" in first.mend_first.mending.remedy
     assert first.groups_in_words == "100 rows: 99 declined, 1 no loss found."
     assert [example.row for example in first.worst] == [2, 3, 4]
     assert first.order_in_words.startswith("Worst first: rows without a score")
     report.to_html(tmp_path / "page.html")
-    assert '<rect class="mass"' not in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert '<svg class="meanbar"' not in page
+    assert "too few to draw" in page
     many = evaluate(lamps(30), judge="lexical", metrics=["adherence"])
     many.to_html(tmp_path / "page.html")
-    assert '<rect class="mass"' in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert '<rect class="mass"' in page
+    assert "too few to draw" not in page
 
 
 def test_the_gate_at_risk_and_the_stage_to_mend_are_told_apart() -> None:
@@ -660,8 +700,8 @@ def test_a_fault_before_a_right_answer_is_mended_after_wrong_answers() -> None:
     assert first.mend_first is not None
     assert first.mend_first.code == "declined", "8 useful texts low, 8 right answers"
     assert first.loss == (
-        "13 of 33 rows have a fault (the answers of 8 of them hold up all the same)."
-        " Largest: declined though the text was there (5)."
+        "5 of 33 rows have a fault and no answer that holds up (declined though the text"
+        " was there); 8 more have a fault and one that does."
     )
     assert first.to_look_at == first.mend_first.examples
     lowest = decide(parse_gate("context_utilization=0.99", report.metrics), report)
@@ -685,3 +725,72 @@ def test_the_next_loss_is_named_where_chance_may_have_put_it_behind(
     assert "Largest: declined though the text was there (12)" in loss
     assert ("generation went astray" in loss) == is_said
     assert ("is not surely smaller" in loss) == is_said
+
+
+def test_the_largest_of_wrong_answers_is_named_beside_a_larger_harmless_fault() -> None:
+    noise = ["Bread is baked twice a week.", "Rain fell on the roofs."]
+    low = [
+        {**row, "contexts": [*noise, row["contexts"][0]], "facts": [row["reference"]]}
+        for row in lamps(12)
+    ]
+    rows = [
+        *lamps(23),
+        *low,
+        *lamps(11, answer="I don't know."),
+        *lamps(2, contexts=noise, answer="It was a wizard from Norland."),
+    ]
+    report = evaluate(rows, judge="lexical")
+    first = screen_of(report, report.summary(), report.run)
+    counts = {group.code: group.count for group in first.groups}
+    assert counts == {"outside_store": 2, "ranking": 12, "declined": 11, "no_loss": 23}
+    assert first.loss == (
+        "13 of 48 rows have a fault and no answer that holds up; 12 more have a fault"
+        " and one that does. Largest among the 13: declined though the text was there"
+        " (11)."
+    )
+    spoilt, declined = (
+        expected_range([True] * n + [False] * (48 - n), 0) for n in (13, 11)
+    )
+    of_any = expected_range([True] * 25 + [False] * 23, 0)
+    assert first.how_sure.startswith(
+        f"How sure: with 95 % confidence, {spoilt} of rows like these have a fault and no"
+        f" answer that holds up (declined though the text was there: {declined}),"
+        f" {of_any} any fault. This covers chance"
+    )
+
+
+def test_a_row_to_look_at_is_told_by_its_fault_and_not_by_another_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [*lamps(30), *lamps(2, answer="I don't know.")]
+    evaluate(rows, judge="lexical").to_jsonl("results.jsonl")
+    capsys.readouterr()
+    assert main(["report", "results.jsonl"]) == 0
+    terminal = capsys.readouterr().out
+    assert "  row 31: declined though the text was there: Who built lamp 0" in terminal
+    plain = SampleResult(
+        index=0, sample=Sample(question="q"), results={"mine": scored("mine", 0.1)}
+    )
+    Report([plain]).to_jsonl("own.jsonl")
+    assert main(["report", "own.jsonl"]) == 0
+    assert "  row 1: mine 0.100: q" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("judges", "is_said"), [(("lexical",), True), (("gpt",), False), ((), False)]
+)
+def test_the_line_of_the_judge_says_when_it_is_used(
+    judges: tuple[str, ...], is_said: bool
+) -> None:
+    origin = screen([], judges=judges).origin
+    said = "used where no judge is chosen (choose one with --judge)"
+    assert (said in origin) == is_said
+
+
+def test_an_answer_without_context_and_its_missing_input_share_a_word() -> None:
+    rows = [*lamps(2), *lamps(1, contexts=[])]
+    report = evaluate(rows, judge="lexical")
+    first = screen_of(report, report.summary(), report.run)
+    assert "1 answered without context" in first.groups_in_words
+    assert "Not scored: 1 without context" in first.sentences["context_adherence"]

@@ -81,8 +81,9 @@ def test_sentences() -> None:
 def test_twice_as_many_rows_as_a_gate_names_would_decide_it(at_least: float) -> None:
     gate = Gate(metric="m", at_least=at_least)
     sentence = decide(gate, EIGHTEEN).sentence
-    shown = re.search(r"it takes about (\d+) rows with such scores, or more", sentence)
+    shown = re.search(r"it takes about (\d+) rows in all \((\d+) more\)", sentence)
     assert shown
+    assert int(shown[1]) - int(shown[2]) == 20, "those that were scored"
     n_times = math.ceil(2 * int(shown[1]) / 20)
     many = report(*([1.0] * 18 * n_times + [0.0] * 2 * n_times))
     assert decide(gate, many).outcome != "undecided"
@@ -148,7 +149,7 @@ def test_nothing_scored_has_failed() -> None:
     decision = decide(Gate(metric="m", at_least=0), Report([row]))
     assert (decision.outcome, decision.sentence) == (
         "failed",
-        "m cannot reach 0, since nothing was scored: 1 with an input missing.",
+        "m cannot reach 0, since nothing was scored: 1 without context or another input.",
     )
 
 
@@ -231,7 +232,7 @@ def mixed(
         (
             {SCORE: 3, UNDEFINED: 97},
             "3 of 100 rows were scored (mean 1.000), and a gate needs 95 %. Not"
-            " scored: 97 with an input missing.",
+            " scored: 97 without context or another input.",
         ),
         (
             {SCORE: 90, NOT_JUDGED: 10},
@@ -245,7 +246,7 @@ def mixed(
         ),
         (
             {SCORE: 94, FAILED: 2, UNDEFINED: 1, NOT_JUDGED: 2, BAD: 1},
-            "1 with an input missing, 2 failed (RateLimited), 2 without a result, 1 unreadable.",
+            "1 without context or another input, 2 failed (RateLimited), 2 without a result, 1 unreadable.",
         ),
     ],
 )

@@ -282,7 +282,10 @@ def test_an_empty_report_and_failures_alone(tmp_path: Path) -> None:
         for i, r in enumerate((failed, undefined))
     ]
     page = page_of(Report([*rows, bad]), tmp_path)
-    assert "Rows not scored: 1 with an input missing, 1 failed (RateLimited)." in page
+    assert (
+        "Rows not scored: 1 without context or another input, 1 failed (RateLimited)."
+        in page
+    )
     assert "Undefined:" not in page
     assert "bad rows, not evaluated: 1 of 3." in page
 

@@ -130,7 +130,7 @@ def test_a_metric_undefined_on_every_row_stays() -> None:
             found.interval,
         ) == (None,) * 6
     assert numbers["m"].signs == (
-        "m: nothing scored: 1 with an input missing, 1 without a fact in the"
+        "m: nothing scored: 1 without context or another input, 1 without a fact in the"
         " reference.",
     )
     assert "NaN" not in numbers.model_dump_json()

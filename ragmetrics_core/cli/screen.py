@@ -57,11 +57,11 @@ def _rows_to_look_at(examples: Sequence[Example]) -> str:
 
 
 def lines_on_rows(examples: Sequence[Example]) -> list[str]:
-    """The rows to open, each with its lowest score, or why it has none, and question."""
+    """The rows to open, each with what went wrong, or its lowest score, and question."""
     lines = ["Look at these first:"] if examples else []
     for example in examples:
         outcome = example.group
-        if example.score is not None:
+        if example.score is not None and not example.is_of_stage:
             outcome = f"{example.metric} {example.score:.3f}"
         question = example.question or "(no question)"
         lines.append(f"  row {example.row}: {outcome}: {question}")

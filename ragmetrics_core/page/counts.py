@@ -228,7 +228,11 @@ class MetricCounts:
         if numbers.count and numbers.unscored_in_words:
             words += f" Not scored: {numbers.unscored_in_words}."
         if self.highest_mean < 1 - ROUNDING:
-            words += f" Highest mean this judge can give: {self.highest_mean:.3f}."
+            words += f" Highest mean this judge can give: {self.highest_mean:.3f}"
+            interval = numbers.interval
+            if interval is not None and interval.high > self.highest_mean + ROUNDING:
+                words += "; the interval goes past it, as it allows for scores up to 1"
+            words += "."
         return words
 
 

@@ -6,7 +6,7 @@ mend first with examples, and in which group each row stands.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
@@ -20,6 +20,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.metric_evidence import Sufficed
 from ragmetrics_core.page.counts import MetricCounts, answer_holds_up
+from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.row_groups import (
     JUDGE_FAILED,
     LOSSES,
@@ -35,7 +36,7 @@ from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, count_in_words
-from ragmetrics_core.statistics.means import Interval, mean_interval
+from ragmetrics_core.statistics.means import mean_interval
 from ragmetrics_core.statistics.paired import mcnemar
 from ragmetrics_core.statistics.repeats import n_repeats
 from ragmetrics_core.statistics.stopping import ROUNDING, Outcome
@@ -62,6 +63,7 @@ class Example:
     question: str
     rank: tuple[float, ...]  # the lowest first: as the page sorts its table
     group: str  # in words
+    is_of_stage: bool = False  # its group names the stage that went wrong
 
     @property
     def row(self) -> int:
@@ -80,9 +82,14 @@ class Group:
     n_holding_up: int  # rows whose answer holds up all the same
 
     @property
+    def n_not_holding_up(self) -> int:
+        """Rows without an answer that holds up."""
+        return self.count - self.n_holding_up
+
+    @property
     def weight(self) -> tuple[int, int]:
         """How much there is to mend: rows whose answer does not hold up, then rows."""
-        return self.count - self.n_holding_up, self.count
+        return self.n_not_holding_up, self.count
 
     @property
     def mending(self) -> Mending | None:
@@ -151,7 +158,7 @@ class FirstScreen:
 
 
 class ScreenTally:
-    """The first screen of rows that come one by one; keeps 17 bytes per row.
+    """The first screen of rows that come one by one; keeps 18 bytes per row.
 
     ``cluster`` says which samples belong together, as in ``Report.summary``: the
     interval of a share counts them as such.
@@ -164,6 +171,7 @@ class ScreenTally:
         self._hashes_of_contents = array("q")
         self._counts: defaultdict[str, MetricCounts] = defaultdict(MetricCounts)
         self._answering: dict[str, AnsweringTally] = {}
+        self._holding_up = bytearray()  # of each row, 1 if its answer holds up
         self._n_holding_up = Counter[str]()  # by group
         # the worst of each group, those with a score apart from those without
         self._examples: defaultdict[tuple[str, bool], list[Example]] = defaultdict(list)
@@ -172,7 +180,9 @@ class ScreenTally:
         """Count one row; returns its group."""
         code = group_of_row(row)
         self._groups.append(_CODES.index(code))
-        self._n_holding_up[code] += answer_holds_up(row)
+        holds_up = answer_holds_up(row)
+        self._holding_up.append(holds_up)
+        self._n_holding_up[code] += holds_up
         cluster = self._number_of(row.sample)
         self._clusters.append(cluster)
         for name, result in row.results.items():
@@ -184,7 +194,7 @@ class ScreenTally:
         if any(content):
             self._hashes_of_contents.append(hash(content))
         if row.sample is not None:
-            example = _example_of(row, row.sample, TITLES[code])
+            example = _example_of(row, row.sample, code)
             place = (code, example.score is not None)
             examples = [*self._examples[place], example]
             self._examples[place] = _worst(examples, unscored_first=True)
@@ -218,7 +228,7 @@ class ScreenTally:
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
-            verdicts=_verdicts(decisions),
+            verdicts=self._verdicts(decisions),
             outcome=_outcome(decisions),
             together=all_in_words(decisions, exit_code),
             loss=self._verdict_on_losses(losses, summary),
@@ -387,31 +397,76 @@ class ScreenTally:
         decided, have no interval. Rows on which the judge failed may have the loss or
         not: the interval holds for both.
         """
-        n_silent = self._n_not_scored
-        if n_silent == self._n_rows:
+        n_scored = self._n_rows - self._n_not_scored
+        are_few = n_scored < _n_wanted(summary)
+        # rows that were chosen by their scores have no interval
+        declined = "" if run.decisions else self._range_of_declined()
+        faults = "" if run.decisions else self._ranges_of_faults(losses)
+        if declined and are_few and not losses:
+            faults = ""  # a range from next to nothing says nothing
+        if not n_scored and not declined:
             return ""
-        any_loss = self._range_of([group.code for group in losses])
-        if not any_loss or run.decisions:
-            words = "a judge that is wrong in the same way each time is not covered."
-            caution = caution_about(run.judges, has_range=False)
-        else:
-            is_of_all = n_silent == self._count_of(JUDGE_FAILED)
-            these = "rows like these" if is_of_all else "rows like the scored ones"
-            words = f"with 95 % confidence, {any_loss} of {these} have a fault"
-            if len(losses) > 1:
-                ranges = [
-                    f"{group.title}: {self._range_of([group.code])}"
-                    for group in _equal_largest(losses)
-                ]
-                words += f" ({'; '.join(ranges)})"
-            words += "."
-            caution = caution_about(run.judges)
-        n_scored = self._n_rows - n_silent
-        if n_silent > n_scored:
-            words = f"of the rows without a score nothing is known; {words}"
-        if losses and n_scored < _n_wanted(summary):
-            words = f"{_too_few(n_scored, summary)}; {words}"
-        return f"How sure: {words} {caution}".rstrip()
+        parts = []
+        if losses and are_few:
+            parts.append(_too_few(n_scored, summary))
+        if self._most_are_not_scored and not declined:
+            parts.append("whether rows without a score have a fault is not known")
+        parts += [ranges for ranges in (declined, faults) if ranges]
+        has_range = bool(declined or faults)
+        if not has_range:
+            parts.append(
+                "a judge that is wrong in the same way each time is not covered"
+            )
+        caution = caution_about(run.judges, has_range=has_range)
+        return f"How sure: {'; '.join(parts)}. {caution}".rstrip()
+
+    @property
+    def _most_are_not_scored(self) -> bool:
+        """Whether more rows are without a score than with one."""
+        return 2 * self._n_not_scored > self._n_rows
+
+    def _range_of_declined(self) -> str:
+        """How far the share of rows that only decline may reach.
+
+        "" where these are not more than the scored rows.
+        """
+        n_scored = self._n_rows - self._n_not_scored
+        if self._count_of("abstained") <= n_scored:
+            return ""
+        judged = {*_SCORED, *NOT_SCORED}
+        reach = self._range_of(["abstained"], among=judged)
+        these = "rows like the judged ones"
+        if not self._count_of(*NOT_JUDGED):
+            these = "rows like these"
+        return (
+            f"with 95 % confidence, {reach} of {these} decline and have no score;"
+            " whether declining was right is not known"
+        )
+
+    def _ranges_of_faults(self, losses: Sequence[Group]) -> str:
+        """How far the shares of faults and of the largest may reach; "" if unknown.
+
+        Where some answers hold up and others do not, the faults of the latter count.
+        """
+        codes = [group.code for group in losses]
+        any_fault = self._range_of(codes)
+        if not any_fault:
+            return ""
+        n_spoilt, n_holding_up = _n_spoilt(losses), _n_holding_up(losses)
+        is_split = bool(n_spoilt and n_holding_up)
+        is_of_all = self._n_not_scored == self._count_of(JUDGE_FAILED)
+        these = "rows like these" if is_of_all else "rows like the scored ones"
+        reach = self._range_of(codes, only_spoilt=is_split)
+        words = f"with 95 % confidence, {reach} of {these} have a fault"
+        if is_split:
+            words += " and no answer that holds up"
+        if len(losses) > 1:
+            ranges = [
+                f"{group.title}: {self._range_of([group.code], only_spoilt=is_split)}"
+                for group in _equal_largest(losses)
+            ]
+            words += f" ({'; '.join(ranges)})"
+        return f"{words}, {any_fault} any fault" if is_split else words
 
     def _copies(self) -> Iterable[str]:
         """That rows repeat others, if any do."""
@@ -434,34 +489,74 @@ class ScreenTally:
         places = map(_CODES.index, codes)
         return sum(map(self._groups.count, places))
 
-    def _range_of(self, codes: Sequence[str]) -> str:
-        """How far the share of these groups may reach; "" if that cannot be said."""
-        at_best, at_worst = self._share_of(codes, 0.0), self._share_of(codes, 1.0)
-        if at_best is None or at_worst is None:
-            return ""
-        return f"{round(100 * at_best.low)} to {round(100 * at_worst.high)} %"
+    def _range_of(
+        self,
+        codes: Sequence[str],
+        *,
+        only_spoilt: bool = False,
+        among: Container[str] = _SCORED,
+    ) -> str:
+        """How far the share of these groups may reach; "" if that cannot be said.
 
-    def _share_of(
-        self, codes: Sequence[str], if_judge_failed: float
-    ) -> Interval | None:
-        """The interval of the share of groups among the scored rows.
-
-        A row on which the judge failed counts as it is given: 1 is in the group.
+        Args:
+            codes: The groups.
+            only_spoilt: Count of them only rows without an answer that holds up.
+            among: The groups of all rows of which it is the share.
         """
         shares, clusters = array("d"), array("q")
-        for place, cluster in zip(self._groups, self._clusters, strict=True):
+        unknown = array("b")  # 1 for a row on which the judge failed
+        rows = zip(self._groups, self._holding_up, self._clusters, strict=True)
+        for place, holds_up, cluster in rows:
             group = _CODES[place]
-            if group not in _SCORED and group != JUDGE_FAILED:
+            if group not in among and group != JUDGE_FAILED:
                 continue
-            is_in = float(group in codes)
-            shares.append(if_judge_failed if group == JUDGE_FAILED else is_in)
+            shares.append(group in codes and not (only_spoilt and holds_up))
+            unknown.append(group == JUDGE_FAILED)
             clusters.append(cluster)
-        return mean_interval(shares, clusters)
+        if not shares:
+            return ""
+        # a row on which the judge failed may be of the groups or not
+        at_worst = array("d", map(max, shares, unknown))
+        low, high = mean_interval(shares, clusters), mean_interval(at_worst, clusters)
+        if low is None or high is None:
+            return ""
+        return f"{round(100 * low.low)} to {round(100 * high.high)} %"
+
+    def _verdicts(self, decisions: Sequence[Decision]) -> tuple[str, ...]:
+        """What each gate decides, those that failed first; without gates, that none is.
+
+        A loss alone never makes a run good or bad: only a threshold of the user's does.
+        Where most rows were not scored, no threshold could.
+        """
+        if decisions:
+            return tuple(map(str, _worst_gates_first(decisions)))
+        if self._most_are_not_scored:
+            return ("This cannot be called good enough: most rows were not scored.",)
+        return (
+            "No gate is set: only a threshold of your own (--fail-under) can say whether"
+            " this is good enough.",
+        )
+
+
+def _n_spoilt(losses: Iterable[Group]) -> int:
+    """How many rows with a loss have no answer that holds up."""
+    return sum(group.n_not_holding_up for group in losses)
+
+
+def _n_holding_up(losses: Iterable[Group]) -> int:
+    """How many rows with a loss have an answer that holds up all the same."""
+    return sum(group.n_holding_up for group in losses)
 
 
 def _equal_largest(losses: Sequence[Group]) -> list[Group]:
     """The largest loss, and those that are as large."""
-    return [group for group in losses if group.weight == losses[0].weight]
+    most = _size(losses[0], losses)
+    return [group for group in losses if _size(group, losses) == most]
+
+
+def _size(group: Group, losses: Sequence[Group]) -> int:
+    """The rows of a loss without an answer that holds up; all, where all answers do."""
+    return group.n_not_holding_up if _n_spoilt(losses) else group.count
 
 
 def _sentences(counts: Mapping[str, MetricCounts], summary: Summary) -> dict[str, str]:
@@ -499,42 +594,50 @@ def _loss_in_words(
             sentence = _too_few(n_scored, summary)
             return f"{sentence[:1].upper()}{sentence[1:]}"
         return f"No loss found in {rows}"
+    n_spoilt, n_holding_up = _n_spoilt(losses), _n_holding_up(losses)
+    if n_spoilt and n_holding_up:
+        return _losses_by_answer(losses, rows)
     n_lost = _n_rows_in(losses)
     words = f"{n_lost:,} of {rows} {'has' if n_lost == 1 else 'have'} a fault"
     if rows == "the other row":
         words = "The other row has a fault"
-    n_holding_up = sum(group.n_holding_up for group in losses)
     if n_holding_up:
-        answers = "the answer" if n_holding_up == 1 else "the answers"
-        words += f" ({answers} of {n_holding_up:,} of them"
-        words += f" {'holds' if n_holding_up == 1 else 'hold'} up all the same)"
+        words += ", and "
+        words += "its answer holds up" if n_lost == 1 else "all their answers hold up"
     if len(losses) == 1:
         return f"{words}: {losses[0].title}"
     return f"{words}. Largest: {_largest_in_words(losses)}"
 
 
+def _losses_by_answer(losses: Sequence[Group], rows: str) -> str:
+    """The rows whose answer does not hold up, those whose does, the largest loss.
+
+    The largest is the one with most rows whose answer does not hold up.
+    """
+    n_spoilt, n_holding_up = _n_spoilt(losses), _n_holding_up(losses)
+    verb = "has" if n_spoilt == 1 else "have"
+    words = f"{n_spoilt:,} of {rows} {verb} a fault and no answer that holds up"
+    spoilt = [group for group in losses if group.n_not_holding_up]
+    if len(spoilt) == 1:
+        words += f" ({spoilt[0].title})"
+    verb = "has" if n_holding_up == 1 else "have"
+    words += f"; {n_holding_up:,} more {verb} a fault and one that does"
+    if len(spoilt) == 1:
+        return words
+    return f"{words}. Largest among the {n_spoilt:,}: {_largest_in_words(losses)}"
+
+
 def _largest_in_words(losses: Sequence[Group]) -> str:
     """The largest losses, and the next one where chance may have put it behind."""
     equal = _equal_largest(losses)
-    words = "; ".join(f"{group.title} ({_count_in_words(group)})" for group in equal)
-    others = losses[len(equal) :]
+    n_largest = _size(equal[0], losses)
+    words = "; ".join(f"{group.title} ({n_largest:,})" for group in equal)
+    others = [group for group in losses if group not in equal]
     if others:
-        runner_up = others[0]
-        # rows count where no answer is known not to hold up
-        of_rows = int(equal[0].weight[0] == 0)
-        n_largest, n_next = equal[0].weight[of_rows], runner_up.weight[of_rows]
+        n_next = _size(others[0], losses)
         if n_next and mcnemar(n_largest, n_next) > _CHANCE:
-            words += f"; {runner_up.title} ({_count_in_words(runner_up)}) is not surely"
-            words += " smaller"
+            words += f"; {others[0].title} ({n_next:,}) is not surely smaller"
     return words
-
-
-def _count_in_words(group: Group) -> str:
-    """How many rows stand in a group, and of how many the answer holds up."""
-    if not group.n_holding_up:
-        return f"{group.count:,}"
-    verb = "holds" if group.n_holding_up == 1 else "hold"
-    return f"{group.count:,}, of which {group.n_holding_up:,} {verb} up"
 
 
 def screen_of(
@@ -573,11 +676,13 @@ def date_of(run: RunFacts) -> str:
 def _origin(run: RunFacts) -> str:
     """Who judged, and when, as far as it is known."""
     judges = judges_in_words(run.judges, run.addresses)
+    if run.judges == ("lexical",):
+        judges += ", used where no judge is chosen (choose one with --judge)"
     parts = [f"judged by {judges}" if judges else "judge not recorded", date_of(run)]
     return ", ".join(part for part in parts if part)
 
 
-def _example_of(row: SampleResult, sample: Sample, group: str) -> Example:
+def _example_of(row: SampleResult, sample: Sample, code: str) -> Example:
     """The row by its lowest score."""
     scores = [
         (result.value, name)
@@ -591,7 +696,8 @@ def _example_of(row: SampleResult, sample: Sample, group: str) -> Example:
         metric=metric,
         question=short_question(sample),
         rank=_rank([value for value, _ in scores]),
-        group=group,
+        group=TITLES[code],
+        is_of_stage=code in RULES,
     )
 
 
@@ -632,7 +738,8 @@ def _why_first(to_mend: Sequence[Group], against_gate: Counter[str]) -> str:
     if not to_mend:
         return ""
     words = count_in_words(to_mend[0].count, "row")
-    if not against_gate and len(_equal_largest(to_mend)) > 1:
+    n_equal = sum(group.weight == to_mend[0].weight for group in to_mend)
+    if not against_gate and n_equal > 1:
         words += ", as many as another; this comes first in the pipeline"
     return words
 
@@ -662,19 +769,6 @@ def _outcome(decisions: Sequence[Decision]) -> str:
     """What all gates decide together: the worst of their outcomes."""
     outcomes = {decision.outcome for decision in decisions}
     return next((outcome for outcome in _WORST_FIRST if outcome in outcomes), "")
-
-
-def _verdicts(decisions: Sequence[Decision]) -> tuple[str, ...]:
-    """What each gate decides, those that failed first; without gates, that none is set.
-
-    A loss alone never makes a run good or bad: only a threshold of the user's does.
-    """
-    if not decisions:
-        return (
-            "No gate is set: only a threshold of your own (--fail-under) can say whether"
-            " this is good enough.",
-        )
-    return tuple(map(str, _worst_gates_first(decisions)))
 
 
 def _worst_gates_first(decisions: Sequence[Decision]) -> list[Decision]:

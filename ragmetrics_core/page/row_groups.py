@@ -29,7 +29,7 @@ JUDGE_FAILED = "judge_failed"
 NOT_SCORED = {
     JUDGE_FAILED: "the judge failed on",
     "abstained": "declined",
-    "missing": "with an input missing",
+    "missing": "without context or another input",
     "undefined": "for which no metric has a meaning",
 }
 """Groups of judged rows whose outcomes do not say whether anything was lost."""
@@ -58,7 +58,7 @@ MENDINGS = {
     "abstained": Mending(
         "what makes the application decline",
         "Open the rows: does the retrieved text hold the answer? Add"
-        " context_utilization, which says so.",
+        " context_utilization: it tells whether the text holds the answer.",
     ),
     "missing": Mending(
         "the table",

@@ -402,8 +402,11 @@ def _hint(
         )
     end = interval.high if numbers.mean < threshold else interval.low
     n_needed = ceil(numbers.count * (abs(end - numbers.mean) / distance) ** 2)
-    rows = count_in_words(max(n_needed, numbers.count + 1), "row")
-    return f" To decide it takes about {rows} with such scores, or more."
+    n_needed = max(n_needed, numbers.count + 1)
+    return (
+        f" To decide it takes about {n_needed:,} rows in all"
+        f" ({n_needed - numbers.count:,} more) with such scores, or still more."
+    )
 
 
 def _why_nothing_follows(

@@ -3,7 +3,7 @@
 Scores of such rows are in no difference, so a change hides there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from ragmetrics_core.data import Failed, MetricResult, SampleResult, Scored, Und
 from ragmetrics_core.reporting.pairing import Pair
 from ragmetrics_core.reporting.summary import count_in_words
 from ragmetrics_core.statistics import paired
+from ragmetrics_core.statistics.stopping import ROUNDING
 
 _ALPHA = 0.05
 
@@ -19,7 +20,7 @@ class RowShift(NamedTuple):
     """In how many rows of each run something occurred.
 
     ``p`` is that of McNemar's test; None where nothing is tested. ``newly_scored``
-    says what the rows score that only the second run shows without the trait.
+    says what mean the rows have that only the second run shows without the trait.
     """
 
     title: str
@@ -64,27 +65,61 @@ def row_shifts(
         n_second = sum(after for _, after in traits)
         p = _p_of_shift(traits) if is_tested else None
         newly = [
-            after_row
-            for (_, after_row), (before, after) in zip(pairs, traits, strict=True)
+            (before_row, after_row)
+            for (before_row, after_row), (before, after) in zip(
+                pairs, traits, strict=True
+            )
             if before and not after
         ]
-        shifts.append(RowShift(title, n_first, n_second, p, _scores_of(newly, metrics)))
+        highest = _highest_scores([second for _, second in pairs], metrics)
+        words = _means_of(newly, highest)
+        shifts.append(RowShift(title, n_first, n_second, p, words))
     return tuple(shifts)
 
 
-def _scores_of(rows: Sequence[SampleResult], metrics: Sequence[str]) -> str:
-    """What rows score that were not scored before, in words; "" if nothing."""
+def _means_of(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
+    """The means of rows in the second run, in words; "" if it scored none of them.
+
+    Beside each stands what the same rows had before, where all of them were scored
+    then, and the highest score of any row in the second run, where that is under 1: a
+    judge may give no more.
+    """
     parts = []
+    for metric, most in highest.items():
+        scored = [
+            (first.results.get(metric), result.value)
+            for first, second in pairs
+            if isinstance(result := second.results.get(metric), Scored)
+        ]
+        if not scored:
+            continue
+        before = [first.value for first, _ in scored if isinstance(first, Scored)]
+        beside = []
+        if len(before) == len(scored):
+            beside.append(f"before: {fmean(before):.3f}")
+        if most < 1 - ROUNDING:
+            beside.append(f"highest of any row: {most:.3f}")
+        words = f"{metric} {fmean(score for _, score in scored):.3f}"
+        parts.append(f"{words} ({'; '.join(beside)})" if beside else words)
+    if not parts:
+        return ""
+    rows = f"The {len(pairs):,} rows that no longer do have"
+    if len(pairs) == 1:
+        rows = "The 1 row that no longer does has"
+    return f"{rows} these means in the second run: {', '.join(parts)}."
+
+
+def _highest_scores(
+    rows: Sequence[SampleResult], metrics: Sequence[str]
+) -> dict[str, float]:
+    """The highest score of each metric that scored any of these rows."""
+    highest: dict[str, float] = {}
     for metric in metrics:
         results = [row.results.get(metric) for row in rows]
         scores = [result.value for result in results if isinstance(result, Scored)]
         if scores:
-            parts.append(f"{metric} {fmean(scores):.3f}")
-    if not parts:
-        return ""
-    return (
-        f"The rows that no longer do ({len(rows):,}) score there: {', '.join(parts)}."
-    )
+            highest[metric] = max(scores)
+    return highest
 
 
 def p_of_shifts(

@@ -48,7 +48,7 @@ _UNTIL_DECIDED = (
 
 # Why a metric has no meaning for rows, by the code of the result; a count comes before.
 _WHY_UNDEFINED = {
-    "missing": "with an input missing",
+    "missing": "without context or another input",
     "abstained": "declined",
     "declined": "declined",
     "no_facts": "without a fact in the reference",
