@@ -542,8 +542,8 @@ def test_few_rows_are_said_to_be_few_and_have_no_bar(tmp_path: Path) -> None:
     )
     assert first.sentences["context_adherence"] == (
         "1 of 1 answer rests on the retrieved text: too few to say, 30 wanted. Not"
-        " scored: 99 declined. Highest mean this judge can give: 0.965; the interval"
-        " goes past it, as it allows for scores up to 1."
+        " scored: 99 declined. Highest mean this judge can give: 0.965 (the"
+        " interval ignores that)."
     )
     assert first.verdicts == (
         "This cannot be called good enough: most rows were not scored.",
@@ -784,7 +784,7 @@ def test_the_line_of_the_judge_says_when_it_is_used(
     judges: tuple[str, ...], is_said: bool
 ) -> None:
     origin = screen([], judges=judges).origin
-    said = "used where no judge is chosen (choose one with --judge)"
+    said = "used where --judge chooses none"
     assert (said in origin) == is_said
 
 

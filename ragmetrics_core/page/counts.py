@@ -231,7 +231,7 @@ class MetricCounts:
             words += f" Highest mean this judge can give: {self.highest_mean:.3f}"
             interval = numbers.interval
             if interval is not None and interval.high > self.highest_mean + ROUNDING:
-                words += "; the interval goes past it, as it allows for scores up to 1"
+                words += " (the interval ignores that)"
             words += "."
         return words
 

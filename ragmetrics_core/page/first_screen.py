@@ -677,7 +677,7 @@ def _origin(run: RunFacts) -> str:
     """Who judged, and when, as far as it is known."""
     judges = judges_in_words(run.judges, run.addresses)
     if run.judges == ("lexical",):
-        judges += ", used where no judge is chosen (choose one with --judge)"
+        judges += ", used where --judge chooses none"
     parts = [f"judged by {judges}" if judges else "judge not recorded", date_of(run)]
     return ", ".join(part for part in parts if part)
 
