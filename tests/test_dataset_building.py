@@ -653,7 +653,7 @@ def test_a_file_that_was_changed(
 
 def test_settings_that_are_wrong_are_setting_errors() -> None:
     with pytest.raises(SettingError):
-        ContinuousSettings(smallest=9).checked()
+        ContinuousSettings(smallest=9).refuse_misfits()
 
 
 def test_noise_differs_from_the_document_and_from_other_noise() -> None:

@@ -62,7 +62,7 @@ class Small(ChatModel):
         prompt = request.messages[-1].content
         self.prompts.append(prompt)
         if len(prompt) > 4000:
-            raise ContextWindowExceeded.counted("small", None, 1000)
+            raise ContextWindowExceeded.from_counts("small", None, 1000)
         found = int(f"{NEEDLE} " in f"{prompt} ".replace("\n", " "))
         return ChatReply(
             (Choice(self._reply(prompt, found)),) * request.n, Usage(calls=1)
@@ -445,7 +445,9 @@ WINDOWED = of(ContextUtilization(), question="q", answer="a", contexts=["c"])
 
 
 def joined_of(*parts: Asked[Any] | NotAnswered) -> Asked[Any] | NotAnswered:
-    too_long = Answer(NotAnswered(ContextWindowExceeded.counted("small", None, 1000)))
+    too_long = Answer(
+        NotAnswered(ContextWindowExceeded.from_counts("small", None, 1000))
+    )
     return join_verdicts(WINDOWED, too_long, [Answer(part) for part in parts]).reply
 
 

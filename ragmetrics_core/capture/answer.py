@@ -168,7 +168,7 @@ class _Search:
                 return call
         return None
 
-    def shown_documents(self, calls: Sequence[Node]) -> list[Node]:
+    def with_documents_shown(self, calls: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown documents."""
         return [call for call in calls if self.showings.of(call).found]
 
@@ -235,7 +235,7 @@ def by_the_output(search: _Search) -> tuple[Answered, ...]:
         as_one_line(text) in lines for text in texts_in(search.tree.output)
     )
     several = len(in_output) > 1 and texts_of_models > 1
-    based = search.shown_documents(in_output) if several else []
+    based = search.with_documents_shown(in_output) if several else []
     call = sorted(
         in_output,
         key=lambda call: (call in based, call in search.asked, call in calls.likely),
@@ -361,7 +361,7 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> Answered | None:
     )
     is_sure = judged in search.held or (
         (reply.is_verdict or reply.lists_questions)
-        and bool(search.shown_documents([judged]))
+        and bool(search.with_documents_shown([judged]))
     )
     return Answered(answer, judged, () if is_sure else (_JUDGED,))
 
@@ -378,7 +378,7 @@ def by_no_query(attribution: _Attribution) -> Answered | None:
         call for call in attribution.latest if replies[call].line in attribution.lines
     ]
     is_query = bool(writers) and all(call in search.calls.steering for call in writers)
-    if not is_query or search.shown_documents(writers):
+    if not is_query or search.with_documents_shown(writers):
         return None
     return next(iter((*by_the_last_reply(search), *by_nothing(search))))
 
@@ -483,7 +483,7 @@ def by_a_text_behind_a_status(attribution: _Attribution) -> Answered | None:
     """
     search = attribution.search
     is_status = is_message(search.tree.output, attribution.answer.text or "")
-    if not is_status or not search.shown_documents(search.held):
+    if not is_status or not search.with_documents_shown(search.held):
         return None
     return next(iter(by_the_output(search)))
 
@@ -554,7 +554,7 @@ def _doubts_of_stated(search: _Search, call: Node) -> tuple[str, ...]:
         return (_WRITTEN_ON,)
     if _may_judge(search.calls, call):
         judged = search.last_that_is_read_by(call)
-        if judged is not None and search.shown_documents([judged]):
+        if judged is not None and search.with_documents_shown([judged]):
             return (_MAY_BE_A_VERDICT,)
     return ()
 

@@ -73,7 +73,7 @@ class Arrivals:
             for arrival in self._of(node, path[:-1])
         ]
 
-    def told(
+    def arrivals_to_tell(
         self,
         answer: str | None,
         earlier: Sequence[EvidenceCall],
@@ -130,7 +130,7 @@ class Arrivals:
             return None
         once: dict[Key, Document] = {}
         texts: set[str] = set()
-        for node in self._in_order(documents_of, shown_keys):
+        for node in self._sort_retrievals(documents_of, shown_keys):
             fresh = [
                 document
                 for document in documents_of[node]
@@ -144,7 +144,7 @@ class Arrivals:
                 texts.add(document.text)
         return tuple(once.values())
 
-    def _in_order(
+    def _sort_retrievals(
         self, documents_of: Mapping[Node, Sequence[Document]], shown_keys: Sequence[Key]
     ) -> list[Node]:
         """Retrievals in the order in which they began.
@@ -169,7 +169,7 @@ class Arrivals:
 
         return sorted(documents_of, key=position)
 
-    def brought_by_steps(
+    def documents_of_steps(
         self, contexts: Mapping[Key, Context]
     ) -> dict[Node, tuple[Document, ...]]:
         """Return the documents of searches that no framework reports, by step.
@@ -191,7 +191,7 @@ class Arrivals:
         for step in steps if missing else ():
             if self._is_inside(self.calls.paths[step]) or _rewrites_documents(step):
                 continue
-            documents = self.calls.found_in(
+            documents = self.calls.drop_written(
                 _fresh(step.documents, arrived), end_of(step)
             )
             if missing.isdisjoint(document.key for document in documents):
@@ -254,7 +254,7 @@ class Arrivals:
             return
         # an agent may have been handed documents, and brings its answer below as well
         if node.kind in ("step", "agent"):
-            yield from self._given(node, above)
+            yield from self._find_given(node, above)
         if node.kind == "tool":
             if not node.control and not self._is_run_again(node):
                 yield from self._of_tool(node)
@@ -270,9 +270,9 @@ class Arrivals:
             yield from self._summaries(node)
         # a plain step counts only where no retriever or tool reported documents
         elif node.documents and node in self.calls.retrievals:
-            yield from self._introduced(node)
+            yield from self._find_introduced(node)
 
-    def _given(self, node: Node, above: Path) -> Iterator[Arrival]:
+    def _find_given(self, node: Node, above: Path) -> Iterator[Arrival]:
         """Documents that came with the question: those that the outermost call was handed."""
         is_outermost = not above or (above[0].name in JOINED and len(above) == 1)
         if is_outermost:
@@ -298,7 +298,7 @@ class Arrivals:
             ):
                 yield Arrival("written", model, text=text)
 
-    def _introduced(self, step: Node) -> Iterator[Arrival]:
+    def _find_introduced(self, step: Node) -> Iterator[Arrival]:
         """Documents of a step that no retrieval before it held.
 
         Steps count as retrievals only where no retriever or tool reported documents.

@@ -197,13 +197,13 @@ class BackgroundEvaluator(Generic[Run]):
             max_queue = self._settings.max_queue
             is_full = max_queue is not None and len(self._queue) >= max_queue
             if is_full and not self._stopped:
-                self._lost(1, _FULL.format(max_queue))
+                self._count_lost(1, _FULL.format(max_queue))
             if is_full or self._stopped:
                 return False
             self._take(partial(self._build, run), time.monotonic() + self._linger)
             return True
 
-    def _lost(self, runs: int, why: str) -> None:
+    def _count_lost(self, runs: int, why: str) -> None:
         """Count runs that are not judged, and note why."""
         with self._changed:
             self.dropped += runs
@@ -382,9 +382,9 @@ class BackgroundEvaluator(Generic[Run]):
             self._count += 1
             with self._changed:
                 self._flying += 1
-            future.add_done_callback(self._landed)
+            future.add_done_callback(self._take_result)
 
-    def _landed(self, future: Future[SampleResult]) -> None:
+    def _take_result(self, future: Future[SampleResult]) -> None:
         """A sample is judged; called on the judges' loop, which must not wait for ``on_result``."""
         with self._changed:
             self._done.append(future)

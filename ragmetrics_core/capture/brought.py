@@ -68,10 +68,12 @@ class Seen:
         """
         texts_there = self._texts_there(arrivals, earlier)
         still_shown = (
-            call.model_copy(update={"shown": self._shown(call.items, texts_there)})
+            call.model_copy(
+                update={"shown": self._places_shown(call.items, texts_there)}
+            )
             for call in earlier
         )
-        return tuple(self._brought(arrivals, texts_there)), tuple(still_shown)
+        return tuple(self._items_of_calls(arrivals, texts_there)), tuple(still_shown)
 
     def _texts_there(
         self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
@@ -125,7 +127,7 @@ class Seen:
             if any(share_a_passage(letters, stream(text)) for letters in streams_made)
         }
 
-    def _brought(
+    def _items_of_calls(
         self, arrivals: Sequence[Arrival], texts_there: set[str]
     ) -> Iterator[Brought]:
         """What each call brought, in the words that were shown of it."""
@@ -134,7 +136,9 @@ class Seen:
         for arrival in arrivals:
             if arrival.text is not None:
                 contexts: tuple[Context, ...] = (Context(text=arrival.text),)
-                yield Brought(arrival, contexts, self._shown(contexts, texts_there))
+                yield Brought(
+                    arrival, contexts, self._places_shown(contexts, texts_there)
+                )
                 continue
             keys = list(islice(context_of, len(arrival.documents)))
             contexts = tuple(
@@ -150,7 +154,7 @@ class Seen:
                 places_shown if places_shown or self.prompts is not None else None,
             )
 
-    def _shown(
+    def _places_shown(
         self, contexts: Sequence[Context], texts_there: set[str]
     ) -> tuple[int, ...] | None:
         """Places of the items whose texts stand in the prompts; None without prompts."""

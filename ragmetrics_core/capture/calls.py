@@ -202,11 +202,11 @@ class Reply:
         lines = [line for text in texts for line in text.splitlines()]
         return frozenset(map(_bare, (*texts, *lines)))
 
-    def wrote(self, query: str | None) -> bool:
+    def writes_query(self, query: str | None) -> bool:
         """Whether a query was written here, alone or among others."""
         return bool(query) and _bare(query or "") in self.queries
 
-    def wrote_alone(self, query: str) -> bool:
+    def writes_only_query(self, query: str) -> bool:
         """Whether a query, in one line, was written here and no other.
 
         It is the whole text, or an argument of the only tool that is called. Of a list
@@ -240,7 +240,7 @@ def is_asked_later(call: Node, nodes: Iterable[Node]) -> bool:
     """
     reply = Reply(call.reply)
     return any(
-        reply.wrote(node.query)
+        reply.writes_query(node.query)
         for node in nodes
         if node.query and node.began >= call.began
     )
@@ -384,7 +384,7 @@ class Calls:
 
     def is_written(self, text: str) -> bool:
         """Whether a model wrote a query."""
-        return any(self.replies[call].wrote(text) for call in self.models)
+        return any(self.replies[call].writes_query(text) for call in self.models)
 
     def _weight(self, call: Node) -> int:
         """How much a reply looks like an answer, as one of the four weights.
@@ -447,7 +447,7 @@ class Calls:
         if reported:
             return reported
         steps = {
-            node: self.found_in(node.documents or (), end_of(node))
+            node: self.drop_written(node.documents or (), end_of(node))
             for node in self.reworking
         }
         return {node: documents for node, documents in steps.items() if documents}
@@ -542,11 +542,11 @@ class Calls:
         for node in self.nodes:
             if node.taken:
                 lists_by_moment.append(
-                    (node.began, self.found_in(node.taken, node.began))
+                    (node.began, self.drop_written(node.taken, node.began))
                 )
             if node.documents and node.ended is not None:
                 lists_by_moment.append(
-                    (node.ended, self.found_in(node.documents, node.ended))
+                    (node.ended, self.drop_written(node.documents, node.ended))
                 )
             if node in self.tool_texts:
                 lists_by_moment.append((end_of(node), (Document(node.text or ""),)))
@@ -557,7 +557,7 @@ class Calls:
             (moment, documents) for moment, documents in lists_by_moment if documents
         ]
 
-    def found_in(
+    def drop_written(
         self, documents: Sequence[Document], before: float
     ) -> tuple[Document, ...]:
         """Documents without those that a model of this run wrote.

@@ -36,7 +36,7 @@ class Given:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     conversation: str | None = None
 
-    def applied(self, sample: Sample, number: int) -> Sample:
+    def apply_to(self, sample: Sample, number: int) -> Sample:
         """Put these values into a captured sample.
 
         Args:
@@ -180,7 +180,7 @@ class Captured(Generic[Run]):
             for sample in assembled:
                 self._keep(self._revised(sample))
             waiting = [
-                self._finished(sample, self._made + place)
+                self._finish(sample, self._made + place)
                 for place, sample in enumerate(self._rest())
             ]
             return (
@@ -194,13 +194,13 @@ class Captured(Generic[Run]):
 
     @guard_hook
     def _keep(self, sample: Sample) -> None:
-        finished = self._finished(sample, self._made)
+        finished = self._finish(sample, self._made)
         self._made += 1
         if finished is not None:
             self._samples.append(finished)
 
-    def _finished(self, sample: Sample, number: int) -> Sample | None:
-        return self._redaction.redact(self._given.applied(sample, number))
+    def _finish(self, sample: Sample, number: int) -> Sample | None:
+        return self._redaction.redact(self._given.apply_to(sample, number))
 
     def evaluate(
         self,

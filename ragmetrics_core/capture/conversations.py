@@ -86,7 +86,7 @@ class Conversations:
         self._named, self._before = named, before
         self.turns: deque[Said] = deque(maxlen=_MOST_TURNS)
 
-    def placed(self, tree: Tree, quoted: Said | None = None) -> Tree:
+    def place_turn(self, tree: Tree, quoted: Said | None = None) -> Tree:
         """Return a run as a turn of its conversation.
 
         The conversation is that of its id or name, else that of an earlier turn with
@@ -229,7 +229,7 @@ class Conversations:
         ):
             self._before.add(tree, samples)
 
-    def quoted_in(
+    def find_quoted_turns(
         self, prompts: Sequence[str], said_now: Collection[str]
     ) -> Iterator[Quoted]:
         """The latest turns whose question and answer both stand in a prompt.

@@ -128,9 +128,9 @@ def evidence(
     is_named = contexts.evidence_from == "named"
     shown = None if is_named else search.shown
     feeding = _feeding(answered.call, shown)
-    added = arrivals.brought_by_steps(by_key)
+    added = arrivals.documents_of_steps(by_key)
     retrieved = arrivals.retrieved(() if is_named else contexts.keys, added)
-    arrived = arrivals.told(answered.text, turn.tree.earlier, added)
+    arrived = arrivals.arrivals_to_tell(answered.text, turn.tree.earlier, added)
     prompts = _prompts(answered.call, feeding)
     brought, earlier = Seen(by_key, prompts, turn.known).of(arrived, turn.tree.earlier)
     unnamed_tools = _tools_beside_contexts(turn, contexts, brought)

@@ -124,7 +124,7 @@ class Group:
         """Whether one of its runs is of a strand."""
         return any(tree.strand == strand for tree in self.trees)
 
-    def wrote(self, query: str) -> bool:
+    def writes_query(self, query: str) -> bool:
         """Whether one of its models wrote a query."""
         return any(writes_query(tree, query) for tree in self.trees)
 
@@ -423,7 +423,7 @@ def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
     """Whether a group was answered and another question begins in its strand."""
     if group.answered_at is None or strand is None:
         return False
-    return group.trees[-1].strand == strand and not group.wrote(query)
+    return group.trees[-1].strand == strand and not group.writes_query(query)
 
 
 def _is_told_to(writer: Tree, group: Group) -> bool:

@@ -120,7 +120,7 @@ def _stands_around(question: str, query: str) -> bool:
 def _is_written_before(tree: Tree, question: str, calls: Calls) -> bool:
     """Whether a model wrote what a run is asked, before it was asked."""
     earlier = [call for call in calls.models if end_of(call) <= tree.root.began]
-    return any(calls.replies[call].wrote(question) for call in earlier)
+    return any(calls.replies[call].writes_query(question) for call in earlier)
 
 
 def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:

@@ -54,7 +54,7 @@ def locate(
     """
     return _Settling(
         candidates, Prompt([shown] if isinstance(shown, str) else shown), known
-    ).located()
+    ).settle()
 
 
 class _Settling:
@@ -92,7 +92,7 @@ class _Settling:
         self.shared: dict[frozenset[Group], list[list[Showing]]] = defaultdict(list)
         """Parts that fit several groups alike: of these groups, what fits at each place."""
 
-    def located(self) -> Located:
+    def settle(self) -> Located:
         """Settle everything, and return what became of each candidate."""
         showings = list(self.search.showings())
         standing = _short_that_stand(showings, self.search)
@@ -110,7 +110,7 @@ class _Settling:
         for group in sorted(self.groups, key=lambda group: -group.size):
             if group.size < EDGE and group.text.raw.strip():
                 self._settle_short(group, touching[group])
-        showing_of = self._shown_of_candidates()
+        showing_of = self._showings_of_candidates()
         self._share_parts(showing_of)
         changed = ChangedTexts(self.prompt, self.ground)
         places = [
@@ -237,7 +237,7 @@ class _Settling:
         )
         return 1 in self.ground[start:end]
 
-    def _shown_of_candidates(self) -> dict[int, Showing]:
+    def _showings_of_candidates(self) -> dict[int, Showing]:
         """For each candidate that is shown, by its index, where it stands.
 
         The first showings of a group explain its known texts, the next ones are its

@@ -79,12 +79,12 @@ class LooseRuns:
 
 def writes_query(tree: Tree, query: str | None) -> bool:
     """Whether a model of a run wrote a query, alone or among others."""
-    return any(reply.wrote(query) for reply in _replies(tree))
+    return any(reply.writes_query(query) for reply in _replies(tree))
 
 
 def _writes_only_query(tree: Tree, query: str) -> bool:
     """Whether a model of a run wrote a query and no other."""
-    return any(reply.wrote_alone(query) for reply in _replies(tree))
+    return any(reply.writes_only_query(query) for reply in _replies(tree))
 
 
 def _replies(tree: Tree) -> list[Reply]:

@@ -83,10 +83,10 @@ class Showings:
     def of(self, call: Node) -> Shown:
         """What a call, and those that feed it, were shown."""
         if call not in self._with_feeding:
-            self._with_feeding[call] = self._united(call)
+            self._with_feeding[call] = self._unite_feeding_calls(call)
         return self._with_feeding[call]
 
-    def _united(self, call: Node) -> Shown:
+    def _unite_feeding_calls(self, call: Node) -> Shown:
         """What a call and those that feed it were shown, as one.
 
         Of several versions of a document the fullest count. Another version of a shown
@@ -133,10 +133,10 @@ class Showings:
     def _of_one(self, call: Node) -> _ShownAlone:
         """What one call was shown by itself; located when it is first asked for."""
         if call not in self._alone:
-            self._alone[call] = self._located(call)
+            self._alone[call] = self._locate_in_call(call)
         return self._alone[call]
 
-    def _located(self, call: Node) -> _ShownAlone:
+    def _locate_in_call(self, call: Node) -> _ShownAlone:
         """Locate what one call was shown: documents, and earlier replies.
 
         The documents are those of the lists that were there when it began. If there
@@ -150,7 +150,7 @@ class Showings:
             *(candidate.text for candidate in candidates),
             *(text for _, text in readable),
         ]
-        known_texts = _by_occurrences(self.known, prompt, self._asked_now(call))
+        known_texts = _by_occurrences(self.known, prompt, self._asking_message(call))
         located = locate(texts, prompt, known=known_texts)
         arrived = list(
             {
@@ -195,7 +195,7 @@ class Showings:
         )
         return [message.text for message in ordered]
 
-    def _asked_now(self, call: Node) -> str:
+    def _asking_message(self, call: Node) -> str:
         """The message that asks the question of this turn; empty if there is none.
 
         It is also empty if the message is the question and nothing else.

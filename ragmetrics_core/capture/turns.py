@@ -202,7 +202,7 @@ class Turns(Generic[Run]):
             samples_of_others = self._samples_if_it_waits(tree, calls)
             if samples_of_others is not None:
                 return samples_of_others
-        whole_tree = self._placed(whole_tree)
+        whole_tree = self._place_tree(whole_tree)
         if not calls.tried and self._was_found_earlier(tree.root.taken):
             whole_tree = doubtful(whole_tree, _FOUND_EARLIER)
         samples = samples_of(whole_tree, self._where)
@@ -286,7 +286,7 @@ class Turns(Generic[Run]):
             over: Whether no further run joins them, so that they are remembered as a
                 turn.
         """
-        whole_tree = self._placed(join_trees(trees, name))
+        whole_tree = self._place_tree(join_trees(trees, name))
         samples = samples_of(whole_tree, self._where)
         self._unsampled.keep_words_of(samples)
         if over:
@@ -391,7 +391,7 @@ class Turns(Generic[Run]):
         self._unsampled.add(tree, counts_anyway=called_tools)
         self._loose.add(tree)
         if tree.conversation is not None:  # what it found may be spoken of later
-            as_turn = self._placed(replace(tree, is_query=True))
+            as_turn = self._place_tree(replace(tree, is_query=True))
             self._remember(as_turn, samples_of(as_turn, self._where))
         return True
 
@@ -405,25 +405,27 @@ class Turns(Generic[Run]):
 
     # Turns of a conversation
 
-    def _placed(self, tree: Tree) -> Tree:
+    def _place_tree(self, tree: Tree) -> Tree:
         """A run as a turn of its conversation, with its history and its earlier calls.
 
         The run is in doubt where its prompts hold an earlier turn and nothing tells
         that turn from a draft. A question that a model wrote is no turn of the user's.
         """
-        quoted = [] if tree.history else self._quoted_by(tree)
+        quoted = [] if tree.history else self._find_quoted(tree)
         said_turns = [
             quoted_turn.turn
             for quoted_turn in quoted
             if quoted_turn.is_said
             and not self._is_written(tree.strand, quoted_turn.turn.question)
         ]
-        placed = self.conversations.placed(tree, said_turns[-1] if said_turns else None)
+        placed = self.conversations.place_turn(
+            tree, said_turns[-1] if said_turns else None
+        )
         if quoted and not placed.history:
             return replace(placed, doubts=(*placed.doubts, _TALK))
         return placed
 
-    def _quoted_by(self, tree: Tree) -> list[Quoted]:
+    def _find_quoted(self, tree: Tree) -> list[Quoted]:
         """Earlier turns of which question and answer stand in the prompts of a run."""
         calls = Calls(tree)
         prompts = [
@@ -436,7 +438,7 @@ class Turns(Generic[Run]):
         said_now |= {
             calls.replies[call].line for call in calls.models if end_of(call) <= latest
         }
-        return list(self.conversations.quoted_in(prompts, said_now))
+        return list(self.conversations.find_quoted_turns(prompts, said_now))
 
     def _is_written(self, strand: str, question: str) -> bool:
         """Whether a model that was called by itself wrote a question."""

@@ -205,7 +205,7 @@ def _discrete(options: argparse.Namespace) -> int:
 
 def _continuous(options: argparse.Namespace) -> int:
     _, documents, source = _given(options)
-    settings = shared.settings_from(options, ContinuousSettings).checked()
+    settings = shared.settings_from(options, ContinuousSettings).refuse_misfits()
     judge = _model(options)
     if options.dry_run:
         work = settings.documents, "documents"

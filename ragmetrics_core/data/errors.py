@@ -193,7 +193,7 @@ class ContextWindowExceeded(RequestRejected):
     window: int | None = None
 
     @classmethod
-    def counted(
+    def from_counts(
         cls, where: str, tokens: int | None, window: int | None, about: str = ""
     ) -> Self:
         """Make the error of a request that is too long; it says what is known.

@@ -151,7 +151,7 @@ class _Result(Frozen):
     sample_id: Text | None = Field(None, description="The sample's id, if it has one.")
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
-    def in_lines(self) -> list[str]:
+    def lines_of_outcome(self) -> list[str]:
         """Return the outcome as one would tell it, in lines.
 
         The lines say what came out and why, each verdict, and the judge.
@@ -179,10 +179,10 @@ class _Result(Frozen):
         return self.judge in EMBEDDED and self.reason.startswith("uncertain: ")
 
     def __repr__(self) -> str:
-        return "\n  ".join(self.in_lines())
+        return "\n  ".join(self.lines_of_outcome())
 
     def _repr_html_(self) -> str:
-        headline, *details = self.in_lines()
+        headline, *details = self.lines_of_outcome()
         paragraph = element("p", [headline])
         return f"<div>{paragraph}<ul>{element('li', details)}</ul></div>"
 

@@ -73,7 +73,7 @@ class ContinuousSettings(Settings):
     )
     seed: int = Field(0, description="of every random choice")
 
-    def checked(self) -> Self:
+    def refuse_misfits(self) -> Self:
         """Itself; ``SettingError`` if the numbers do not fit together."""
         least_of_one = min(self.documents, self.golden, self.smallest)
         if least_of_one < 1 or self.noise < 0:
@@ -115,7 +115,7 @@ def build_continuous(
         SettingError: If the numbers do not fit together.
         JudgeUnavailable: If the model will answer nothing.
     """
-    settings = settings.checked()
+    settings = settings.refuse_misfits()
     pool: _Pool = {}
     for document in documents:
         pool[document.id] = chunk_document(

@@ -440,7 +440,7 @@ class ContextAdherence(Metric):
             # a deterministic judge: asking again would tell nothing new
             if reply.asked < n_polls:
                 break
-            n_polls = min(self.polls - total.asked, self._undecided(total))
+            n_polls = min(self.polls - total.asked, self._count_open_polls(total))
         return total
 
     def _claim_by_claim(
@@ -470,7 +470,7 @@ class ContextAdherence(Metric):
         """How many times no decide it; half of an even number does."""
         return (self.polls + 1) // 2
 
-    def _undecided(self, polls: Asked[Any]) -> int:
+    def _count_open_polls(self, polls: Asked[Any]) -> int:
         """Return how many more polls can be asked at once.
 
         Where polling stops early, none of them comes after the deciding poll.
@@ -496,7 +496,11 @@ class ContextAdherence(Metric):
         value = evidence.yes / (evidence.yes + evidence.no)
         if evidence.probability is not None:
             value = evidence.probability
-        if self.early_stop and not polls.together and self._undecided(polls) <= 0:
+        if (
+            self.early_stop
+            and not polls.together
+            and self._count_open_polls(polls) <= 0
+        ):
             verdicts = [True] * evidence.yes + [False] * evidence.no
             value = stopped_estimate(verdicts, self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})

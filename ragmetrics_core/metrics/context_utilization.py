@@ -440,14 +440,14 @@ class ContextUtilization(Metric):
         if self.relevance == "graded":
             grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
             if len(grades) < len(chunks):
-                return self._failed_without("grades")
+                return self._fail_without("grades")
             value, beside = _score_of_grades(grades)
         elif self.relevance == "probability":
             probabilities = [
                 chunk.probability for chunk in chunks if chunk.probability is not None
             ]
             if len(probabilities) < len(chunks):
-                return self._failed_without("probabilities")
+                return self._fail_without("probabilities")
             value, beside = ap.expected_average_precision(probabilities), {}
         else:
             value, beside = _binary_score(useful)
@@ -459,7 +459,7 @@ class ContextUtilization(Metric):
         evidence = evidence.model_copy(update=beside)
         return self.scored(value, _reason(useful, value), evidence)
 
-    def _failed_without(self, lacking: str) -> Outcome:
+    def _fail_without(self, lacking: str) -> Outcome:
         return self.failed(
             MalformedReply(
                 f"the judge gave no {lacking}; use relevance='binary' with this judge"

@@ -150,7 +150,7 @@ class Attempts:
         sent: list[float] = []  # when each call left
         try:
             async with self.budget.in_time():
-                reply = await self._attempted(request, sent)
+                reply = await self._attempt(request, sent)
         except errors.LimitReached as reached:
             reply = _reply_of_failures(request, reached)
         if len(sent) == reply.usage.calls <= 1:
@@ -160,12 +160,12 @@ class Attempts:
             usage=replace(reply.usage, calls=len(sent), faults=max(len(sent) - 1, 0)),
         )
 
-    async def _attempted(self, request: ChatRequest, sent: list[float]) -> ChatReply:
+    async def _attempt(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         counted = 0
         while True:
             answers = self.endpoint.answers
             try:
-                return await self._in_turn(request, sent)
+                return await self._call_in_turn(request, sent)
             except errors.JudgeUnavailable as error:
                 return _reply_of_failures(request, error)
             except errors.JudgeError as error:
@@ -193,7 +193,7 @@ class Attempts:
 
     # Slots, rate, budget, and the call.
 
-    async def _in_turn(self, request: ChatRequest, sent: list[float]) -> ChatReply:
+    async def _call_in_turn(self, request: ChatRequest, sent: list[float]) -> ChatReply:
         """Call as soon as the limits allow it.
 
         As long as no call got through, alone.
@@ -201,12 +201,14 @@ class Attempts:
         alone = await self.endpoint.is_first()
         try:
             async with self.slots:
-                return await self._limited(request, sent)
+                return await self._call_within_limits(request, sent)
         finally:
             if alone:
                 self.endpoint.alone.release()
 
-    async def _limited(self, request: ChatRequest, sent: list[float]) -> ChatReply:
+    async def _call_within_limits(
+        self, request: ChatRequest, sent: list[float]
+    ) -> ChatReply:
         tokens = sum(len(message.content) for message in request.messages) / 4
         outcome: ChatReply | errors.JudgeError | None = None
         # each limiter observes how the call ended, even if another one fails at it
@@ -248,7 +250,7 @@ class Attempts:
         except errors.ContextWindowExceeded as error:
             if not error.where or error.tokens is not None:
                 raise
-            raise error.counted(
+            raise error.from_counts(
                 error.where, int(tokens), error.window, about="about "
             ) from None
         spending.note(replace(reply.usage, calls=0, faults=0))  # counted when it left

@@ -241,7 +241,7 @@ class OpenAICompatibleModel(ChatModel):
         """
         url = f"{self.base_url}/{path}{self._query and ('&' if '?' in path else '?')}{self._query}"
         bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
-        status, headers, content = await self._sent(method, url, data, *bounds)
+        status, headers, content = await self._send(method, url, data, *bounds)
         if status in _REDIRECTS and "Location" in headers:
             raise error_of_redirect(self.name, url, headers["Location"], self._key())
         if status >= 300:
@@ -271,7 +271,7 @@ class OpenAICompatibleModel(ChatModel):
         """The JSON of a body; ValueError or RecursionError if it is none."""
         return json.loads(content)
 
-    async def _sent(
+    async def _send(
         self, method: str, url: str, data: Any, longest: float, most: int
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and content of the reply."""

@@ -136,13 +136,13 @@ class ServedDecisionModel(DecisionModel):
             api_key=api_key,
             api_key_env=api_key_env or endpoint.key_variable,
             timeout=timeout,
-            prices=prices or self._listed_prices(model_name, address),
+            prices=prices or self._find_prices(model_name, address),
             extra=extra,
             name=self.name,
         )
         self.cache_key = f"{self.form}|{self._client.cache_key}"
 
-    def _listed_prices(self, model: str, address: str) -> tuple[float, float] | None:
+    def _find_prices(self, model: str, address: str) -> tuple[float, float] | None:
         """What our dated file says of a model at its provider's own address."""
         return decision_prices(model) if address == self.provider.address else None
 
@@ -323,7 +323,7 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
         key = super().cache_key
         return None if key is None else f"{SYSTEM_ONE}|{key}"
 
-    async def _called(self, litellm: Any, request: ChatRequest) -> Any:
+    async def _call_litellm(self, litellm: Any, request: ChatRequest) -> Any:
         text = request.messages[0].content
         asked = await compute_beside_loop(
             lambda: systemone_fields(text), size=len(text)
@@ -339,16 +339,16 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
             models=[answered.get("model")],
             key=self._key(),
         )
-        return self._priced(reply, response)
+        return self._add_price(reply, response)
 
-    def _translated(self, error: Exception) -> errors.JudgeError:
+    def _translate_error(self, error: Exception) -> errors.JudgeError:
         fault = Fault.of(error)
         if fault.status == _NOT_IMPLEMENTED:
             return _no_decision_model(self.name)
         if _UNREAD_BY_LITELLM in fault.text:
             # that body came with a success, whatever status LiteLLM gives it
             return no_answers(self.name, "systemone")
-        return super()._translated(error)
+        return super()._translate_error(error)
 
 
 _UNREAD_BY_LITELLM = "returned an unexpected response"

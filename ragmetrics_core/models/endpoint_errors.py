@@ -498,7 +498,7 @@ def judge_error(
     if kind is errors.AuthenticationFailed and no_key:
         return kind(f"no key was given for {where}: {no_key}")
     if issubclass(kind, errors.ContextWindowExceeded):
-        return kind.counted(
+        return kind.from_counts(
             where, _count(_TOKENS, fault.text), _count(_WINDOW, fault.text)
         )
     details = ", ".join(

@@ -267,7 +267,7 @@ class Fitting:
                 does not fail.
         """
         asking.failures = ()
-        request = self._fitted(asking.request, lacked)
+        request = self._fit_request(asking.request, lacked)
         if len(asking.missing_places) > 1 and "n" not in lacked:
             for_all = replace(request, n=len(asking.missing_places))
             await asking.call(for_all, asking.missing_places[0])
@@ -288,7 +288,7 @@ class Fitting:
         calls = [asking.call(for_one, place) for place in asking.missing_places]
         await gather_all(calls)
 
-    def _fitted(self, request: ChatRequest, lacked: set[str]) -> ChatRequest:
+    def _fit_request(self, request: ChatRequest, lacked: set[str]) -> ChatRequest:
         """A request without the features that are lacked, with room for reasoning."""
         changes: dict[str, Any] = {}
         for name in lacked:

@@ -112,9 +112,9 @@ class FrameworkModel(ChatModel):
         Raises ``JudgeError`` by what the object's exception says of the endpoint, else
         by its class.
         """
-        return await call_authors_code(self.name, self._answered, request)
+        return await call_authors_code(self.name, self._ask_framework, request)
 
-    async def _answered(self, request: ChatRequest) -> ChatReply:
+    async def _ask_framework(self, request: ChatRequest) -> ChatReply:
         call, acall, read = self._exchange(request)
 
         def called() -> ChatReply:

@@ -300,7 +300,7 @@ class LiteLLMModel(ChatModel):
         token = current_call.set(call)
         try:
             async with asyncio.timeout(self._timeout):
-                response = await self._called(litellm, request)
+                response = await self._call_litellm(litellm, request)
         except TimeoutError:
             refusals.append(
                 errors.JudgeTimeout(
@@ -308,7 +308,7 @@ class LiteLLMModel(ChatModel):
                 )
             )
         except self._theirs as error:
-            refusals.append(self._translated(error))
+            refusals.append(self._translate_error(error))
         else:
             return self._reply(response, request)
         finally:
@@ -329,7 +329,7 @@ class LiteLLMModel(ChatModel):
             self.name, self._key(), self.api_base or "", frozenset(named_headers)
         )
 
-    async def _called(self, litellm: Any, request: ChatRequest) -> Any:
+    async def _call_litellm(self, litellm: Any, request: ChatRequest) -> Any:
         """Call the function of LiteLLM that this request is for."""
         return await litellm.acompletion(
             **request_body(request), **self._how_to_call(), **self._extra
@@ -345,9 +345,9 @@ class LiteLLMModel(ChatModel):
         reply = reply_of(
             self.name, choices, usage=usage, models=[response.model], key=self._key()
         )
-        return self._priced(reply, response)
+        return self._add_price(reply, response)
 
-    def _priced(self, reply: ChatReply, response: Any) -> ChatReply:
+    def _add_price(self, reply: ChatReply, response: Any) -> ChatReply:
         """The reply with what it cost, as LiteLLM says where we have no price."""
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
@@ -366,7 +366,7 @@ class LiteLLMModel(ChatModel):
             **{name: value for name, value in own.items() if value is not None},
         }
 
-    def _translated(self, error: Exception) -> errors.JudgeError:
+    def _translate_error(self, error: Exception) -> errors.JudgeError:
         bases = (EXCEPTIONS.get(base.__name__) for base in type(error).__mro__)
         kind, fault = (
             next(filter(None, bases), errors.JudgeServerError),

@@ -331,10 +331,10 @@ class OwnFile:
                 self._reader = self._writer = None
                 yield
 
-    def _connected(self) -> sqlite3.Connection:
-        return self._closed_in_the_end(connect(self.path, self._kind))
+    def _connect(self) -> sqlite3.Connection:
+        return self._close_in_the_end(connect(self.path, self._kind))
 
-    def _closed_in_the_end(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+    def _close_in_the_end(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         """A connection that is closed with this object at the latest.
 
         Python 3.13 warns of one that nobody closed.
@@ -345,12 +345,12 @@ class OwnFile:
     def _open_to_read(self) -> None:
         """Open the file, also one that cannot be written."""
         try:
-            self._reader = self._connected()
+            self._reader = self._connect()
         except _TROUBLE as error:
             self._readable = False
             with contextlib.suppress(*_TROUBLE):
                 check(self.path, self._kind)
-                self._reader = self._closed_in_the_end(
+                self._reader = self._close_in_the_end(
                     _connect_to_file(self.path.resolve())
                 )
             self._give_up(error)
@@ -366,7 +366,7 @@ class OwnFile:
                 changes, self._waiting = self._waiting, []
             trouble: Exception | None = RuntimeError("unforeseen")
             try:
-                self._writer = self._writer or self._connected()
+                self._writer = self._writer or self._connect()
                 self._writer.execute("BEGIN IMMEDIATE")
                 for change in changes:
                     change(self._writer)

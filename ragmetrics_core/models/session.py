@@ -176,7 +176,7 @@ class Session:
             return
         await call_authors_code(self.model.name, self.model.prepare)
         check_prices(self.model.name, self.model.prices())
-        shared = self._shared_on(loop)
+        shared = self._parts_on_loop(loop)
         if self._here is shared:  # another call of the run was faster
             return
         # Asked for once: it may take a while, and shall not change.
@@ -205,7 +205,7 @@ class Session:
         assert self._here is not None  # noqa: S101  # every way in prepares
         return self._here
 
-    def _shared_on(self, loop: asyncio.AbstractEventLoop) -> _Shared:
+    def _parts_on_loop(self, loop: asyncio.AbstractEventLoop) -> _Shared:
         """What all runs share on this loop; that of closed loops is forgotten."""
         if loop not in self._by_loop:
             for known_loop in list(self._by_loop):
@@ -281,7 +281,7 @@ class Session:
         repairs = {}
         for place, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
             if isinstance(result, errors.UnusableReply) and _may_be_repaired(outcome):
-                repairs[place] = self._repaired(
+                repairs[place] = self._repair_reply(
                     request, keys[place], outcome, result, read_all
                 )
         repaired = await gather_all(repairs.values()) if repairs else []
@@ -291,7 +291,7 @@ class Session:
             usage += spent
         return usage
 
-    async def _repaired(
+    async def _repair_reply(
         self,
         request: ChatRequest,
         key: str,
@@ -387,7 +387,7 @@ class Session:
         """
         await self.prepare()
         self._refuse_batches()
-        question_by_key = self._typed_keys(state, questions)
+        question_by_key = self._keys_of_typed(state, questions)
         unpaid = self._unpaid(question_by_key)
         request_for = partial(_request_typed, state, question_by_key)
         outcomes, usage = await self._replies(
@@ -417,7 +417,7 @@ class Session:
                 " batch="
             )
 
-    def _typed_keys(self, state: str, questions: Sequence[str]) -> dict[str, str]:
+    def _keys_of_typed(self, state: str, questions: Sequence[str]) -> dict[str, str]:
         """Typed questions by a key that stands for all that changes their answer."""
         place = json.dumps([self._place, state, self.replicate])
         return {

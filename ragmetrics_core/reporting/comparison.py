@@ -186,7 +186,7 @@ class MetricChange(Frozen):
                 " run until decided"
             )
         else:
-            lines += self._tested_lines(self.difference, self.interval, self.bounds)
+            lines += self._lines_of_test(self.difference, self.interval, self.bounds)
             lines.append(self._power_line(margin))
         if self.abstained < 1:
             lines.append(
@@ -196,7 +196,7 @@ class MetricChange(Frozen):
             lines.append(f"  failed in one run only: McNemar's p = {self.failed:.4f}")
         return lines
 
-    def _tested_lines(
+    def _lines_of_test(
         self, difference: float, interval: Interval, bounds: Bounds
     ) -> list[str]:
         """The difference, its interval and its test in words."""

@@ -217,8 +217,8 @@ class Report:
         """
         return count_answering(
             self.results,
-            self._named(metric),
-            recall="context_recall" if recall is None else self._named(recall),
+            self._full_name(metric),
+            recall="context_recall" if recall is None else self._full_name(recall),
             cluster=cluster,
             has_intervals=not self.decisions,
         )
@@ -228,13 +228,13 @@ class Report:
 
         None for undefined, failed, not judged and bad rows.
         """
-        metric = self._named(metric)
+        metric = self._full_name(metric)
         return [
             row.results[metric].value if metric in row.results else None
             for row in self.results
         ]
 
-    def _named(self, metric: str) -> str:
+    def _full_name(self, metric: str) -> str:
         """The full name of a metric; see ``find_metric``."""
         return find_metric(metric, self.metrics, place="in this report")
 
@@ -403,12 +403,12 @@ class Report:
 
         It has ten bins on [0, 1]. It needs the extra ``report``.
         """
-        figure: Figure = import_deferred("histogram")(metric, self._scored(metric))
+        figure: Figure = import_deferred("histogram")(metric, self._scores_of(metric))
         return figure
 
     def plot_box(self) -> Figure:
         """A box plot per metric, as one matplotlib figure (extra ``report``)."""
-        scores = {metric: self._scored(metric) for metric in self.metrics}
+        scores = {metric: self._scores_of(metric) for metric in self.metrics}
         figure: Figure = import_deferred("box_plot")(scores)
         return figure
 
@@ -420,7 +420,7 @@ class Report:
         paragraphs = import_deferred("method_paragraphs")
         return "\n\n".join(paragraphs(self.summary(), self.run, self.results))
 
-    def _scored(self, metric: str) -> list[float]:
+    def _scores_of(self, metric: str) -> list[float]:
         return [value for value in self.scores(metric) if value is not None]
 
     def table(self) -> str:

@@ -547,12 +547,12 @@ class ParquetReport(Report):
 
     def scores(self, metric: str) -> list[float | None]:
         """Scores of one metric, aligned with ``results``."""
-        return list(self.results.values(self._named(metric), "value"))
+        return list(self.results.values(self._full_name(metric), "value"))
 
     def worst(self, metric: str, count: int = 10) -> list[SampleResult]:
         """The rows with the lowest scores of a metric, the lowest first."""
         return self.results.rows_at(
-            lowest(self.results.values(self._named(metric), "value"), count)
+            lowest(self.results.values(self._full_name(metric), "value"), count)
         )
 
     def shown(self) -> Report:

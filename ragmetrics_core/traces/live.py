@@ -166,7 +166,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
                 self._let_go(quietest_trace)
                 n_let_go += 1
         if n_let_go:
-            self._lost(n_let_go, _LET_GO.format(self._max_open))
+            self._count_lost(n_let_go, _LET_GO.format(self._max_open))
         if _is_root(span):
             is_queued = self.record(trace)
             if not is_queued:
@@ -244,7 +244,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         with self._ending:
             n_unended = len(self._open_spans)
             self._open_spans.clear()
-        self._lost(n_unended, _UNENDED)
+        self._count_lost(n_unended, _UNENDED)
         return has_judged_all
 
 

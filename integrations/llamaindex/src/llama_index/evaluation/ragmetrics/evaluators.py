@@ -302,4 +302,4 @@ def _responded(query: str | None, response: Any, reference: References) -> Sampl
         if reference is None or isinstance(reference, str)
         else tuple(reference)
     )
-    return Given(query, expected).applied(sample, 0)
+    return Given(query, expected).apply_to(sample, 0)
