@@ -298,7 +298,10 @@ class _Bucket:
 
 
 def _longest_beginnings(texts: Sequence[bytes]) -> Iterator[int | None]:
-    """For each of some sorted texts the place of the longest other one that it begins with."""
+    """For each of some sorted texts the place of the longest other that it begins with.
+
+    None for a text that begins with no other.
+    """
     nested: list[int] = []
     for index, text in enumerate(texts):
         while nested and not text.startswith(texts[nested[-1]]):
@@ -343,9 +346,11 @@ class Search:
     # Anchors
 
     def _add_anchors(self) -> None:
-        """Tile each text that may be shown in parts.
+        """Note the anchors of each text that may be shown in parts.
 
-        Its end, and in long prompts its edges, in every phase.
+        They are its pieces of 16 bytes, one behind the other, and its end. In long
+        prompts, of which only every third place is looked at, its edges are shifted as
+        well.
         """
         for number, text in enumerate(self._streams):
             end = len(text) - ANCHOR
@@ -392,9 +397,10 @@ class Search:
             self._add(number, rarer)
 
     def _instead_of(self, common: list[int], number: int) -> list[int]:
-        """Where a text's anchors begin that stand for its common ones.
+        """Where new anchors of a text begin that stand for its common ones.
 
-        The common ones where it has no others.
+        They are its rarer anchors, shifted by a byte or two. Empty if these are found
+        at every place anyway. A text that has no rarer anchors keeps its common ones.
         """
         text = self._streams[number]
         end = len(text) - ANCHOR
@@ -429,7 +435,7 @@ class Search:
                 yield showing
 
     def _is_unbroken(self, showing: Showing) -> bool:
-        """Whether a whole text stands there, and between its pieces but the numbers of lines."""
+        """Whether a whole text stands there with nothing put in but numbers of lines."""
         if showing.size < showing.group.size:
             return False
         between = (
@@ -439,7 +445,10 @@ class Search:
         return all(_LINE_NUMBER.fullmatch(put_in) for put_in in between)
 
     def _pass(self) -> None:
-        """Stop at each anchor; behind the first letters of a complete candidate go on at its end."""
+        """Go through the prompt once, and stop at each anchor.
+
+        Where a complete candidate stands, the pass goes on at its end.
+        """
         prompt, every, anchors = self.prompt.stream, self._every, self._first
         behind = len(prompt) - ANCHOR + 1
         at = skip_from = skip_to = 0
@@ -644,7 +653,10 @@ def _count_equal_bytes(shown: bytes, at: int, text: bytes, of: int) -> int:
 
 
 def _step(shown: bytes, at: int, text: bytes, of: int) -> tuple[int, int] | None:
-    """How many bytes to step over in the prompt and in the text, where both agree again."""
+    """How many bytes to step over in the prompt and in the text.
+
+    Behind them both agree again. None if they do not agree again within a step.
+    """
     digits = _line_number(shown, at, text, of)
     if digits:
         return digits, 0
@@ -715,7 +727,11 @@ def _apart_from(
 
 
 def _chains(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
-    """Join runs that rise in both at most 96 apart; leave out what is no trace."""
+    """Join runs of one text to showings.
+
+    A run is joined if it goes on in prompt and text and stands at most 96 bytes behind.
+    Of a showing that is not whole, runs that are no trace are left out.
+    """
     chains: list[list[Span]] = []
     for run in runs:
         continued = _continuing(chains[-1][-1], run) if chains else []
@@ -737,9 +753,9 @@ def _chains(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
 
 
 def _continuing(last: Span, run: list[Span]) -> list[Span]:
-    """What of a run goes on where another one ended.
+    """The part of a run that goes on where another run ended; empty if it does not.
 
-    Nothing of one that begins with the text's first letter.
+    A run that begins with the text's first letter begins a new showing.
     """
     first = run[0]
     if first.of == 0 or first.at - last.end > APART or first.of < last.last - STEP:
@@ -748,7 +764,10 @@ def _continuing(last: Span, run: list[Span]) -> list[Span]:
 
 
 def _is_trace(run: list[Span], total: int) -> bool:
-    """Whether a run is more than what agrees by chance."""
+    """Whether a run is long enough to be no chance.
+
+    At an edge of the text 32 bytes are enough, elsewhere 48.
+    """
     at_edge = run[0].of == 0 or run[-1].last == total
     return size_of(run) >= (EDGE if at_edge else MIDDLE)
 

@@ -202,7 +202,11 @@ class Conversations:
         return next(same_words, of_this_name[-1] if of_this_name else None)
 
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
-        """Remember a turn, as it was placed, by its samples."""
+        """Remember a turn that was placed, by its samples.
+
+        Other blocks may go on with it, unless its conversation is new or was told by
+        words.
+        """
         for sample in samples:
             if sample.ledger is not None:
                 of_this_turn = (

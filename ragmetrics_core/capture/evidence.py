@@ -451,9 +451,9 @@ def _contexts_of_list(
 
 
 def _context_of_showing(key: Key, shown: Shown) -> Context:
-    """A document in the words that were shown of it.
+    """A document as a context, in the words that were shown of it.
 
-    Whole where the prompts do not tell.
+    It has all of its text where the prompts do not tell.
     """
     if key not in shown.found:
         return shown.unknown[key].context()
@@ -462,7 +462,11 @@ def _context_of_showing(key: Key, shown: Shown) -> Context:
 
 
 def _doubt_of(rank: int, key: Key, shown: Shown) -> tuple[Grade, str] | None:
-    """What weakens a context, and in words: the prompts do not tell of it, or it was cut."""
+    """The grade that a context lowers the sample to, with the reason in words.
+
+    A context of which the prompts do not tell makes the sample *inferred*. One that was
+    cut makes it *located*. None if the context was shown whole.
+    """
     if key not in shown.found:
         return "inferred", _UNKNOWN.format(rank)
     _, showing = shown.found[key]
@@ -472,9 +476,9 @@ def _doubt_of(rank: int, key: Key, shown: Shown) -> tuple[Grade, str] | None:
 
 
 def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
-    """Which prompts show the contexts, in words.
+    """Say in words which prompts show the contexts.
 
-    The answering call may have read only what others made of them.
+    These may be earlier prompts: the answering call read only what was written there.
     """
     if not showing or call in showing:
         return f"what occurs in the prompt of {call.name}"
@@ -528,7 +532,10 @@ def _warnings_of_documents_and_tools(
     retrieved: Sequence[Document] | None,
     unnamed_tools: Iterable[Node],
 ) -> Iterator[str]:
-    """Whether documents carry a distance, and which tools' text may be evidence."""
+    """Yield a warning if documents carry a distance, and one for each unnamed tool.
+
+    The text of such a tool may be evidence.
+    """
     carriers: Sequence[Document | Context] = retrieved or contexts.items
     if any(key in carrier.metadata for carrier in carriers for key in DISTANCE_KEYS):
         yield _DISTANCE

@@ -129,7 +129,12 @@ class _Settling:
         )
 
     def _compete(self, showings: Sequence[Showing]) -> None:
-        """Give each showing its ground and its text, the best first."""
+        """Give each showing its ground and its text, the best first.
+
+        A showing needs ground of its own. Parts that fit several texts alike are kept
+        apart. A part that only repeats a longer part of its text comes last: the end of
+        one chunk is the beginning of the next, which may need it.
+        """
         rivals: dict[tuple[tuple[int, int], int], list[Showing]] = defaultdict(list)
         for showing in showings:
             rivals[showing.place, showing.size].append(showing)
@@ -284,7 +289,11 @@ class _Settling:
                     group.why = "unknown", "what fits it fits other candidates as well"
 
     def _missing(self, index: int, located: bool, changed: ChangedTexts) -> Place:
-        """The place of a candidate that is not shown, as far as one can tell."""
+        """The place of a candidate that was not shown, with the reason in words.
+
+        It is *not shown* or *unknown*. Where no candidate is located at all, a missing
+        trace proves nothing, so that it is unknown.
+        """
         group = self.group_of[index]
         if not group.text.raw.strip():
             return Place(index, "not shown", reason="blank")
@@ -355,9 +364,10 @@ def _is_repetition(showing: Showing) -> bool:
 
 
 def _rank(showing: Showing) -> tuple[object, ...]:
-    """The longest first, less for parts, since neighbours fit by chance.
+    """What showings are sorted by: the longest first.
 
-    Then the fullest, known texts, the first.
+    Of a part only its longest run counts, since neighbours fit by chance. Of equal ones
+    the fullest comes first, then a known text, then the first candidate.
     """
     group, size = showing.group, showing.size
     length = size if showing.whole else max(map(size_of, runs_of(showing.spans))) - STEP

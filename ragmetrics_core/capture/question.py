@@ -142,7 +142,11 @@ def turn_of(tree: Tree, where: Overrides) -> Turn | None:
 
 
 def _is_a_turn(calls: Calls, where: Overrides) -> bool:
-    """Whether a run gives a sample at all."""
+    """Whether a run gives a sample at all.
+
+    It does if it is a query, if it searched, or if the user names its contexts. It also
+    does if it was handed documents and a question, and then answered or failed.
+    """
     tree = calls.tree
     if tree.root.kind == "ignored":
         return False
@@ -156,7 +160,10 @@ def _is_a_turn(calls: Calls, where: Overrides) -> bool:
 
 
 def _answers_from_what_was_handed_in(calls: Calls) -> bool:
-    """Whether a model wrote more than a verdict on documents that came with the question."""
+    """Whether a model wrote anything that may be an answer, and no mere verdict.
+
+    The documents then came with the question.
+    """
     return any(
         weight and not calls.replies[call].is_verdict
         for call, weight in calls.weights.items()
@@ -164,10 +171,13 @@ def _answers_from_what_was_handed_in(calls: Calls) -> bool:
 
 
 def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
-    """What the user said of a field, as plain values.
+    """Look up a field where the user said that it is.
 
-    A state's ``chunks: []`` among the inputs is where the run fills in what it found:
-    outputs come first, but for the question.
+    Outputs come before inputs, but for the question: a state's ``chunks: []`` among the
+    inputs is where the run fills in what it found.
+
+    Returns:
+        Whether something is there, and its value in plain values.
     """
     places = (
         (*tree.places, *tree.results)
@@ -199,9 +209,10 @@ class _Search:
 
     @cached_property
     def queries(self) -> list[str]:
-        """What retrievers and calls around them were asked, the retrievers first.
+        """What was searched for: queries in words, those of retrievals first.
 
-        No arguments of tools.
+        Behind these stand the queries of the calls around them. Arguments of tools that
+        are JSON are left out.
         """
         calls, tree = self.calls, self.calls.tree
         paths = [calls.paths[node] for node in calls.retrievals]
@@ -377,9 +388,10 @@ QUESTION_RULES: tuple[Callable[[_Search], Asked | None], ...] = (
 
 
 def question_without_chain(calls: Calls) -> str | None:
-    """What the user asked where no run was given it: in the prompts, else as a query.
+    """What the user asked, where no run was given it.
 
-    None where a model wrote every query, and the user's own words are nowhere.
+    It is read off the prompts, else it is a query. None if that is not certain, as
+    where a model wrote every query.
     """
     asked = _find_question(calls, Overrides())
     return None if asked.doubts else asked.question
@@ -403,7 +415,10 @@ def _is_shown(query: str, calls: Calls) -> bool:
 
 
 def _is_plain(message: str, calls: Calls) -> bool:
-    """Whether a message holds no documents or queries, and no model wrote it."""
+    """Whether a message holds neither documents nor queries and no model wrote it.
+
+    So it may be the user's own words.
+    """
     if calls.is_written(message):
         return False
     host = stream(message)
@@ -419,7 +434,7 @@ def _is_plain(message: str, calls: Calls) -> bool:
 def _standalone(calls: Calls, question: str | None) -> str | None:
     """The one text that retrievers were asked instead of the question.
 
-    None if there is none, or there are several.
+    None if there is none, if there are several, or if it is too long to be a question.
     """
     failed = [node for node in calls.nodes if node.kind == "retriever" and node.error]
     names = searching_tools(calls.nodes)

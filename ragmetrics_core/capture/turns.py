@@ -441,12 +441,15 @@ class Turns(Generic[Run]):
         return list(self.conversations.find_quoted_turns(prompts, said_now))
 
     def _is_written(self, strand: str, question: str) -> bool:
-        """Whether a model that was called by itself wrote a question."""
+        """Whether a loose run wrote a question."""
         return any(writes_query(run, question) for run in self._loose.near(strand))
 
 
 def _stops_before_tools(calls: Calls) -> bool:
-    """Whether a graph's messages end with calls of tools that did not run: a breakpoint."""
+    """Whether a graph stopped at a breakpoint before its tools.
+
+    Its messages end with calls of tools that did not run.
+    """
     output = calls.tree.output
     messages = output.get("messages") if isinstance(output, Mapping) else None
     last_message = (

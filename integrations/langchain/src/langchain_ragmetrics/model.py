@@ -179,7 +179,10 @@ class LangChainModel(FrameworkModel):
         replies: Sequence[object],
         llm_output: Mapping[str, Any] | None = None,
     ) -> ChatReply:
-        """The reply, and what it cost: of several together, where that is told."""
+        """The reply with its usage.
+
+        Of several replies the usage of all together counts, where that is told.
+        """
         messages = [reply for reply in replies if isinstance(reply, AIMessage)]
         counted = [
             message.usage_metadata

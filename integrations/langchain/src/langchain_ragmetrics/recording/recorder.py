@@ -216,7 +216,11 @@ class Recorder(BaseCallbackHandler):
 
     @guard_hook
     def searched_by_hand(self, name: str, query: str, result: object) -> None:
-        """A store was searched without a retriever, in a run that goes on here or in none."""
+        """Record a search of a store that the application made without a retriever.
+
+        It counts only inside a run that goes on. A retriever that searches reports for
+        itself.
+        """
         parent = self.open.get(
             getattr(ensure_config().get("callbacks"), "parent_run_id", None)
         )
@@ -307,7 +311,7 @@ class Recorder(BaseCallbackHandler):
                 receive(run)
 
     def _forget(self, root: Run) -> tuple[Receiver, ...]:
-        """Forget a root and all below it; who was to get it."""
+        """Forget a root and all below it, and say who was to get it."""
         below = [root]
         while below:
             run = below.pop()
@@ -331,7 +335,10 @@ def _named(name: str, value: Any) -> dict[str, Any]:
 
 
 def _tool_output(output: Any) -> Any:
-    """A snapshot of what a tool returned: of a command its update, of a message its artifact too."""
+    """A snapshot of what a tool returned.
+
+    Of a command it is the update, and a message keeps its artifact.
+    """
     if is_command(output):
         output = output.update
     if isinstance(output, ToolMessage):

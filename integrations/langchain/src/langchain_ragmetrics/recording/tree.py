@@ -154,7 +154,11 @@ def _add_session(tree: Tree, run: AnyRun) -> None:
 
 
 def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
-    """Say in a tree how its run ended, and which thread another run may go on with."""
+    """Write into a tree how its run ended.
+
+    With a thread's id it also says which thread another run may go on with, and whether
+    the graph waits for a person.
+    """
     gave_nothing = _is_empty(run.outputs)
     tree.error = error_of(run)
     if tree.error is None and gave_nothing and _is_abandoned(run):
@@ -253,7 +257,10 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
 def _gives_documents(
     root: Node, output: Mapping[str, Any], *, calls_models: bool
 ) -> bool:
-    """Whether a root gives documents and nothing else, from which another run may answer."""
+    """Whether a root gives documents and nothing else.
+
+    Another run may answer from them.
+    """
     if root.kind == "retriever":
         return True
     if root.kind == "tool":

@@ -149,7 +149,7 @@ def _is_named(node: Node, name: str) -> bool:
 
 
 def _traced(calls: Calls, answer: Answer) -> Answer:
-    """The answer with the call that wrote it and the documents that reached that call.
+    """The answer with the call that wrote it, and the documents that reached the call.
 
     Where no call wrote it, its documents are those that its component got.
     """
@@ -279,7 +279,13 @@ def _final(run: Run, candidates: list[Answer]) -> list[Answer]:
 
 
 def _received(run: Run, place: str, *, by_component: bool) -> bool:
-    """Whether a component took what a socket gave, or any socket of its component."""
+    """Whether a component took what a socket gave.
+
+    Args:
+        run: The run.
+        place: The place of the socket.
+        by_component: Whether any socket of the same component counts.
+    """
     node = _component(run, place)
     spec = node.gives if node is not None else {}
     sockets = (

@@ -180,9 +180,10 @@ class Calls:
         return models_of_agent
 
     def _documents(self, node: Node) -> tuple[Document, ...] | None:
-        """Documents that a span returned and did not make of its own texts.
+        """The documents that a span returned; None where it says nothing of documents.
 
-        None where it returns none, or writes them by itself.
+        Those made of texts that it was given are left out. Empty for a search that
+        found nothing. None also for a component that was told to write its documents.
         """
         if self._is_told_to_write(node):
             return None
@@ -267,9 +268,9 @@ class Calls:
         return documents_of_texts
 
     def _asked(self, node: Node, steps: int = 3) -> str | None:
-        """The text that a component was asked.
+        """The text that a component was asked; None if it was asked none.
 
-        Where it was given an embedding, what was embedded.
+        Where it was given an embedding, it is the text that was embedded.
         """
         for name in _ASKED:
             if texts := list(texts_in(node.input.get(name))):
@@ -309,7 +310,10 @@ class Calls:
         )
 
     def retrieves(self, node: Node) -> bool:
-        """True for a component that makes documents out of none, unless one inside it does."""
+        """True for a component that gives documents and was given none.
+
+        A component around such a component does not count.
+        """
         if node.operation != COMPONENT or any(
             self.retrieves(inner) for inner in self.inside[node]
         ):

@@ -80,7 +80,9 @@ class LlamaIndexModel(FrameworkModel):
         )
 
     def _form(self) -> object:
-        """As LlamaIndex writes it to a file, and what this leaves out: functions by name, clients by their address.
+        """As LlamaIndex writes the LLM to a file, and what this leaves out.
+
+        Functions are told by name, clients by their address.
 
         Raises:
             ValueError: If one of them is the user's own.
@@ -289,10 +291,13 @@ def _first_of_kind(kind: type[T], reply_data: object, *paths: str) -> T | None:
 def aligned(
     text: str, positions: Sequence[Sequence[LogProb]]
 ) -> tuple[TokenAlternatives, ...]:
-    """Find the token at each position of a reply, of which LlamaIndex gives only the alternatives.
+    """Find the token at each position of a reply.
+
+    LlamaIndex gives only the alternatives of each.
 
     Returns:
-        One per position, such that together they spell the text; () if they cannot.
+        One token per position, such that together they spell the text; () if they
+        cannot.
     """
     reached: dict[int, tuple[TokenAlternatives, ...]] = {0: ()}
     for alternatives in positions:

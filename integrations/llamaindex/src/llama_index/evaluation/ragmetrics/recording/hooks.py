@@ -283,7 +283,10 @@ def untaken_of(
 
 
 def _telling_of_the_end(ended: Ended, pieces_read: list[str]) -> ExitStack:
-    """Return a context that says how a reading ended, with the text read, when it is left."""
+    """Return a context that calls ``ended`` when it is left.
+
+    It hands on the text read, and the error that ended the reading.
+    """
     on_leaving = ExitStack()
     on_leaving.push(lambda _, error, __: ended("".join(pieces_read), error))
     return on_leaving

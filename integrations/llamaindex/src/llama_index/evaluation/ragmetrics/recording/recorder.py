@@ -335,7 +335,10 @@ class Recorder:
         around: _Place,
         fresh: tuple[Listener, ...],
     ) -> _Place:
-        """The place of a span: a call of its own, or one that capturing looks through."""
+        """Find the place of a span, and make its call.
+
+        A span that is no call of its own has the place around it.
+        """
         twin = _twin(around, snapshot.prompt_of(arguments)) if kind == "model" else None
         if kind is None or twin is not None or _is_looked_through(kind, around):
             self._prompted(around, arguments)
