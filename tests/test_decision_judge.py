@@ -590,6 +590,8 @@ def test_methods_speak_of_typed_questions_and_of_no_vote() -> None:
                 assert words in methods
             assert "share of polls" not in methods
             assert "ChainPoll" not in methods
+        alone = judged(judge, [ContextAdherence()])
+        assert "poll noise" not in alone.methods() + alone.table()
 
 
 @pytest.mark.parametrize(

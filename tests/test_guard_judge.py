@@ -829,6 +829,19 @@ def test_methods_say_what_a_guard_was_asked() -> None:
     assert "share of polls" not in methods
 
 
+def test_methods_leave_out_what_a_guard_refused_and_speak_of_no_polls() -> None:
+    metrics = [ADHERENCE, ContextUtilization()]
+    with LoopbackServer(guard("minicheck")) as server:
+        report = judged(judge_at(server, "minicheck"), *metrics)
+    methods = report.methods()
+    assert "Context Utilization is" not in methods
+    assert "Failed on every row that it applies to: context_utilization." in methods
+    assert "By a guard, Context Adherence is" in methods
+    for text in (methods, report.table()):
+        assert "poll noise" not in text
+        assert "this judge, which took no polls, on rows like these" in text
+
+
 def test_a_card_of_a_guard_is_counted_with_the_least_below_the_most(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from ragmetrics_core.data import EMBEDDED, SampleResult, unseen_worth
 from ragmetrics_core.data.metric_evidence import ProbabilityFrom
 from ragmetrics_core.reporting.judge_card import cell, fitting
-from ragmetrics_core.reporting.run_facts import RunFacts
+from ragmetrics_core.reporting.run_facts import RunFacts, kind_of_judge
 from ragmetrics_core.reporting.summary import Summary
 
 _TEXTS: dict[str, dict[str, str]] = tomllib.loads(
@@ -62,7 +62,13 @@ def _measured(
     summary: Summary, run: RunFacts, rows: Iterable[SampleResult]
 ) -> Iterator[str]:
     """What was measured, by which judge and how, in sentences."""
-    names = [numbers.metric for numbers in summary.metrics]
+    only_failed = [
+        numbers.metric
+        for numbers in summary.metrics
+        if numbers.failed and not numbers.count
+    ]
+    all_names = (numbers.metric for numbers in summary.metrics)
+    names = [name for name in all_names if name not in only_failed]
     kinds = _kinds_of_judges(run)
     judges = ", ".join(run.judges) or "not recorded"
     if summary.usage.models:
@@ -79,6 +85,8 @@ def _measured(
     others = [name for name in names if name not in _METRICS]
     if others:
         yield f"Also measured: {', '.join(others)}."
+    if only_failed:
+        yield f"Failed on every row that it applies to: {', '.join(only_failed)}."
     if not {"model", "typed", "guard"}.isdisjoint(kinds):
         yield from _origins(rows, run)
 
@@ -154,12 +162,12 @@ def _kinds_of_judge(judge: str, details: Mapping[str, str]) -> tuple[str, ...]:
     if judge in EMBEDDED:
         return ("words",)
     if not judge.startswith("cascade("):
-        return (_kind_by_settings(details),)
+        return (kind_of_judge(details),)
     # The settings of a cascade's judges begin with their roles.
     first = judge.removeprefix("cascade(").partition(",")[0]
     cheap = _of_role("cheap", details)
     strong = _of_role("strong", details)
-    return ("cascade", *_kinds_of_judge(first, cheap), _kind_by_settings(strong))
+    return ("cascade", *_kinds_of_judge(first, cheap), kind_of_judge(strong))
 
 
 def _of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
@@ -169,15 +177,6 @@ def _of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
         for setting, value in details.items()
         if setting.startswith(f"{role} ")
     }
-
-
-def _kind_by_settings(details: Mapping[str, str]) -> str:
-    """How a judge that is not embedded comes to a verdict: what its settings tell."""
-    if "weights" in details:
-        return "encoder"
-    if "guard" in details:
-        return "guard"
-    return "typed" if "typed" in details else "model"
 
 
 def _intervals(summary: Summary) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from pydantic import Field
@@ -112,6 +112,18 @@ class SequentialDecision(Decision):
         return Interval(low, high, method)
 
 
+def kind_of_judge(details: Mapping[str, str]) -> str:
+    """How a judge that is not embedded comes to a verdict: what its settings tell.
+
+    It is an ``encoder``, a ``guard``, ``typed`` (asked typed questions) or a ``model``.
+    """
+    if "weights" in details:
+        return "encoder"
+    if "guard" in details:
+        return "guard"
+    return "typed" if "typed" in details else "model"
+
+
 class RunFacts(Frozen):
     """Facts of one run."""
 
@@ -159,6 +171,12 @@ class RunFacts(Frozen):
     decisions: tuple[SequentialDecision, ...] = Field(
         (), description="of the gates of a run until decided"
     )
+
+    @property
+    def takes_no_polls(self) -> bool:
+        """Whether no judge of the run is asked the same question several times."""
+        kinds = {kind_of_judge(self.details.get(judge, {})) for judge in self.judges}
+        return bool(kinds) and "model" not in kinds
 
     @property
     def ended_early(self) -> str:

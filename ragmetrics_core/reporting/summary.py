@@ -40,10 +40,19 @@ CAPTION = (
 )
 """What an interval means; it stands beside every interval."""
 
-_UNTIL_DECIDED = (
-    f"{CAPTION}. The mean is that of the scored: stopping early pushes it away from the"
-    " threshold"
+_WITHOUT_POLLS = (
+    "mean score of this judge, which took no polls, on rows like these; judge bias not"
+    " included"
 )
+_UNTIL_DECIDED = (
+    "The mean is that of the scored: stopping early pushes it away from the threshold"
+)
+
+
+def _caption(run: RunFacts) -> str:
+    """What the intervals of a run mean."""
+    caption = _WITHOUT_POLLS if run.takes_no_polls else CAPTION
+    return f"{caption}. {_UNTIL_DECIDED}" if run.decisions else caption
 
 
 # Why a metric has no meaning for rows, by the code of the result; a count comes before.
@@ -463,7 +472,7 @@ class Tally:
             stopped=run.ended_early,
             judges=run.judges,
             decisions=run.decisions,
-            caption=_UNTIL_DECIDED if run.decisions else CAPTION,
+            caption=_caption(run),
             slices=slices,
         )
 
