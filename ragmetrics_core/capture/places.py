@@ -100,11 +100,14 @@ def union(places: Sequence[Place]) -> Place:
         The first place that shows the text, with the coverage, extent and text of all
         of them together; the first place if none shows it.
 
-    Examples: >>> from ragmetrics_core.capture.locating import locate >>> text = "Porto
-    lies on the Douro, in the north of the country. Its bridges are made of iron." >>>
-    places = [locate([text], prompt).places[0] for prompt in (text[:60], text[40:])] >>>
-    [place.percentage for place in places], union(places).extent (['72%', '52%'],
-    'whole')
+    Examples:
+        >>> from ragmetrics_core.capture.locating import locate
+        >>> text = "Porto lies on the Douro, in the north of the country."
+        >>> text += " Its bridges are made of iron."
+        >>> prompts = (text[:60], text[40:])
+        >>> places = [locate([text], prompt).places[0] for prompt in prompts]
+        >>> [place.percentage for place in places], union(places).extent
+        (['72%', '52%'], 'whole')
     """
     showing = [place for place in places if place.outcome == "shown"]
     if not showing:

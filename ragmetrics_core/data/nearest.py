@@ -51,7 +51,7 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
     A name that may be a text of a sample is not shown.
 
     Examples:
-        >>> repeated_names(["id", "answer", "id", "Who lit it?", "Who lit it?"])
+        >>> find_repeated_names(["id", "answer", "id", "Who lit it?", "Who lit it?"])
         ['id', 'a name that may be a text']
     """
     return [
