@@ -98,7 +98,7 @@ def test_a_model_that_is_asked_the_same_after_an_engine_may_answer_in_its_place(
     )
     (sample,) = made.add(empty)
     made.add(alone(model(c, prompt, reply)))
-    assert grade(made.revised(sample)) == expected
+    assert grade(made.revise_sample(sample)) == expected
 
 
 @pytest.mark.parametrize("first_answers", [True, False])
@@ -116,8 +116,8 @@ def test_an_answer_that_no_model_wrote_is_in_doubt_where_the_same_is_asked_next(
     (first,) = made.add(probe)
     (second,) = made.add(engine)
     found = "exact" if first_answers else "inferred"
-    assert grade(made.revised(first)) == found
-    assert grade(made.revised(second)) == "exact"
+    assert grade(made.revise_sample(first)) == found
+    assert grade(made.revise_sample(second)) == "exact"
 
 
 @pytest.mark.parametrize("remembers", [False, True])
@@ -149,7 +149,7 @@ def test_an_answer_that_is_not_in_the_history_when_the_same_is_asked_next_is_in_
 
     first = ask("Not readable.", before)
     second = ask(ANSWER, (*before, *added) if remembers else before)
-    notes = [made.revised(sample).capture for sample in (first, second)]
+    notes = [made.revise_sample(sample).capture for sample in (first, second)]
     said = [" ".join(one.warnings) for one in notes if one is not None]
     in_doubt = ["was asked the same question" in words for words in said]
     assert in_doubt == [not remembers, False]

@@ -1414,7 +1414,7 @@ def test_an_answer_that_a_later_call_works_on_is_in_doubt(
     if searched_again:
         turns.add(alone(retriever(c, DOCS[0])))
     turns.add(alone(model(c, prompt, later)))
-    revised = turns.revised(sample)
+    revised = turns.revise_sample(sample)
     assert revised.answer == reply
     assert revised.capture is not None
     assert revised.capture.grade == grade
@@ -2028,7 +2028,7 @@ def test_those_that_ran_beside_each_other_count_from_when_the_first_began(
         ]
         (document,) = path[-1].documents or ()
         first[document.id] = min([path[-1].began, *beside])
-    retrieved = Arrivals(Calls(Tree(root))).retrieved()
+    retrieved = Arrivals(Calls(Tree(root))).documents_retrieved()
     moments = [first[one.id] for one in retrieved or ()]
     assert len(moments) == len(paths)
     assert moments == sorted(moments)

@@ -138,7 +138,7 @@ class _Search:
     @cached_property
     def asked(self) -> list[Node]:
         """Calls that look like answering and were shown the question."""
-        return self.calls.asked(self.turn.question, self.calls.likely)
+        return self.calls.filter_by_question(self.turn.question, self.calls.likely)
 
     def last_that_is_read_by(self, reader: Node) -> Node | None:
         """The last call whose answer a later call was shown; None if there is none.
@@ -244,7 +244,8 @@ def by_the_output(search: _Search) -> tuple[Answered, ...]:
         calls.replies[call].answer, "a model call whose text occurs in the outputs"
     )
     if several and not (
-        based == in_output[-1:] and calls.asked(search.turn.question, based)
+        based == in_output[-1:]
+        and calls.filter_by_question(search.turn.question, based)
     ):
         return (Answered(answer, call, (_SEVERAL_TEXTS,)),)
     return (_name_call_of_answer(search, answer, call),)

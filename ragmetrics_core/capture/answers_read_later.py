@@ -51,7 +51,7 @@ class AnswersReadLater:
         if len(samples) == 1:
             self._recent.append((tree, samples[0]))
 
-    def revised(self, sample: Sample) -> Sample:
+    def revise_sample(self, sample: Sample) -> Sample:
         """A sample as it is now, with its doubt if it has one.
 
         The doubt is forgotten then.

@@ -107,7 +107,7 @@ class Arrivals:
         ]
         return sorted(arrivals, key=lambda arrival: self.order.of(arrival.node))
 
-    def retrieved(
+    def documents_retrieved(
         self,
         shown_keys: Sequence[Key] = (),
         added: Mapping[Node, tuple[Document, ...]] | None = None,

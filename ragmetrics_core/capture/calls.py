@@ -374,7 +374,9 @@ class Calls:
             None,
         )
 
-    def asked(self, question: str | None, among: Sequence[Node]) -> list[Node]:
+    def filter_by_question(
+        self, question: str | None, among: Sequence[Node]
+    ) -> list[Node]:
         """Those of some calls that were shown the question; none without a question."""
         return [
             call

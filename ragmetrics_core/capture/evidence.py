@@ -129,7 +129,7 @@ def evidence(
     shown = None if is_named else search.shown
     feeding = _feeding(answered.call, shown)
     added = arrivals.documents_of_steps(by_key)
-    retrieved = arrivals.retrieved(() if is_named else contexts.keys, added)
+    retrieved = arrivals.documents_retrieved(() if is_named else contexts.keys, added)
     arrived = arrivals.arrivals_to_tell(answered.text, turn.tree.earlier, added)
     prompts = _prompts(answered.call, feeding)
     brought, earlier = Seen(by_key, prompts, turn.known).of(arrived, turn.tree.earlier)
@@ -397,7 +397,7 @@ def by_everything_retrieved(search: _Search) -> Contexts | None:
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
     """
     calls, tree = search.calls, search.tree
-    retrieved = search.arrivals.retrieved() or ()
+    retrieved = search.arrivals.documents_retrieved() or ()
     texts = [Document(node.text or "") for node in calls.tool_texts]
     handed_in = () if retrieved else tree.root.taken
     return _contexts_of_list(

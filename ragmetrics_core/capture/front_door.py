@@ -148,7 +148,7 @@ class FrontDoor(Generic[Run]):
             max_samples=max_samples,
             redact=redact,
             rest=turns.rest,
-            revised=turns.revised,
+            revised=turns.revise_sample,
             as_judge=self.as_judge,
             problems=turns.problems,
         )

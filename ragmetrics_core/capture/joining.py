@@ -129,7 +129,7 @@ def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tre
     Calls that were shown the question go before others. Without such calls it is the
     last run.
     """
-    likely = [*calls.likely, *calls.asked(question, calls.likely)]
+    likely = [*calls.likely, *calls.filter_by_question(question, calls.likely)]
     if not likely:
         return trees[-1]
     return next((tree for tree in trees if likely[-1] in tree.root.walk()), trees[-1])

@@ -104,10 +104,10 @@ class Turns(Generic[Run]):
             self._count_of_samples += len(samples)
             return samples
 
-    def revised(self, sample: Sample) -> Sample:
+    def revise_sample(self, sample: Sample) -> Sample:
         """A sample of ``add`` as it is now: a later run may have put its answer in doubt."""
         with self._lock:
-            return self._read_later.revised(sample)
+            return self._read_later.revise_sample(sample)
 
     def rest(self, *, over: bool = False) -> list[Sample]:
         """Make the samples of runs that still wait for a further run.

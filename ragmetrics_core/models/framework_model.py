@@ -117,22 +117,24 @@ class FrameworkModel(ChatModel):
     async def _ask_framework(self, request: ChatRequest) -> ChatReply:
         call, acall, read = self._exchange(request)
 
-        def called() -> ChatReply:
+        def call_quietly() -> ChatReply:
             with self._quiet():
                 return read(call())
 
-        async def awaited() -> ChatReply:
+        async def await_quietly() -> ChatReply:
             with self._quiet():
                 return read(await acall())
 
         task: asyncio.Future[ChatReply]
         if self._async:
             task = asyncio.get_running_loop().create_task(
-                awaited(), context=judge_context()
+                await_quietly(), context=judge_context()
             )
         else:
             task = asyncio.wrap_future(
-                call_in_thread(called, context=judge_context(), name="ragmetrics-model")
+                call_in_thread(
+                    call_quietly, context=judge_context(), name="ragmetrics-model"
+                )
             )
         try:
             await asyncio.wait([task])

@@ -317,11 +317,11 @@ class OwnFile:
 
     def close(self) -> None:
         """Commit what waits and let go of the file; the next use opens it again."""
-        with self.closed():
+        with self.hold_closed():
             return
 
     @contextlib.contextmanager
-    def closed(self) -> Iterator[None]:
+    def hold_closed(self) -> Iterator[None]:
         """Commit what waits, close the file, and let nobody use it meanwhile."""
         with self._committing:
             self._commit()
@@ -412,7 +412,7 @@ _during_fork = contextlib.ExitStack()
 def _before_fork() -> None:
     _during_fork.enter_context(_forking)
     for file in list(_OPEN):
-        _during_fork.enter_context(file.closed())
+        _during_fork.enter_context(file.hold_closed())
 
 
 def _after_fork_in_child() -> None:
