@@ -87,7 +87,7 @@ class Arrivals:
         Args:
             answer: The answer of this turn.
             earlier: The ledger's calls of earlier turns.
-            added: The documents that steps brought, as ``brought_by_steps`` gives them.
+            added: The documents that steps brought, as ``documents_of_steps`` gives them.
         """
         known_lines = {
             as_one_line(context.text)
@@ -120,7 +120,7 @@ class Arrivals:
 
         Args:
             shown_keys: The keys of the documents shown, in the order of the prompt.
-            added: The documents that steps brought, as ``brought_by_steps`` gives them.
+            added: The documents that steps brought, as ``documents_of_steps`` gives them.
 
         Returns:
             The documents; None if no call is known to have retrieved any.

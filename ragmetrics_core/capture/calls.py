@@ -401,6 +401,7 @@ class Calls:
         ):
             return NO_ANSWER
         steers = call in self.steering
+        # its tool's argument was searched for, so its text is a remark beside it
         if reply.calls and steers:
             return NO_ANSWER
         has_text = bool(reply.text.strip())

@@ -165,6 +165,7 @@ class Conversations:
         ):
             ended = [turn for turn in self.turns if _is_rendered_as(turn, words)]
         if ended:
+            # turns of the same words cannot be told apart
             return ended[0] if len(ended) == 1 else None
         return self._last_before_others(tree)
 
@@ -183,6 +184,7 @@ class Conversations:
             turn for turn in self.turns if all(turn.words) and turn.words in pairs
         ]
         names = {turn.ledger.conversation for turn in standing}
+        # turns of several conversations cannot all go on here
         return standing[-1] if len(names) == 1 else None
 
     def _last_of(self, name: str, tree: Tree) -> Said | None:

@@ -125,6 +125,7 @@ def evidence(
     search = _Search(turn, answered, showings, arrivals)
     contexts = _contexts(search)
     by_key = contexts.by_key
+    # where the user named the contexts, prompts have no say in them
     is_named = contexts.evidence_from == "named"
     shown = None if is_named else search.shown
     feeding = _feeding(answered.call, shown)

@@ -84,6 +84,7 @@ def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
         question = as_one_line(tree.question)
         if _is_written_before(tree, question, calls):
             continue
+        # what was searched for is a question even where documents repeat it
         if question in queries or not _is_made_of_documents(question, found):
             return tree
     return None

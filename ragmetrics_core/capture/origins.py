@@ -45,6 +45,7 @@ def keys_that_show(
         keys.append(
             same or first_of_text.get(document.text) or _holder(document.text, contexts)
         )
+    # a step may have cut or merged these, and kept no id
     lost = [place for place, key in enumerate(keys) if key is None]
     unaccounted = [key for key in contexts if key not in keys]
     if lost and unaccounted:

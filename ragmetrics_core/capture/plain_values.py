@@ -400,7 +400,9 @@ def answer_text(value: object) -> str | None:
 
 
 def has_no_answer(value: object) -> bool:
-    """Whether a structure has a field for its answer and leaves it empty: nothing was found that answers.
+    """Whether a structure leaves its field for the answer empty.
+
+    Nothing was found then that answers.
 
     Examples:
         >>> has_no_answer({"answer": None, "citations": []})

@@ -200,6 +200,7 @@ def _way(
     is_assistant = name in _ASSISTANTS
     if is_assistant and _OF_A_MESSAGE.search(separator):
         return "said"
+    # an answer behind which the user speaks again is over; a draft stands last
     later = {found[1].lower() for found in _SPEAKER.finditer(text, end)}
     if is_assistant and not later.isdisjoint(_USERS):
         return "said"

@@ -148,7 +148,11 @@ class Node:
         return (path[-1] for path in self.paths())
 
     def paths(self, above: Path = ()) -> Iterator[Path]:
-        """The same, each behind the calls around it, the outermost first."""
+        """This call and all below it that count, each behind the calls around it.
+
+        The outermost call stands first in a path, and calls stand in the order in which
+        they began.
+        """
         if self.kind != "ignored":
             yield (path := (*above, self))
             for child in sorted(self.children, key=lambda one: one.began):

@@ -195,6 +195,7 @@ class Turns(Generic[Run]):
         is_alone = len(parts) == 1
         whole_tree = self._with_its_writers(parts)
         calls = Calls(whole_tree, self._where.context_tools or ())
+        # a breakpoint: the run that resumes the graph goes on with it
         if tree.thread is not None and _stops_before_tools(calls):
             return self._hold(tree.thread, parts)
         has_failed = bool(tree.error or tree.root.error)
@@ -203,10 +204,12 @@ class Turns(Generic[Run]):
             if samples_of_others is not None:
                 return samples_of_others
         whole_tree = self._place_tree(whole_tree)
+        # the user's question may be an earlier one, since nothing was searched for now
         if not calls.tried and self._was_found_earlier(tree.root.taken):
             whole_tree = doubtful(whole_tree, _FOUND_EARLIER)
         samples = samples_of(whole_tree, self._where)
         lacks_an_answer = any(sample.answer is None for sample in samples)
+        # a later run of the thread may answer in its place
         if tree.thread is not None and lacks_an_answer:
             return self._hold(tree.thread, parts)
         if samples:

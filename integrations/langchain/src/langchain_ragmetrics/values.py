@@ -98,7 +98,10 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
 
 
 def _looks_like_vector(value: Sequence[object]) -> bool:
-    """True for a long list whose first and last items are numbers, such as an embedding or token ids."""
+    """True for a long list whose first and last items are numbers.
+
+    An embedding is one, and a list of token ids.
+    """
     return (
         len(value) > _SHORT
         and type(value[0]) in (int, float)

@@ -269,6 +269,7 @@ def _final(run: Run, candidates: list[Answer]) -> list[Answer]:
     Of several places those count whose socket no component took; of these, those whose
     component gave nothing to another one.
     """
+    # the second sieve counts only where it leaves any
     for by_component in (False, True):
         candidates = [
             answer
