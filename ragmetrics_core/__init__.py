@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 
-def names_of_stub(package: str, path: str) -> tuple[Callable[[str], Any], list[str]]:
-    """What a package with a stub needs: its ``__getattr__``, and its names, each imported at its first use.
+def names_of_stub(
+    package: str, path: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and the names of a package with a stub.
+
+    Each name is imported at its first use.
 
     Names are listed once, in the stub that type checkers read: ``from room import name
     as name``.
@@ -36,11 +40,8 @@ def names_of_stub(package: str, path: str) -> tuple[Callable[[str], Any], list[s
         setattr(import_module(package), name, value)
         return value
 
-    return named, sorted(homes)
+    names = sorted(homes)
+    return named, lambda: names, names
 
 
-__getattr__, __all__ = names_of_stub(__name__, __file__)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

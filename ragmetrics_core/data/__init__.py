@@ -5,4 +5,4 @@ Other rooms import from here; the stub beside this file lists the names.
 
 from ragmetrics_core import names_of_stub
 
-__getattr__, __all__ = names_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

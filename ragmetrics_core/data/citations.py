@@ -57,13 +57,17 @@ class Citation(Frozen):
     )
     end: int = Field(ge=0, description="Where that part ends; behind its last sign.")
     contexts: tuple[Place, ...] = Field(
-        (), description="Places of the contexts that it names, from 0, each once."
+        default=(),
+        description="Places of the contexts that it names, from 0, each once.",
     )
     dangling: tuple[Text, ...] = Field(
-        (), repr=False, description="What it names and nobody was shown, as written."
+        default=(),
+        repr=False,
+        description="What it names and nobody was shown, as written.",
     )
     mark: tuple[Place, Place] | None = Field(
-        None, description="Beginning and end of the mark in the answer; None without."
+        default=None,
+        description="Beginning and end of the mark in the answer; None without.",
     )
 
     @model_validator(mode="after")

@@ -71,7 +71,7 @@ class Evidence(SilentData):
     known: ClassVar[dict[str, type[Evidence]]] = {}
 
     kind: str = Field(
-        "other",
+        default="other",
         description="A name of the metric's own; its default makes a subclass known.",
     )
 
@@ -94,26 +94,30 @@ class JudgedChunk(SilentData, extra="ignore"):
     """One chunk's verdict."""
 
     rank: int = Field(description="1 for the first context.")
-    id: str | None = Field(None, description="The context's own id, if it has one.")
+    id: str | None = Field(
+        default=None, description="The context's own id, if it has one."
+    )
     useful: StrictBool | None = Field(
-        None, description="The verdict; None if the judge did not answer."
+        default=None, description="The verdict; None if the judge did not answer."
     )
     probability: Share | None = Field(
-        None, description="p(useful), where the judge gives one."
+        default=None, description="p(useful), where the judge gives one."
     )
     grade: int | None = Field(
-        None, ge=0, le=3, description="0 to 3, where grades were asked for."
+        default=None, ge=0, le=3, description="0 to 3, where grades were asked for."
     )
     precision: Share | None = Field(
-        None, description="Precision among the first ``rank`` chunks (P@k)."
+        default=None, description="Precision among the first ``rank`` chunks (P@k)."
     )
-    reason: str = Field("", description="The judge's explanation.")
+    reason: str = Field(default="", description="The judge's explanation.")
     duplicate_of: int | None = Field(
-        None, description="Rank of the identical chunk whose verdict this is."
+        default=None, description="Rank of the identical chunk whose verdict this is."
     )
-    mode: Mode = Field("verdict", description="How the probability was obtained.")
+    mode: Mode = Field(
+        default="verdict", description="How the probability was obtained."
+    )
     windows: int | None = Field(
-        None,
+        default=None,
         description="In how many windows a too long text was judged; None: as a whole.",
     )
 
@@ -124,7 +128,7 @@ class CallVerdict(SilentData, extra="ignore"):
     call: int = Field(description="Place of the call in the ledger, from 0.")
     verdict: CallUse = Field(description="In one word.")
     ranks: tuple[int, ...] = Field(
-        (),
+        default=(),
         description="Ranks of the judged contexts that it brought, in its own order.",
     )
 
@@ -159,9 +163,9 @@ class JudgedChunks(Evidence):
     chunks: tuple[JudgedChunk, ...] = Field(
         description="One entry per chunk, in rank order."
     )
-    useful: int | None = Field(None, description="Number of useful chunks.")
+    useful: int | None = Field(default=None, description="Number of useful chunks.")
     ledger: CallTable | None = Field(
-        None, description="The calls, where a ledger names them."
+        default=None, description="The calls, where a ledger names them."
     )
 
     @property
@@ -212,15 +216,16 @@ class Grounds(SilentData, extra="ignore"):
     """
 
     claims: tuple[tuple[Claim, ...], ...] = Field(
-        (), description="Per answered poll, each claim with what it needs."
+        default=(), description="Per answered poll, each claim with what it needs."
     )
     shares: dict[Needs, Share] | None = Field(
-        None, description="Share of claims by label, mean over polls with any."
+        default=None, description="Share of claims by label, mean over polls with any."
     )
     kept: tuple[int, int] | None = Field(
-        None, description="Items of earlier turns: shown, and known whether shown."
+        default=None,
+        description="Items of earlier turns: shown, and known whether shown.",
     )
-    note: str = Field("", description="Why claims are not labelled.")
+    note: str = Field(default="", description="Why claims are not labelled.")
 
     @classmethod
     def of(
@@ -246,17 +251,17 @@ class Polled(Evidence):
 
     asked: int = Field(description="Polls asked; 1 for a deterministic judge.")
     bounds: tuple[Share, Share] | None = Field(
-        None, description="Shares that missing polls could have led to."
+        default=None, description="Shares that missing polls could have led to."
     )
     repeatability: tuple[Share, Share] | None = Field(
-        None,
+        default=None,
         description=(
             "Wilson interval over polls: no probability of being right; None:"
             " deterministic judge."
         ),
     )
     ledger: Grounds | None = Field(
-        None, description="Where an answer may rest on earlier turns."
+        default=None, description="Where an answer may rest on earlier turns."
     )
 
     def probabilities_from(self) -> list[ProbabilityFrom]:
@@ -276,14 +281,16 @@ class Cell(SilentData, extra="ignore"):
     probability: Share | None = Field(
         description="In [0, 1]; None if the judge did not answer."
     )
-    mode: Mode = Field("verdict", description="How it was obtained.")
+    mode: Mode = Field(default="verdict", description="How it was obtained.")
     mass: float | None = Field(
-        None,
+        default=None,
         description="Probability that the label tokens cover, for log-probabilities.",
     )
-    reason: str = Field("", description="The judge's explanation, where it gives one.")
+    reason: str = Field(
+        default="", description="The judge's explanation, where it gives one."
+    )
     windows: int | None = Field(
-        None,
+        default=None,
         description="In how many windows a too long text was judged; None: as a whole.",
     )
 
@@ -329,10 +336,11 @@ class FactMatrix(Evidence):
         description="One row per fact, one column per context."
     )
     contexts_value: Share | None = Field(
-        None, description="Value over the contexts shown, where more was judged."
+        default=None,
+        description="Value over the contexts shown, where more was judged.",
     )
     ledger: tuple[CallGain, ...] | None = Field(
-        None, description="The curve by call of a ledger."
+        default=None, description="The curve by call of a ledger."
     )
 
     def probabilities_from(self) -> list[ProbabilityFrom]:
@@ -362,10 +370,12 @@ class Sufficed(Evidence):
         description="Whether the question can be answered from the contexts alone."
     )
     declined: StrictBool | None = Field(
-        None, description="Whether the answer declines; None if that is not known."
+        default=None,
+        description="Whether the answer declines; None if that is not known.",
     )
     case: AnsweringCase | None = Field(
-        None, description="Both together; None if it is not known what was answered."
+        default=None,
+        description="Both together; None if it is not known what was answered.",
     )
 
 

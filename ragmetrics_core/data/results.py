@@ -30,14 +30,16 @@ class Signature(Frozen):
         True
     """
 
-    metric: str = Field("", description="Name of the metric.")
-    version: str = Field("", description="Its version.")
+    metric: str = Field(default="", description="Name of the metric.")
+    version: str = Field(default="", description="Its version.")
     settings: dict[str, str] = Field(
         default_factory=dict, description="Its settings that change scores."
     )
-    prompt: str = Field("", description='Digest of its prompts; "" if it has none.')
+    prompt: str = Field(
+        default="", description='Digest of its prompts; "" if it has none.'
+    )
     judge: str = Field(
-        "", description='Name of the judge; "" as long as none is known.'
+        default="", description='Name of the judge; "" as long as none is known.'
     )
     details: dict[str, str] = Field(
         default_factory=dict, description="Settings of the judge that change replies."
@@ -124,7 +126,7 @@ class ErrorInfo(Frozen):
     )
     message: Text = Field(description="What was given, what is needed, what to do.")
     raw: Text = Field(
-        "", repr=False, description="The judge's raw reply, if there was one."
+        default="", repr=False, description="The judge's raw reply, if there was one."
     )
 
     @classmethod
@@ -141,14 +143,19 @@ class _Result(Frozen):
     metric: str = Field(description="Name of the metric.")
     reason: Text = Field(repr=False, description="Why this outcome, in words.")
     evidence: AnyEvidence | None = Field(
-        None, description="What the outcome rests on; None if nothing was asked."
+        default=None,
+        description="What the outcome rests on; None if nothing was asked.",
     )
-    judge: str = Field("", description='Name of the judge; "" if none was asked.')
+    judge: str = Field(
+        default="", description='Name of the judge; "" if none was asked.'
+    )
     signature: Signature = Field(
-        Signature.model_construct(),
+        default=Signature.model_construct(),
         description="Settings that make two numbers comparable.",
     )
-    sample_id: Text | None = Field(None, description="The sample's id, if it has one.")
+    sample_id: Text | None = Field(
+        default=None, description="The sample's id, if it has one."
+    )
     usage: Usage = Field(default_factory=Usage, description="What it cost.")
 
     def lines_of_outcome(self) -> list[str]:
@@ -229,9 +236,12 @@ class SampleResult(Frozen):
     results: dict[str, MetricResult] = Field(
         default_factory=dict, description="One result per metric, by name."
     )
-    problem: Text = Field("", description='Why the row is no sample; "" if it is one.')
+    problem: Text = Field(
+        default="", description='Why the row is no sample; "" if it is one.'
+    )
     unfinished: Usage | None = Field(
-        None, description="Paid for metrics that a limit of the run cut off; else None."
+        default=None,
+        description="Paid for metrics that a limit of the run cut off; else None.",
     )
 
     def __repr__(self) -> str:

@@ -34,10 +34,11 @@ class Context(Frozen):
 
     text: Text = Field(repr=False, description="The text as the generator saw it.")
     id: Text | None = Field(
-        None, description="The store's own id; None if it gave none. Never invented."
+        default=None,
+        description="The store's own id; None if it gave none. Never invented.",
     )
     score: float | None = Field(
-        None,
+        default=None,
         description=(
             "Its retriever's or reranker's; None if it gave none; in no prompt."
         ),
@@ -62,7 +63,7 @@ class Fact(Frozen):
         repr=False, description="The statement."
     )
     weight: float = Field(
-        1.0,
+        default=1.0,
         gt=0,
         allow_inf_nan=False,
         description="Its weight in the mean over facts, > 0.",
@@ -93,29 +94,31 @@ class PassageNote(Frozen):
     """What became of one retrieved passage, as far as the run recorded it."""
 
     retriever: str | None = Field(
-        None, repr=False, description="The call that found it first."
+        default=None, repr=False, description="The call that found it first."
     )
     rank: int | None = Field(
-        None, ge=1, description="Its rank there, from 1; None: unknown."
+        default=None, ge=1, description="Its rank there, from 1; None: unknown."
     )
     kept: bool | None = Field(
-        None,
+        default=None,
         description=(
             "Whether rerankers and filters handed it on; None: none is known that was"
             " given it."
         ),
     )
     rank_kept: int | None = Field(
-        None, ge=1, description="Its rank behind the last of them; None: unknown."
+        default=None,
+        ge=1,
+        description="Its rank behind the last of them; None: unknown.",
     )
     dropped_by: str | None = Field(
-        None, repr=False, description="The name of the one that did not."
+        default=None, repr=False, description="The name of the one that did not."
     )
     context: int | None = Field(
-        None, ge=0, description="Place of the context that shows it, from 0."
+        default=None, ge=0, description="Place of the context that shows it, from 0."
     )
     share: Share | None = Field(
-        None,
+        default=None,
         description=(
             "Share of its letters that the model was shown; 0: none; None: unknown."
         ),
@@ -126,7 +129,7 @@ class CaptureNotes(Frozen):
     """What capturing knows about a sample, beyond the sample itself."""
 
     grade: Grade | None = Field(
-        None,
+        default=None,
         description=(
             "How sure the sample is: ``exact``; ``located``, some context was shown in"
             " part; ``inferred``, contexts follow the framework's data flow, or"
@@ -135,7 +138,7 @@ class CaptureNotes(Frozen):
         ),
     )
     evidence_from: EvidenceFrom | None = Field(
-        None,
+        default=None,
         description=(
             "How the contexts are known: from the ``prompt``; ``resolved`` by id;"
             " ``none_found``, the retrieval returned nothing; ``undivided``, the text"
@@ -147,25 +150,26 @@ class CaptureNotes(Frozen):
         default_factory=dict, repr=False, description="By field, the run or key behind."
     )
     warnings: tuple[str, ...] = Field(
-        (), repr=False, description="What was ambiguous, in words."
+        default=(), repr=False, description="What was ambiguous, in words."
     )
     intermediate: tuple[Context, ...] = Field(
-        (), description="Answers of intermediate steps: no retrieved evidence."
+        default=(), description="Answers of intermediate steps: no retrieved evidence."
     )
     other: tuple[Context, ...] = Field(
-        (), description="Nodes of the run that are neither contexts nor retrieved."
+        default=(),
+        description="Nodes of the run that are neither contexts nor retrieved.",
     )
     complete: bool = Field(
-        True,
+        default=True,
         description="False if the run was abandoned, interrupted or still going on.",
     )
     passages: tuple[PassageNote, ...] | None = Field(
-        None,
+        default=None,
         repr=False,
         description="One for each retrieved passage; None if nothing was recorded.",
     )
     dropped_inside: dict[str, int] | None = Field(
-        None,
+        default=None,
         repr=False,
         description=(
             "By retriever, how many passages searches inside it found and it did not"
@@ -280,26 +284,28 @@ class Sample(Frozen):
     """
 
     question: OptionalText = Field(
-        None, repr=False, description="What the user asked, in the user's words."
+        default=None,
+        repr=False,
+        description="What the user asked, in the user's words.",
     )
     contexts: Contexts = Field(
-        (),
+        default=(),
         description=(
             "What reached the generator, best first; plain strings are accepted. None:"
             " unknown, (): nothing."
         ),
     )
     answer: OptionalText = Field(
-        None, repr=False, description="What the application answered."
+        default=None, repr=False, description="What the application answered."
     )
     reference: Annotated[tuple[Text, ...], BeforeValidator(_as_texts)] = Field(
-        (),
+        default=(),
         repr=False,
         description="The expected answer, one or several; the best match counts.",
     )
     retrieved: Annotated[tuple[Context, ...] | None, BeforeValidator(_with_texts)] = (
         Field(
-            None,
+            default=None,
             description=(
                 "From the retriever, before reranking, filtering or cutting; None:"
                 " unknown, (): nothing found."
@@ -307,41 +313,44 @@ class Sample(Frozen):
         )
     )
     facts: Facts = Field(
-        None, description="Facts of the reference, if they were extracted before."
+        default=None,
+        description="Facts of the reference, if they were extracted before.",
     )
     standalone_question: OptionalText = Field(
-        None, repr=False, description="The application's rewrite for retrieval."
+        default=None, repr=False, description="The application's rewrite for retrieval."
     )
     history: tuple[Turn, ...] = Field(
-        (), description="Earlier turns of the conversation, oldest first."
+        default=(), description="Earlier turns of the conversation, oldest first."
     )
-    generator: Text | None = Field(None, description="The model that wrote the answer.")
+    generator: Text | None = Field(
+        default=None, description="The model that wrote the answer."
+    )
     error: Text | None = Field(
-        None,
+        default=None,
         repr=False,
         description="What went wrong in the run: reported, never scored.",
     )
-    id: Text | None = Field(None, description="The caller's id of the sample.")
+    id: Text | None = Field(default=None, description="The caller's id of the sample.")
     metadata: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
         description="The caller's own data, untouched.",
     )
     capture: CaptureNotes | None = Field(
-        None, description="What capturing noted; None if it was not captured."
+        default=None, description="What capturing noted; None if it was not captured."
     )
     ledger: Ledger | None = Field(
-        None,
+        default=None,
         description="Calls that brought evidence, also earlier; None if unrecorded.",
     )
     citations: tuple[Citation, ...] | None = Field(
-        None,
+        default=None,
         description=(
             "What the answer cites; None: not known, or nobody looked; (): nothing."
         ),
     )
     row_key: str | None = Field(
-        None,
+        default=None,
         description=(
             "What the samples of one row with several answers share; None for others."
         ),

@@ -55,23 +55,24 @@ class ProjectSettings(Settings):
     """The file's keys; each may be left out, none is empty."""
 
     metrics: tuple[_Value, ...] | None = Field(
-        None, description="names; None for all that apply"
+        default=None, description="names; None for all that apply"
     )
     judge: _Value | None = Field(
-        None, description="name of the judge; None where ``RAGMETRICS_JUDGE`` is set"
+        default=None,
+        description="name of the judge; None where ``RAGMETRICS_JUDGE`` is set",
     )
     api_base: _Value | None = Field(
-        None, repr=False, description="address of its endpoint"
+        default=None, repr=False, description="address of its endpoint"
     )
     store: _Value | None = Field(
-        None,
+        default=None,
         description="where replies are kept; None where ``RAGMETRICS_STORE`` is set",
     )
     gates: tuple[_Value, ...] = Field(
-        (), description="means to reach, as ``adherence=0.8``"
+        default=(), description="means to reach, as ``adherence=0.8``"
     )
     columns: dict[str, _Value] = Field(
-        {}, description="by field of the sample, where rows hold it"
+        default={}, description="by field of the sample, where rows hold it"
     )
 
     @property

@@ -52,26 +52,34 @@ class ContinuousSettings(Settings):
     The command line has an option for each, with the same words.
     """
 
-    chunk_size: int = Field(CHUNK_SIZE, description="most characters of a chunk")
-    overlap: int = Field(
-        0, description="characters that neighbouring chunks share, at most"
+    chunk_size: int = Field(
+        default=CHUNK_SIZE, description="most characters of a chunk"
     )
-    documents: int = Field(20, description="over how many documents it is repeated")
-    golden: int = Field(4, description="consecutive chunks of one document")
-    noise: int = Field(3, description="random chunks of other documents")
+    overlap: int = Field(
+        default=0, description="characters that neighbouring chunks share, at most"
+    )
+    documents: int = Field(
+        default=20, description="over how many documents it is repeated"
+    )
+    golden: int = Field(default=4, description="consecutive chunks of one document")
+    noise: int = Field(default=3, description="random chunks of other documents")
     smallest: int = Field(
-        2, description="fewest contexts of a combination; 1 includes the singles"
+        default=2,
+        description="fewest contexts of a combination; 1 includes the singles",
     )
     largest: int | None = Field(
-        None, ge=1, description="most contexts of a combination; all, if none is given"
+        default=None,
+        ge=1,
+        description="most contexts of a combination; all, if none is given",
     )
     stratify: bool = Field(
-        False, description="keep equally many points for each number of golden chunks"
+        default=False,
+        description="keep equally many points for each number of golden chunks",
     )
     extraction: Literal["io", "cot"] = Field(
-        "io", description="prompt that extracts facts"
+        default="io", description="prompt that extracts facts"
     )
-    seed: int = Field(0, description="of every random choice")
+    seed: int = Field(default=0, description="of every random choice")
 
     def refuse_misfits(self) -> Self:
         """Itself; ``SettingError`` if the numbers do not fit together."""

@@ -54,19 +54,23 @@ class DiscreteSettings(Settings):
     The command line has an option for each, with the same words.
     """
 
-    chunk_size: int = Field(CHUNK_SIZE, description="most characters of a chunk")
-    overlap: int = Field(
-        0, description="characters that neighbouring chunks share, at most"
+    chunk_size: int = Field(
+        default=CHUNK_SIZE, description="most characters of a chunk"
     )
-    top: int = Field(5, description="documents retrieved per question")
-    take: int = Field(2, description="of them a point holds the first, or the last")
+    overlap: int = Field(
+        default=0, description="characters that neighbouring chunks share, at most"
+    )
+    top: int = Field(default=5, description="documents retrieved per question")
+    take: int = Field(
+        default=2, description="of them a point holds the first, or the last"
+    )
     questions: int = Field(
-        15, description="how many a model writes where no pairs are given"
+        default=15, description="how many a model writes where no pairs are given"
     )
     retriever: str = Field(
-        "bm25", description="or MODULE:NAME of your callable(question, k)"
+        default="bm25", description="or MODULE:NAME of your callable(question, k)"
     )
-    seed: int = Field(0, description="of every random choice")
+    seed: int = Field(default=0, description="of every random choice")
 
 
 def write_pairs(

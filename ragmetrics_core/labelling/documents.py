@@ -125,7 +125,7 @@ class Pair(Frozen):
     question: Text = Field(repr=False, description="the question")
     answer: Text = Field(repr=False, description="the golden answer")
     document: str = Field(
-        "", description='the document that it is about; "" if unknown'
+        default="", description='the document that it is about; "" if unknown'
     )
 
 

@@ -44,7 +44,7 @@ class FactsFile(Frozen):
     extraction: str = Field(description="with which prompt")
     prompts: str = Field(description="digest of the prompt")
     frozen: str = Field(
-        "", description='digest of the facts; "" as long as they may be edited'
+        default="", description='digest of the facts; "" as long as they may be edited'
     )
     rows: tuple[Row, ...] = Field(repr=False, description="the rows with their facts")
 

@@ -51,9 +51,9 @@ class Review(Frozen):
     reason: str = Field(
         default="", repr=False, description="why, in the reviewer's words"
     )
-    date: str = Field("", description="when, ISO 8601 in UTC")
+    date: str = Field(default="", description="when, ISO 8601 in UTC")
     second: bool = Field(
-        False,
+        default=False,
         description="true for the second reviewer, whose labels only measure agreement",
     )
 

@@ -36,17 +36,20 @@ class Header(Frozen):
     """How a set was made."""
 
     kind: Literal["discrete", "continuous"] = Field(description="which of the two sets")
-    source: tuple[str, ...] = Field((), description="the files, as they were named")
-    corpus: str = Field("", description="digest of the documents")
-    seed: int = Field(0, description="seed of every choice")
+    source: tuple[str, ...] = Field(
+        default=(), description="the files, as they were named"
+    )
+    corpus: str = Field(default="", description="digest of the documents")
+    seed: int = Field(default=0, description="seed of every choice")
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="settings that change the set"
     )
     model: str = Field(
-        "", description='model that wrote questions and labelled; "" if none was asked'
+        default="",
+        description='model that wrote questions and labelled; "" if none was asked',
     )
     prompts: str = Field(
-        "", description='digest of the prompts; "" if no model was asked'
+        default="", description='digest of the prompts; "" if no model was asked'
     )
     left_out: dict[str, int] = Field(
         default_factory=dict, description="how many were left out, per reason"
@@ -93,12 +96,14 @@ class LabelledDocument(Frozen):
         description="golden contexts in the order of the document, then the noise"
     )
     golden: int = Field(description="how many of them are golden")
-    facts: tuple[Fact, ...] = Field((), description="facts of the golden response")
+    facts: tuple[Fact, ...] = Field(
+        default=(), description="facts of the golden response"
+    )
     cells: tuple[tuple[Cell, ...], ...] = Field(
-        (), description="one row per fact, one column per context"
+        default=(), description="one row per fact, one column per context"
     )
     calls: int = Field(
-        0, description="questions asked for the labels: facts × contexts + 1"
+        default=0, description="questions asked for the labels: facts × contexts + 1"
     )
 
     def sample(self, subset: Iterable[int] | None = None) -> Sample:

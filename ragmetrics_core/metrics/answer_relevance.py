@@ -90,16 +90,22 @@ class RelevanceEvidence(Evidence, extra="ignore"):
 
     kind: Literal["answer_relevance"] = "answer_relevance"
     grade: int | None = Field(
-        None, ge=0, le=3, description="The grade; None where there is a probability."
+        default=None,
+        ge=0,
+        le=3,
+        description="The grade; None where there is a probability.",
     )
     probability: Share | None = Field(
-        None, description="p(addresses) of a judge of typed questions; None of others."
+        default=None,
+        description="p(addresses) of a judge of typed questions; None of others.",
     )
     declined: bool | None = Field(
-        None, description="Whether the answer declines; None if that is not known."
+        default=None,
+        description="Whether the answer declines; None if that is not known.",
     )
     declined_note: str = Field(
-        "", description="Why the answer declines or does not, or why that is unknown."
+        default="",
+        description="Why the answer declines or does not, or why that is unknown.",
     )
 
     def verdicts(self) -> list[str]:
@@ -148,9 +154,9 @@ class AnswerRelevance(Metric):
     requires: ClassVar[tuple[tuple[str, ...], ...]] = (("question",), ("answer",))
 
     name: str = Field(default="answer_relevance", min_length=1)
-    examples: str = Field("", description="Few-shot examples, written out.")
+    examples: str = Field(default="", description="Few-shot examples, written out.")
     template: str | None = Field(
-        None,
+        default=None,
         description="Replaces the prompt; must hold ``{question}`` and ``{answer}``.",
     )
 

@@ -122,48 +122,51 @@ class AdherenceEvidence(Polled, extra="ignore"):
     kind: Literal["context_adherence"] = "context_adherence"
     yes: int = Field(description="Polls that found the answer grounded.")
     no: int = Field(description="Polls that found it not grounded.")
-    abstained: int = Field(0, description="Polls that found no claim in the answer.")
-    missing: int = Field(0, description="Polls that were not answered.")
-    polls: tuple[Poll, ...] = Field((), description="Every answered poll.")
+    abstained: int = Field(
+        default=0, description="Polls that found no claim in the answer."
+    )
+    missing: int = Field(default=0, description="Polls that were not answered.")
+    polls: tuple[Poll, ...] = Field(default=(), description="Every answered poll.")
     probability: Share | None = Field(
-        None,
+        default=None,
         description=(
             "p(yes) of a deterministic judge, of the embedded one its score of words;"
             " None for polls."
         ),
     )
     early_stopped: bool = Field(
-        False, description="True if polling stopped at a decided majority."
+        default=False, description="True if polling stopped at a decided majority."
     )
     explanation: str = Field(
-        "", description='From the majority side (a tie surfaces the "no" side).'
+        default="", description='From the majority side (a tie surfaces the "no" side).'
     )
     dissent: str = Field(
-        "",
+        default="",
         description='The strongest explanation of the other side; "" if there is none.',
     )
     unsupported: tuple[str, ...] = Field(
-        (), description='Claims that the "no" polls found unsupported.'
+        default=(), description='Claims that the "no" polls found unsupported.'
     )
     cause: Cause | None = Field(
-        None, description="Hypothesis why a low score came about."
+        default=None, description="Hypothesis why a low score came about."
     )
-    remedy: str = Field("", description="What to do about that cause.")
+    remedy: str = Field(default="", description="What to do about that cause.")
     cause_note: str = Field(
-        "", description="Why the judge thinks so, or why no cause could be determined."
+        default="",
+        description="Why the judge thinks so, or why no cause could be determined.",
     )
     sentences: tuple[SentenceSupport, ...] = Field(
-        (), description="Per sentence, the evidence of a lexical judge."
+        default=(), description="Per sentence, the evidence of a lexical judge."
     )
     claims: tuple[ClaimSupport, ...] = Field(
-        (),
+        default=(),
         description=(
             "Per claim, what an encoder or a judge of typed questions says; behind them"
             " what claims nothing, without a probability."
         ),
     )
     windows: int | None = Field(
-        None,
+        default=None,
         description="Windows in which claims were judged one by one; None: as a whole.",
     )
 
@@ -257,41 +260,43 @@ class ContextAdherence(Metric):
 
     name: str = Field(default="context_adherence", min_length=1)
     polls: int = Field(
-        5,
+        default=5,
         ge=1,
         description="Independent judgements; each explains itself before its verdict.",
     )
     temperature: float = Field(
-        1.0,
+        default=1.0,
         ge=0,
         le=2,
         description="At 1.0 the share estimates the judge's own p(yes).",
     )
     early_stop: bool = Field(
-        False,
+        default=False,
         description=(
             "Stop at a decided majority, except where one request gives all polls. For"
             " gates: noisier."
         ),
     )
-    cause: bool = Field(True, description="Ask for a likely cause of scores below 0.5.")
-    examples: str = Field("", description="Few-shot examples, written out.")
+    cause: bool = Field(
+        default=True, description="Ask for a likely cause of scores below 0.5."
+    )
+    examples: str = Field(default="", description="Few-shot examples, written out.")
     verdict_tokens: bool = Field(
-        False,
+        default=False,
         description=(
             "Take the probability of the verdict's token in one reply, where the"
             " endpoint gives it, else poll. Off: no card on labels speaks for it yet."
         ),
     )
     labelled_examples: tuple[LabelledExample, ...] = Field(
-        (),
+        default=(),
         description=(
             "Examples from labelled rows of your own (``draw_examples``); none shares"
             " the answer or a context with what is judged."
         ),
     )
     template: str | None = Field(
-        None,
+        default=None,
         description="Replaces the prompt; must hold ``{contexts}`` and ``{answer}``.",
     )
 

@@ -238,7 +238,7 @@ class ContextRecall(Metric):
         description='Few-shot examples, written out; "" for none.',
     )
     template: str | None = Field(
-        None,
+        default=None,
         description="Replaces prompt and rubric; needs ``{answer}``, ``{reference}``.",
     )
 

@@ -108,16 +108,21 @@ class SufficiencyEvidence(Sufficed, extra="ignore"):
 
     kind: Literal["context_sufficiency"] = "context_sufficiency"
     probability: Share = Field(description="p(sufficient); it is the score.")
-    mode: Mode = Field("verdict", description="How the probability was obtained.")
-    polls: int = Field(0, description="Replies behind it; 0 if nothing was asked.")
+    mode: Mode = Field(
+        default="verdict", description="How the probability was obtained."
+    )
+    polls: int = Field(
+        default=0, description="Replies behind it; 0 if nothing was asked."
+    )
     missing: str = Field(
-        "", description="What the contexts lack, in the judge's words."
+        default="", description="What the contexts lack, in the judge's words."
     )
     uncertain: bool = Field(
-        False, description="Whether the probability lies in the uncertain band."
+        default=False, description="Whether the probability lies in the uncertain band."
     )
     declined_note: str = Field(
-        "", description="Why the answer declines or does not, or why that is unknown."
+        default="",
+        description="Why the answer declines or does not, or why that is unknown.",
     )
 
     def verdicts(self) -> list[str]:
@@ -177,21 +182,21 @@ class ContextSufficiency(Metric):
 
     name: str = Field(default="context_sufficiency", min_length=1)
     polls: int = Field(
-        5, ge=1, description="Judgements where no token gives the probability."
+        default=5, ge=1, description="Judgements where no token gives the probability."
     )
     uncertain: tuple[Share, Share] = Field(
-        (0.4, 0.6),
+        default=(0.4, 0.6),
         description=(
             "Probabilities, both included, between which the judge is unsure: such a"
             " sample is counted in no share of ``Report.answering``."
         ),
     )
     declining: bool = Field(
-        True, description="Ask whether the answer declines, where there is one."
+        default=True, description="Ask whether the answer declines, where there is one."
     )
-    examples: str = Field("", description="Few-shot examples, written out.")
+    examples: str = Field(default="", description="Few-shot examples, written out.")
     template: str | None = Field(
-        None,
+        default=None,
         description="Replaces the prompt; must hold ``{contexts}`` and ``{question}``.",
     )
 

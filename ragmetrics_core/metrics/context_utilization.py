@@ -179,20 +179,24 @@ class UtilizationEvidence(JudgedChunks, extra="ignore"):
     kind: Literal["context_utilization"] = "context_utilization"
     formula: str = Field(description="The formula of the score, in words.")
     noise_share: Share | None = Field(
-        None, description="Share of chunks that are not useful."
+        default=None, description="Share of chunks that are not useful."
     )
     duplicates: int = Field(
-        0, description="Number of chunks identical to an earlier one."
+        default=0, description="Number of chunks identical to an earlier one."
     )
     random_order: Share | None = Field(
-        None, description="Average precision expected of the verdicts in random order."
+        default=None,
+        description="Average precision expected of the verdicts in random order.",
     )
-    lift: float | None = Field(None, description="Score minus ``random_order``.")
+    lift: float | None = Field(
+        default=None, description="Score minus ``random_order``."
+    )
     ideal: Share | None = Field(
-        None, description="Best value any order of the same verdicts reaches."
+        default=None, description="Best value any order of the same verdicts reaches."
     )
     ndcg: Share | None = Field(
-        None, description="Normalised discounted cumulative gain, for graded relevance."
+        default=None,
+        description="Normalised discounted cumulative gain, for graded relevance.",
     )
 
 
@@ -273,32 +277,34 @@ class ContextUtilization(Metric):
 
     name: str = Field(default="context_utilization", min_length=1)
     k: int | None = Field(
-        None, ge=1, description="Judge only the first k chunks; None judges all."
+        default=None,
+        ge=1,
+        description="Judge only the first k chunks; None judges all.",
     )
     relevance: Literal["binary", "probability", "graded"] = Field(
-        "binary",
+        default="binary",
         description=(
             "Verdicts; expectation under p(useful) of each chunk; or grades 0–3 divided"
             " by 3."
         ),
     )
     against: Literal["answer", "reference"] = Field(
-        "answer", description="What chunks are useful for."
+        default="answer", description="What chunks are useful for."
     )
     judging: Literal["pointwise", "listwise"] = Field(
-        "pointwise",
+        default="pointwise",
         description=(
             "One question per chunk; or one for all, in an order independent of rank."
         ),
     )
     polls: int = Field(
-        5,
+        default=5,
         ge=1,
         description="Judgements per chunk for probabilities without log-probabilities.",
     )
-    examples: str = Field("", description="Few-shot examples, written out.")
+    examples: str = Field(default="", description="Few-shot examples, written out.")
     template: str | None = Field(
-        None,
+        default=None,
         description=(
             "Replaces the prompt; must hold ``{answer}`` and ``{chunk}`` (listwise"
             " ``{chunks}``)."

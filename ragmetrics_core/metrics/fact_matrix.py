@@ -232,21 +232,25 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
         description="The contexts' own ids, by column."
     )
     soft: Share | None = Field(
-        None, description="Mean over the facts of the highest probability in each row."
+        default=None,
+        description="Mean over the facts of the highest probability in each row.",
     )
     control: Share | None = Field(
-        None,
+        default=None,
         description='Share of facts "found" in a foreign context: false positives.',
     )
     matrix_calls: int = Field(
-        0, description="Questions asked for the matrix, as published: facts × contexts."
+        default=0,
+        description="Questions asked for the matrix, as published: facts × contexts.",
     )
-    extraction_calls: int = Field(0, description="Questions asked to extract facts.")
+    extraction_calls: int = Field(
+        default=0, description="Questions asked to extract facts."
+    )
     combination: Combination = Field(
-        "or", description="How the cells of a fact are combined over contexts."
+        default="or", description="How the cells of a fact are combined over contexts."
     )
     duplicate_of: tuple[int | None, ...] = Field(
-        (),
+        default=(),
         description=(
             "For ``noisy_or``, by column, that of the identical context before it; None"
             " for all others."

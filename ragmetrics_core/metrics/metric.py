@@ -137,11 +137,11 @@ class Metric(SilentData, Settings, ABC):
         description="Key of the results; two metrics of one run need different names.",
     )
     model: str | None = Field(
-        None,
+        default=None,
         description='Judge where none is named for the run, e.g. ``"gpt-4o-mini"``.',
     )
     language: str | None = Field(
-        None,
+        default=None,
         description="Language of explanations, e.g. ``German``; labels are the same.",
     )
 

@@ -57,8 +57,10 @@ class SentenceSupport(SilentData, extra="ignore"):
     coverage: Share = Field(
         description="Share of the sentence's content terms found in the contexts."
     )
-    uncovered: tuple[str, ...] = Field((), description="Content terms found nowhere.")
-    numbers: tuple[str, ...] = Field((), description="Numbers found nowhere.")
+    uncovered: tuple[str, ...] = Field(
+        default=(), description="Content terms found nowhere."
+    )
+    numbers: tuple[str, ...] = Field(default=(), description="Numbers found nowhere.")
 
 
 class ClaimSupport(SilentData, extra="ignore"):
@@ -66,7 +68,7 @@ class ClaimSupport(SilentData, extra="ignore"):
 
     text: str = Field(description="The claim, or what claims nothing.")
     probability: Share | None = Field(
-        None,
+        default=None,
         description="Probability that the contexts support it; None: it claims nothing.",
     )
 

@@ -77,44 +77,46 @@ class RetrievalAccuracy(Metric):
 
     name: str = Field(default="retrieval_accuracy", min_length=1)
     extraction: Literal["io", "cot"] = Field(
-        "io", description="Extract facts directly, or with a chain of thought."
+        default="io", description="Extract facts directly, or with a chain of thought."
     )
     calls: Literal["per_fact", "per_context"] = Field(
-        "per_fact",
+        default="per_fact",
         description=(
             "One question per fact × context, as published; or per context: cells then"
             " depend."
         ),
     )
     combination: matrix.Combination = Field(
-        "or", description="How a fact's cells become one number."
+        default="or", description="How a fact's cells become one number."
     )
     polls: int = Field(
-        3, ge=1, description="Judgements per cell without usable log-probabilities."
+        default=3,
+        ge=1,
+        description="Judgements per cell without usable log-probabilities.",
     )
     controls: Literal[0, 1] = Field(
-        0,
+        default=0,
         description=(
             "1: judge a foreign context, too: the judge's false-positive floor."
         ),
     )
     control_contexts: tuple[str, ...] = Field(
-        (),
+        default=(),
         description=(
             "Contexts to take it from; by default the run's other samples. ``score``"
             " needs them given."
         ),
     )
-    examples: str = Field("", description="Few-shot examples, written out.")
+    examples: str = Field(default="", description="Few-shot examples, written out.")
     template: str | None = Field(
-        None,
+        default=None,
         description=(
             "Replaces the prompt of a cell; must hold ``{context}`` and ``{fact}``"
             " (``{facts}``)."
         ),
     )
     extraction_template: str | None = Field(
-        None, description="Replaces the extraction; must hold ``{reference}``."
+        default=None, description="Replaces the extraction; must hold ``{reference}``."
     )
 
     def instructions(self) -> tuple[Instructions, ...]:

@@ -50,34 +50,36 @@ class Limits(Settings):
     """
 
     max_calls: int | None = Field(
-        None, gt=0, description="most calls to models, retries too, stored replies not"
+        default=None,
+        gt=0,
+        description="most calls to models, retries too, stored replies not",
     )
-    max_cost: float | None = Field(None, gt=0, description="most US dollars")
+    max_cost: float | None = Field(default=None, gt=0, description="most US dollars")
     deadline: float | None = Field(
-        None,
+        default=None,
         gt=0,
         allow_inf_nan=False,
         description="most seconds; calls in flight at its end are given up",
     )
     requests_per_minute: float | None = Field(
-        None,
+        default=None,
         gt=0,
         allow_inf_nan=False,
         description="most calls to each model in any minute",
     )
     tokens_per_minute: float | None = Field(
-        None,
+        default=None,
         gt=0,
         allow_inf_nan=False,
         description="most tokens to and from each model in any minute",
     )
     max_live: int | None = Field(
-        None,
+        default=None,
         gt=0,
         description="with batches: a later round of at most so many is asked live",
     )
     rate_file: str | os.PathLike[str] | None = Field(
-        None,
+        default=None,
         repr=False,
         description=(
             "keep the limits per minute together with all processes that name this file"

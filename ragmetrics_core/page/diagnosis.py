@@ -58,7 +58,7 @@ class Rule(Frozen):
     reasoning: str = Field(description="why the rule's condition points there")
     remedy: str = Field(description="what to try")
     holds: tuple[dict[str, Says], ...] = Field(
-        (),
+        default=(),
         description=(
             "the rule holds if one of these does: all that it names is said so;"
             " uncertain is not missing"

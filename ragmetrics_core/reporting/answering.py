@@ -48,7 +48,7 @@ class AnsweringShare(Frozen):
     total: int = Field(description="samples of which it could be expected")
     share: Share | None = Field(description="count / total; None without samples")
     interval: Interval | None = Field(
-        None,
+        default=None,
         description=(
             "95 % interval of the share: Wilson, over clusters t; None without samples,"
             " and of a run until decided"
@@ -73,9 +73,13 @@ class AnsweringShare(Frozen):
 class RightAnswers(Frozen):
     """How many answers of one case match the reference."""
 
-    right: int = Field(0, description="answers with a Context Recall of 0.5 or more")
-    wrong: int = Field(0, description="answers with a lower one")
-    unknown: int = Field(0, description="answers without a score of Context Recall")
+    right: int = Field(
+        default=0, description="answers with a Context Recall of 0.5 or more"
+    )
+    wrong: int = Field(default=0, description="answers with a lower one")
+    unknown: int = Field(
+        default=0, description="answers without a score of Context Recall"
+    )
 
 
 class Answering(Frozen):
@@ -97,7 +101,7 @@ class Answering(Frozen):
         description="declined, of the samples whose contexts were not enough"
     )
     right_answers: dict[AnsweringCase, RightAnswers] | None = Field(
-        None,
+        default=None,
         description=(
             "answers that match the reference, by case; None where no answer has a"
             " score of Context Recall"

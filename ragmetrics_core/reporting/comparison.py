@@ -89,40 +89,49 @@ class MetricChange(Frozen):
 
     metric: str = Field(description="name of the metric")
     slice: str | None = Field(
-        None, description="value of the slice; None for all samples"
+        default=None, description="value of the slice; None for all samples"
     )
     rows: int = Field(
-        0, description="all rows of either run, those without a partner too"
+        default=0, description="all rows of either run, those without a partner too"
     )
     outcomes: dict[str, int] = Field(
-        {}, description="how often each pair occurs, e.g. scored/failed"
+        default={}, description="how often each pair occurs, e.g. scored/failed"
     )
-    abstained: float = Field(1.0, description="McNemar's p-value for abstentions")
-    failed: float = Field(1.0, description="McNemar's p-value for failures")
-    pairs: int = Field(0, description="samples scored in both")
+    abstained: float = Field(
+        default=1.0, description="McNemar's p-value for abstentions"
+    )
+    failed: float = Field(default=1.0, description="McNemar's p-value for failures")
+    pairs: int = Field(default=0, description="samples scored in both")
     difference: float | None = Field(
-        None, description="mean of second − first over them, if any"
+        default=None, description="mean of second − first over them, if any"
     )
-    interval: Interval | None = Field(None, description="its 95 % interval")
-    p: float | None = Field(None, description="p-value of the permutation test")
-    exact: bool = Field(False, description="true if every pattern of signs was tried")
+    interval: Interval | None = Field(default=None, description="its 95 % interval")
+    p: float | None = Field(default=None, description="p-value of the permutation test")
+    exact: bool = Field(
+        default=False, description="true if every pattern of signs was tried"
+    )
     detectable: float | None = Field(
-        None, description="smallest true difference that this design finds with 80 %"
+        default=None,
+        description="smallest true difference that this design finds with 80 %",
     )
     needed: int | None = Field(
-        None, description="pairs needed to find a difference of the margin with 80 %"
+        default=None,
+        description="pairs needed to find a difference of the margin with 80 %",
     )
     one_sided: Bounds | None = Field(
-        None,
+        default=None,
         description="its one-sided 95 % bounds, failures at the worst and the best",
     )
     bounds: Bounds | None = Field(
-        None, description="the difference with failures at the worst and at the best"
+        default=None,
+        description="the difference with failures at the worst and at the best",
     )
     p_holm: float | None = Field(
-        None, description="p-value adjusted for everything tested here"
+        default=None, description="p-value adjusted for everything tested here"
     )
-    verdict: Verdict = Field("undecided", description="what follows for the second run")
+    verdict: Verdict = Field(
+        default="undecided", description="what follows for the second run"
+    )
 
     @property
     def name(self) -> str:
@@ -259,32 +268,33 @@ class Comparison(Frozen):
         repr=False, description="the rows of both runs, those without a partner apart"
     )
     judges: tuple[str, ...] = Field(
-        (), repr=False, description="who judged the two runs"
+        default=(), repr=False, description="who judged the two runs"
     )
     addresses: dict[str, tuple[str, ...]] = Field(
-        {}, repr=False, description="by judge, the addresses that were asked"
+        default={}, repr=False, description="by judge, the addresses that were asked"
     )
     margin: float = Field(description="differences up to this do not matter")
     differing: tuple[str, ...] = Field(
-        (), description="in what the runs are not comparable; only with ``anyway``"
+        default=(),
+        description="in what the runs are not comparable; only with ``anyway``",
     )
     stopped: str = Field(
-        "",
+        default="",
         description=(
             'why either run ended before all its rows were read; "" if neither did'
         ),
     )
     decisions: tuple[SequentialDecision, ...] = Field(
-        (), description="made while the second run went on (``until``)"
+        default=(), description="made while the second run went on (``until``)"
     )
     lacking: tuple[str, ...] = Field(
-        (), description="metrics of the first run that the second run lacks"
+        default=(), description="metrics of the first run that the second run lacks"
     )
     titles: tuple[str, str] = Field(
-        ("first run", "second run"), description="which runs these are"
+        default=("first run", "second run"), description="which runs these are"
     )
     added: tuple[str, ...] = Field(
-        (), description="metrics of the second run that the first run lacks"
+        default=(), description="metrics of the second run that the first run lacks"
     )
 
     def __getitem__(self, name: str) -> MetricChange:

@@ -60,7 +60,7 @@ class Gate(Frozen):
     metric: str = Field(description="name of the metric")
     at_least: Share = Field(description="the lowest mean that is good enough")
     by: str | None = Field(
-        None,
+        default=None,
         description=(
             "key of the metadata; the mean of each of its values is to reach it"
         ),
@@ -74,35 +74,38 @@ class UntilDecided(Settings):
     """How a run stops as soon as its gates are decided."""
 
     on: On = Field(
-        "interval",
+        default="interval",
         description=(
             "the gates speak of samples like these; or ``point``: of these rows"
         ),
     )
-    alpha: float = Field(0.05, description="risk of a wrong decision")
+    alpha: float = Field(default=0.05, description="risk of a wrong decision")
     margin: Share = Field(
-        0.0,
+        default=0.0,
         description=(
             "a mean so far below its threshold may pass; with ``against``, so much"
             " worse than before"
         ),
     )
-    min_samples: int = Field(10, description="samples scored before a decision")
+    min_samples: int = Field(default=10, description="samples scored before a decision")
     max_samples: int | None = Field(
-        None, ge=1, description="end undecided after so many rows"
+        default=None, ge=1, description="end undecided after so many rows"
     )
     min_scored: Share = Field(
-        MIN_SCORED, description="share of the rows looked at that must be scored"
+        default=MIN_SCORED,
+        description="share of the rows looked at that must be scored",
     )
     seed: int = Field(
-        0,
+        default=0,
         description="of the order in which rows are taken; another one is another look",
     )
     against: Any = Field(
-        None, repr=False, description="a finished run, or its file, to be no worse than"
+        default=None,
+        repr=False,
+        description="a finished run, or its file, to be no worse than",
     )
     cluster: GroupBy = Field(
-        "auto",
+        default="auto",
         repr=False,
         description="which samples belong together; with ``point`` each stands alone",
     )

@@ -39,15 +39,21 @@ class Card(Frozen):
     """
 
     judge: str = Field(description="name of the judge")
-    details: dict[str, str] = Field({}, description="its settings that change replies")
+    details: dict[str, str] = Field(
+        default={}, description="its settings that change replies"
+    )
     signatures: dict[str, Signature] = Field(
         description="by question, the metric that asked it"
     )
     version: str = Field(description="version of ragmetrics")
     made: str = Field(description="when it was measured, ISO 8601 in UTC")
-    command: str = Field("", description="what made it")
-    inputs: tuple[Input, ...] = Field((), description="the files of labelled data")
-    notes: tuple[str, ...] = Field((), description="what else a reader must know")
+    command: str = Field(default="", description="what made it")
+    inputs: tuple[Input, ...] = Field(
+        default=(), description="the files of labelled data"
+    )
+    notes: tuple[str, ...] = Field(
+        default=(), description="what else a reader must know"
+    )
     figures: dict[str, tuple[Measured, ...]] = Field(
         description=(
             "by question; source None: the mean over sources, of shares and costs that"
@@ -55,7 +61,7 @@ class Card(Frozen):
         )
     )
     decided: dict[str, tuple[Reach, ...]] = Field(
-        {},
+        default={},
         description=(
             "by question, what the judge may decide alone within limits of what may be"
             " wrong; missing where it gives no probabilities"
@@ -63,7 +69,7 @@ class Card(Frozen):
     )
 
     claim_correction: ClaimCorrection | None = Field(
-        None,
+        default=None,
         description=(
             "of a judge that judges claims by themselves, the correction for their"
             " number, fitted on all rows: EncoderJudge(correction=) takes it"

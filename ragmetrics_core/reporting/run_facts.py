@@ -27,7 +27,7 @@ class Input(Frozen):
     """Where samples came from."""
 
     name: str = Field(
-        "", description='name of the file; "" for samples that a program gave'
+        default="", description='name of the file; "" for samples that a program gave'
     )
     sha256: str = Field(
         description=(
@@ -36,7 +36,7 @@ class Input(Frozen):
         )
     )
     rows: int | None = Field(
-        None,
+        default=None,
         description=(
             "rows, also those that are no sample; None as long as the run goes on"
         ),
@@ -68,7 +68,7 @@ class Decision(Frozen):
     outcome: Outcome = Field(description="``passed``, ``failed`` or ``undecided``")
     sentence: str = Field(description="why, with the numbers")
     at_least: Share | None = Field(
-        None,
+        default=None,
         description="the mean to reach; None: that of an earlier run less a margin",
     )
 
@@ -80,24 +80,25 @@ class SequentialDecision(Decision):
     """What a run until decided found out about one metric, so that it could stop."""
 
     on: On = Field(
-        "interval", description="mean of samples like these, or of these rows"
+        default="interval", description="mean of samples like these, or of these rows"
     )
-    alpha: Share = Field(0.05, description="risk that the decision is wrong")
+    alpha: Share = Field(default=0.05, description="risk that the decision is wrong")
     decided_at: int | None = Field(
-        None, description="samples looked at then; None while undecided"
+        default=None, description="samples looked at then; None while undecided"
     )
     e_value: float | None = Field(
-        None, description="evidence when it was decided; None if no other is possible"
+        default=None,
+        description="evidence when it was decided; None if no other is possible",
     )
     bounds: tuple[float, float] = Field(
-        (0.0, 1.0),
+        default=(0.0, 1.0),
         description=(
             "of the mean, or of the difference; each holds with 1 − alpha whenever one"
             " stops"
         ),
     )
     saved: int | None = Field(
-        None,
+        default=None,
         description="calls that the rows not judged would have made; None if not known",
     )
 
@@ -127,49 +128,53 @@ def kind_of_judge(details: Mapping[str, str]) -> str:
 class RunFacts(Frozen):
     """Facts of one run."""
 
-    name: str = Field("", description='what the user calls it; "" for no name')
-    version: str = Field("", description="version of ragmetrics that made the run")
+    name: str = Field(default="", description='what the user calls it; "" for no name')
+    version: str = Field(
+        default="", description="version of ragmetrics that made the run"
+    )
     packages: dict[str, str] = Field(
-        {}, description="versions of Python and of packages that change replies"
+        default={}, description="versions of Python and of packages that change replies"
     )
     inputs: tuple[Input, ...] = Field(
-        (), description="the files that the samples came from, or the samples"
+        default=(), description="the files that the samples came from, or the samples"
     )
-    judges: tuple[str, ...] = Field((), description="names of the judges asked")
+    judges: tuple[str, ...] = Field(default=(), description="names of the judges asked")
     addresses: dict[str, tuple[str, ...]] = Field(
-        {},
+        default={},
         description=(
             "by judge, host and path that its calls went to, without user, query or key"
         ),
     )
     details: dict[str, dict[str, str]] = Field(
-        {}, description="by judge, its settings that change replies"
+        default={}, description="by judge, its settings that change replies"
     )
     models: tuple[str, ...] = Field(
-        (), description="names of the models as their endpoints returned them"
+        default=(), description="names of the models as their endpoints returned them"
     )
     metrics: dict[str, Signature] = Field(
-        {}, description="the signature of each metric, in the order of the report"
+        default={},
+        description="the signature of each metric, in the order of the report",
     )
-    started: str = Field("", description="when the run began, ISO 8601 in UTC")
+    started: str = Field(default="", description="when the run began, ISO 8601 in UTC")
     seconds: float = Field(
         default=0.0, ge=0, allow_inf_nan=False, description="how long it took"
     )
     concurrency: int = Field(
-        1, description="calls to the judge that could run at the same time"
+        default=1, description="calls to the judge that could run at the same time"
     )
     interrupted: bool = Field(
-        False, description="true if the run ended before every sample was judged"
+        default=False,
+        description="true if the run ended before every sample was judged",
     )
     stopped: str = Field(
-        "", description='why the run ended early, in words; "" if it did not'
+        default="", description='why the run ended early, in words; "" if it did not'
     )
     notes: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="what else the reader should know, e.g. that a metric was left out",
     )
     decisions: tuple[SequentialDecision, ...] = Field(
-        (), description="of the gates of a run until decided"
+        default=(), description="of the gates of a run until decided"
     )
 
     @property

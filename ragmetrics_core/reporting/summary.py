@@ -76,16 +76,17 @@ class RiskThresholds(Frozen):
     The defaults are conventions, not measurements.
     """
 
-    mean: Share = Field(0.7, description="a mean below this is low")
-    median: Share = Field(0.7, description="a median below this is low")
+    mean: Share = Field(default=0.7, description="a mean below this is low")
+    median: Share = Field(default=0.7, description="a median below this is low")
     max: Share = Field(
-        0.8, description="a highest score below this is low: not one sample went well"
+        default=0.8,
+        description="a highest score below this is low: not one sample went well",
     )
     count: Annotated[int, Field(ge=0)] = Field(
-        30, description="fewer scores than this are too few to say"
+        default=30, description="fewer scores than this are too few to say"
     )
     failed_share: Share = Field(
-        0.05,
+        default=0.05,
         description="a larger share of failed among the rows with an outcome is high",
     )
 
@@ -97,56 +98,63 @@ class MetricSummary(Frozen):
     """
 
     metric: str = Field(description="name of the metric")
-    count: int = Field(0, description="rows scored")
+    count: int = Field(default=0, description="rows scored")
     uncertain: int = Field(
-        0, description="rows scored of which the judge says that it is uncertain"
+        default=0,
+        description="rows scored of which the judge says that it is uncertain",
     )
     mean: float | None = Field(
-        None, description="mean score in [0, 1]; higher is better"
+        default=None, description="mean score in [0, 1]; higher is better"
     )
-    median: float | None = Field(None, description="median score")
+    median: float | None = Field(default=None, description="median score")
     sd: float | None = Field(
-        None, description="standard deviation (divisor n − 1); None below two scores"
+        default=None,
+        description="standard deviation (divisor n − 1); None below two scores",
     )
-    min: float | None = Field(None, description="lowest score")
-    max: float | None = Field(None, description="highest score")
+    min: float | None = Field(default=None, description="lowest score")
+    max: float | None = Field(default=None, description="highest score")
     interval: Interval | None = Field(
-        None, description="95 % interval of the mean, with its method"
+        default=None, description="95 % interval of the mean, with its method"
     )
     unknown: int = Field(
-        0,
+        default=0,
         description=(
             "rows whose score is not known: failed or not judged, bad rows included"
         ),
     )
     worst: Interval | None = Field(
-        None, description="the interval if each of them had scored 0"
+        default=None, description="the interval if each of them had scored 0"
     )
     best: Interval | None = Field(
-        None, description="the interval if each of them had scored 1"
+        default=None, description="the interval if each of them had scored 1"
     )
     undefined: dict[str, int] = Field(
-        {}, description="rows without a meaning for the metric, by code"
+        default={}, description="rows without a meaning for the metric, by code"
     )
     failed: dict[str, int] = Field(
-        {}, description="rows without a score, by type of error"
+        default={}, description="rows without a score, by type of error"
     )
-    failure: str = Field("", repr=False, description="why the first of them failed")
+    failure: str = Field(
+        default="", repr=False, description="why the first of them failed"
+    )
     not_judged: int = Field(
-        0, description="rows that are samples but have no result of this metric"
+        default=0, description="rows that are samples but have no result of this metric"
     )
     useful_share: float | None = Field(
-        None, description="share of the scored samples with any useful chunk"
+        default=None, description="share of the scored samples with any useful chunk"
     )
     useful_known: int = Field(
-        0, description="scored samples of which it is known whether any chunk is useful"
+        default=0,
+        description="scored samples of which it is known whether any chunk is useful",
     )
-    mean_if_useful: float | None = Field(None, description="mean score among those")
+    mean_if_useful: float | None = Field(
+        default=None, description="mean score among those"
+    )
     conversations: Conversations | None = Field(
-        None, description="what ledgers say of conversations; None without"
+        default=None, description="what ledgers say of conversations; None without"
     )
     limits: RiskThresholds = Field(
-        RiskThresholds.model_construct(),
+        default=RiskThresholds.model_construct(),
         repr=False,
         description="when a number is a sign",
     )
@@ -219,47 +227,49 @@ class MetricSummary(Frozen):
 class Summary(Frozen):
     """A whole run in numbers. ``rows`` = ``judged`` + ``not_judged`` + ``bad_rows``."""
 
-    rows: int = Field(0, description="rows of the input")
-    judged: int = Field(0, description="samples with at least one result")
+    rows: int = Field(default=0, description="rows of the input")
+    judged: int = Field(default=0, description="samples with at least one result")
     not_judged: int = Field(
-        0,
+        default=0,
         description=(
             "samples without a result: the run ended before, or the application failed"
         ),
     )
-    bad_rows: int = Field(0, description="rows that are no sample, not evaluated")
+    bad_rows: int = Field(
+        default=0, description="rows that are no sample, not evaluated"
+    )
     without_context: int = Field(
-        0,
+        default=0,
         description=(
             "answers given without any context, as far as contexts were recorded"
         ),
     )
     holding_contexts: int = Field(
-        0, description="answers that contain all their contexts whole"
+        default=0, description="answers that contain all their contexts whole"
     )
     application_errors: int = Field(
-        0, description="samples whose application run went wrong"
+        default=0, description="samples whose application run went wrong"
     )
     grades: dict[Grade, int] = Field(
-        {}, description="captured samples by grade, see ``CaptureNotes``"
+        default={}, description="captured samples by grade, see ``CaptureNotes``"
     )
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(
         description="what everything cost together, unfinished metrics included"
     )
-    judges: tuple[str, ...] = Field((), repr=False, description="who judged")
+    judges: tuple[str, ...] = Field(default=(), repr=False, description="who judged")
     stopped: str = Field(
-        "",
+        default="",
         description=(
             'why the run ended before all rows of its input were read; "" if it did not'
         ),
     )
     decisions: tuple[SequentialDecision, ...] = Field(
-        (), description="of a run until decided"
+        default=(), description="of a run until decided"
     )
-    caption: str = Field(CAPTION, description="what the intervals mean")
+    caption: str = Field(default=CAPTION, description="what the intervals mean")
     slices: dict[str, dict[str, "Summary"]] = Field(
-        {}, repr=False, description="by key and value, where asked for"
+        default={}, repr=False, description="by key and value, where asked for"
     )
 
     def __getitem__(self, metric: str) -> MetricSummary:

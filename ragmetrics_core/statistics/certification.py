@@ -48,16 +48,17 @@ class Certified(Frozen):
     target: float = Field(description="the precision asked for")
     samples: int = Field(description="scored samples of the run")
     step: Step | None = Field(
-        None, description="the lowest threshold that is certified; None if none is"
+        default=None,
+        description="the lowest threshold that is certified; None if none is",
     )
     best: Step | None = Field(
-        None,
+        default=None,
         description=(
             "else that which fewest more labels certify if its share of yes stays"
         ),
     )
     needed: int | None = Field(
-        None,
+        default=None,
         description="else about how many labels would do; None if that is not known",
     )
 

@@ -7,4 +7,4 @@ Importing it loads nothing else: every name is imported at its first use.
 
 from ragmetrics_core import names_of_stub
 
-__getattr__, __all__ = names_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)

@@ -21,7 +21,9 @@ class GoldenTurn(Frozen):
     answer: str | None = Field(
         repr=False, description="What the generator answers; None for nothing."
     )
-    reference: str | None = Field(None, repr=False, description="The expected answer.")
+    reference: str | None = Field(
+        default=None, repr=False, description="The expected answer."
+    )
 
     @property
     def sample(self) -> Sample:

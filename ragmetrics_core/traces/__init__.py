@@ -8,4 +8,4 @@ first use.
 
 from ragmetrics_core import names_of_stub
 
-__getattr__, __all__ = names_of_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = names_of_stub(__name__, __file__)
