@@ -1037,6 +1037,10 @@ def test_means_of_rows_that_no_longer_decline_stand_beside_what_a_reader_needs()
         " The 2 rows that no longer do have these means in the second run: m 0.500"
         " (highest of any row: 0.900), n 0.750 (before: 0.250)."
     )
+    partly = two_metrics(["abstained"] * 2 + [0.5] * 3, [0.0, "missing", 1.0, 1.0, 1.0])
+    assert str(partly.compare(second).shifts[0]).endswith(
+        "(highest of any row: 0.900), n 0.750."
+    ), "not all of these rows were scored before"
     one = two_metrics([0.75, "abstained"] + [0.9] * 3, [1.0, 0.5, 0.0, 0.0, 0.0])
     assert str(first.compare(one).shifts[0]).endswith(
         " The 1 row that no longer does has these means in the second run: m 0.750"

@@ -794,3 +794,29 @@ def test_an_answer_without_context_and_its_missing_input_share_a_word() -> None:
     first = screen_of(report, report.summary(), report.run)
     assert "1 answered without context" in first.groups_in_words
     assert "Not scored: 1 without context" in first.sentences["context_adherence"]
+
+
+def test_of_the_largest_fault_only_rows_without_a_right_answer_count() -> None:
+    noise = ["Bread is baked twice a week.", "Rain fell on the roofs."]
+    low = [
+        {**row, "contexts": [*noise, row["contexts"][0]], "facts": [row["reference"]]}
+        for row in lamps(12)
+    ]
+    rows = [*low, *lamps(23), *lamps(3, answer="I don't know.")]
+    results = list(evaluate(rows, judge="lexical").results)
+    for place in range(8):
+        wrong = {
+            **results[place].results,
+            "context_recall": scored("context_recall", 0),
+        }
+        results[place] = results[place].model_copy(update={"results": wrong})
+    first = screen(results)
+    counts = {group.code: group.count for group in first.groups}
+    assert counts == {"ranking": 12, "declined": 3, "no_loss": 23}
+    assert first.loss == (
+        "11 of 38 rows have a fault and no answer that holds up; 4 more have a fault and"
+        " one that does. Largest among the 11: useful chunks rank low (8); declined"
+        " though the text was there (3) is not surely smaller."
+    )
+    named = expected_range([True] * 8 + [False] * 30, 0)
+    assert f"(useful chunks rank low: {named})" in first.how_sure
