@@ -269,7 +269,9 @@ def talk_in(
     depth: int = 3,
     needs_question: bool = False,
 ) -> Talk:
-    """Earlier turns of a conversation: what stands before the question, else before the user's last message.
+    """Earlier turns of a conversation.
+
+    They stand before the question, else before the user's last message.
 
     Args:
         value: Messages, pairs of texts, or a mapping that holds some under a usual name.

@@ -61,10 +61,11 @@ _LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 
 
 class LangChainModel(FrameworkModel):
-    """A chat model of LangChain, or any runnable from messages to a message or text, as a judge's model.
+    """A chat model or runnable of LangChain as a judge's model.
 
-    The model is called in a thread of its own and in an empty context: neither your
-    callbacks nor your tracing see the judge. A thread that hangs delays nothing.
+    A runnable takes messages and gives a message or text. The model is called in a
+    thread of its own and in an empty context: neither your callbacks nor your tracing
+    see the judge. A thread that hangs delays nothing.
 
     Args:
         model: The model. Settings that it carries (temperature, key, …) stay; a judge

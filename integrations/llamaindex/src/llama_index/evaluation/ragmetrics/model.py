@@ -45,7 +45,10 @@ _WATCHING = frozenset({"callback_manager", "rate_limiter"})
 
 
 class LlamaIndexModel(FrameworkModel):
-    """A LlamaIndex LLM, called through its sync API in a thread, where the framework's tracing does not see it.
+    """A LlamaIndex LLM as a judge's model.
+
+    It is called through its sync API in a thread, where the framework's tracing does
+    not see it.
 
     A function-calling LLM replies through a function with the reply's JSON schema, any
     other in JSON as the prompt describes it. Temperature and log-probabilities are used

@@ -339,7 +339,10 @@ def _judge_name(judge: JudgeLike) -> str | None:
 
 
 def _metric_of(metric_like: object) -> Metric | str:
-    """A metric or its name, also of ``{"name": …, "settings": {…}}``, with ``"type"`` for an import path.
+    """The metric, or the name of one, that a value in YAML or Python stands for.
+
+    A value may also be ``{"name": …, "settings": {…}}``, with ``"type"`` for an import
+    path.
 
     Raises:
         SettingError: If it is none of these, or a name or setting is unknown.

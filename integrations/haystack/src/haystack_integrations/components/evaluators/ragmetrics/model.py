@@ -26,7 +26,9 @@ _MESSAGE = {"system": ChatMessage.from_system, "assistant": ChatMessage.from_ass
 
 
 class HaystackModel(FrameworkModel):
-    """Any ChatGenerator as the model of a judge: ``evaluate(…, judge=HaystackModel(generator))``.
+    """Any ChatGenerator of Haystack as a judge's model.
+
+    Use it as ``evaluate(…, judge=HaystackModel(generator))``.
 
     Args:
         chat_generator: The generator.
