@@ -366,3 +366,31 @@ def test_another_message_that_ends_like_the_question_is_an_earlier_turn(
         engine.chat(QUESTIONS[0])
     (sample,) = captured.samples
     assert history(sample) == [earlier]
+
+
+@pytest.mark.parametrize("has_instructions", [False, True])
+def test_documents_and_question_as_two_messages_of_the_user_are_answered(
+    kit: ModuleType, has_instructions: bool
+) -> None:
+    """An application's own functions search, then hand the model both messages.
+
+    The prompt alone does not tell which message is the question.
+    """
+    found_by, model = retriever(kit), kit.ScriptedLLM()
+    instructions: list[ChatMessage] = []
+    if has_instructions:
+        instructions.append(ChatMessage(role="system", content="Be brief."))
+    with capture() as captured:
+        for question in QUESTIONS:
+            (node,) = found_by.retrieve(question)
+            documents = ChatMessage(role="user", content=f"Pages: {node.text}")
+            asked = ChatMessage(role="user", content=question)
+            model.chat([*instructions, documents, asked])
+    assert not captured.problems
+    assert [one.question for one in captured.samples] == QUESTIONS
+    assert all(one.answer for one in captured.samples)
+    assert [[context.id for context in one.contexts] for one in captured.samples] == [
+        ["b"],
+        ["f"],
+        ["m"],
+    ]

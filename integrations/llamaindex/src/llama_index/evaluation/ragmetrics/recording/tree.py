@@ -312,11 +312,11 @@ def _without_the_question(
     It stands there where an application puts the question into the memory first,
     perhaps behind its author's name.
     """
-    if not history or history[-1].role != "user":
+    asked = as_one_line(asked_question)
+    if not asked or not history or history[-1].role != "user":
         return history
-    message, asked = as_one_line(history[-1].content), as_one_line(asked_question)
-    before, found, behind = message.rpartition(asked)
-    is_the_question = bool(asked and found) and not behind
+    before, found, behind = as_one_line(history[-1].content).rpartition(asked)
+    is_the_question = bool(found) and not behind
     if is_the_question and (not before or before.rstrip().endswith(_ENDS_OF_NAMES)):
         return history[:-1]
     return history
