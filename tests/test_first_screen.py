@@ -554,7 +554,7 @@ def test_few_rows_are_said_to_be_few_and_have_no_bar(tmp_path: Path) -> None:
     ), "no range from the one row with a score"
     assert first.mend_first is not None
     assert first.mend_first.mending is not None
-    assert "it tells whether the text holds" in first.mend_first.mending.remedy
+    assert "at 0 no retrieved text was of use" in first.mend_first.mending.remedy
     assert first.groups_in_words == "100 rows: 99 declined, 1 no loss found."
     assert [example.row for example in first.worst] == [2, 3, 4]
     assert first.order_in_words.startswith("Worst first: rows without a score")

@@ -58,7 +58,7 @@ MENDINGS = {
     "abstained": Mending(
         "what makes the application decline",
         "Open the rows: does the retrieved text hold the answer? Add"
-        " context_utilization: it tells whether the text holds the answer.",
+        " context_utilization: at 0 no retrieved text was of use.",
     ),
     "missing": Mending(
         "the table",
