@@ -9,8 +9,9 @@ What nobody recorded, and no judge looked at, is left out with its reason.
 from __future__ import annotations
 
 import tomllib
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Literal, get_args
@@ -169,83 +170,196 @@ def journey(rows: Iterable[SampleResult]) -> Journey:
     Args:
         rows: The results, in any order; each is looked at once.
     """
-    followed = [sample for sample in map(journey_of, rows) if sample is not None]
-    unknown = Counter(
-        (stage, reason)
-        for sample in followed
-        for stage, reason in sample.unknown.items()
-    )
-    counts = _counts(followed)
-    mend = first_to_mend(followed)
-    by_facts = any(
-        tallied.n_lost for (_, unit), tallied in counts.items() if unit == "facts"
-    )
-    mend_by: Unit = "facts" if by_facts else "passages"
-    return Journey(
-        samples=len(followed),
-        passages=sum(
-            passage.rank is not None
-            for sample in followed
-            for passage in sample.passages
-        ),
-        facts=sum(len(sample.facts) for sample in followed),
-        stages=tuple(
-            _stage(loss, unit, tallied) for (loss, unit), tallied in counts.items()
-        ),
-        mend=mend,
-        mend_by=None if mend is None else mend_by,
-        unknown=dict(sorted(unknown.items())),
-    )
+    tally = JourneyTally()
+    for row in rows:
+        tally.add(row)
+    return tally.journey()
 
 
-@dataclass(slots=True)
-class _Tallied:
-    """One stage over samples: of each unit whether it was lost, and its sample."""
+class JourneyTally:
+    """A journey of rows that come one by one; keeps some 16 bytes per row and stage."""
 
-    lost: list[int] = field(default_factory=list)
-    samples: list[int] = field(default_factory=list)
-    by: Counter[str] = field(default_factory=Counter)
+    def __init__(self) -> None:
+        self._n_samples = self._n_passages = self._n_facts = 0
+        self._unknown = Counter[tuple[str, str]]()
+        self._stages = _StageTallies()
+        self._choice = _StageToMend()
+
+    def add(self, row: SampleResult) -> SampleJourney | None:
+        """Follow one row; returns its journey, None for a row that has none."""
+        sample = journey_of(row)
+        if sample is None:
+            return None
+        self._n_samples += 1
+        self._n_passages += sum(passage.rank is not None for passage in sample.passages)
+        self._n_facts += len(sample.facts)
+        self._unknown.update(sample.unknown.items())
+        self._stages.add(sample)
+        self._choice.add(sample)
+        return sample
+
+    def journey(self) -> Journey:
+        """The journey of all rows so far."""
+        mend = self._choice.loss
+        tallies = self._stages.known
+        by_facts = any(
+            tally.n_lost for (_, unit), tally in tallies.items() if unit == "facts"
+        )
+        mend_by: Unit = "facts" if by_facts else "passages"
+        return Journey(
+            samples=self._n_samples,
+            passages=self._n_passages,
+            facts=self._n_facts,
+            stages=tuple(
+                tally.stage(loss, unit) for (loss, unit), tally in tallies.items()
+            ),
+            mend=mend,
+            mend_by=None if mend is None else mend_by,
+            unknown=dict(sorted(self._unknown.items())),
+        )
+
+
+class _StageTally:
+    """One stage over samples: how many units it held in each, and how many it lost."""
+
+    def __init__(self) -> None:
+        self._held_by_sample = array("L")
+        self._lost_by_sample = array("L")
+        self._last_sample = -1
+        self._lost_by_name = Counter[str]()
+
+    @property
+    def n_held(self) -> int:
+        """How many units the stage before held."""
+        return sum(self._held_by_sample)
 
     @property
     def n_lost(self) -> int:
-        return sum(self.lost)
+        """How many of them this stage lost."""
+        return sum(self._lost_by_sample)
 
     def add(self, is_lost: bool, sample: int, name: str | None = None) -> None:
-        self.lost.append(int(is_lost))
-        self.samples.append(sample)
-        if is_lost and name:
-            self.by[name] += 1
+        """Count a unit of a sample; those of one sample come one after the other.
+
+        ``name`` is that of the step which lost it, where it is known.
+        """
+        if sample != self._last_sample:
+            self._last_sample = sample
+            self._held_by_sample.append(0)
+            self._lost_by_sample.append(0)
+        self._held_by_sample[-1] += 1
+        if is_lost:
+            self._lost_by_sample[-1] += 1
+            if name:
+                self._lost_by_name[name] += 1
+
+    def stage(self, loss: Loss, unit: Unit) -> StageLoss:
+        """What the stage lost, with the interval of its share."""
+        losses, samples = array("d"), array("q")
+        pairs = zip(self._lost_by_sample, self._held_by_sample, strict=True)
+        for sample, (n_lost, n_held) in enumerate(pairs):
+            losses.extend([1.0] * n_lost + [0.0] * (n_held - n_lost))
+            samples.extend([sample] * n_held)
+        interval = mean_interval(losses, samples)
+        assert interval is not None  # noqa: S101  # only stages with a unit are asked
+        return StageLoss(
+            loss=loss,
+            unit=unit,
+            lost=self.n_lost,
+            of=self.n_held,
+            interval=interval,
+            samples=len(self._held_by_sample),
+            by=dict(
+                sorted(
+                    self._lost_by_name.items(),
+                    key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
+                )
+            ),
+        )
 
 
-_Counts = Mapping[tuple[Loss, Unit], _Tallied]
+class _StageTallies:
+    """What each stage was given and lost over samples."""
 
+    def __init__(self) -> None:
+        self._of_facts = {loss: _StageTally() for loss in _LOSSES_OF_FACTS}
+        self._of_passages = {loss: _StageTally() for loss in _LOSSES_OF_PASSAGES}
+        self._n_samples = 0
 
-def _counts(followed: Sequence[SampleJourney]) -> _Counts:
-    """What each stage was given and lost, facts first; stages that nothing is known of are left out."""
-    facts = {loss: _Tallied() for loss in _LOSSES_OF_FACTS}
-    passages = {loss: _Tallied() for loss in _LOSSES_OF_PASSAGES}
-    for number, sample in enumerate(followed):
+    def add(self, sample: SampleJourney) -> None:
+        """Count the facts and passages of one sample."""
+        number = self._n_samples
+        self._n_samples += 1
         for fact in sample.facts:
             if fact.known:
-                _add_fact(facts, fact, sample, number)
+                _add_fact(self._of_facts, fact, sample, number)
         for passage in sample.passages:
-            _add_passage(passages, passage, number)
-    counts: dict[tuple[Loss, Unit], _Tallied] = {}
-    counts.update(
-        {(loss, "facts"): tallied for loss, tallied in facts.items() if tallied.lost}
-    )
-    counts.update(
-        {
-            (loss, "passages"): tallied
-            for loss, tallied in passages.items()
-            if tallied.lost
+            _add_passage(self._of_passages, passage, number)
+
+    @property
+    def known(self) -> dict[tuple[Loss, Unit], _StageTally]:
+        """The stages of which something is known, facts first, in their order."""
+        known: dict[tuple[Loss, Unit], _StageTally] = {}
+        for loss, tally in self._of_facts.items():
+            if tally.n_held:
+                known[loss, "facts"] = tally
+        for loss, tally in self._of_passages.items():
+            if tally.n_held:
+                known[loss, "passages"] = tally
+        return known
+
+
+class _StageToMend:
+    """Which loss to mend first; of equal ones that of the earlier stage.
+
+    Where facts were lost, the stage that lost most of them. If it is settled that none
+    was, no passage was lost that was needed, and only what is of no use or not cited
+    counts. Else the stage that lost the largest share of its passages.
+    """
+
+    def __init__(self) -> None:
+        self._stages = _StageTallies()
+        self._n_with_facts = self._n_settled = 0
+
+    def add(self, sample: SampleJourney) -> None:
+        """Count one sample, without verdicts that may follow from an earlier loss."""
+        self._stages.add(_drop_doubtful_verdicts(sample))
+        self._n_with_facts += bool(sample.facts)
+        self._n_settled += sample.is_settled
+
+    @property
+    def loss(self) -> Loss | None:
+        """The loss to mend first; None if nothing was lost, or nothing is known."""
+        tallies = self._stages.known
+        n_lost_by_loss = {
+            loss: tally.n_lost
+            for (loss, unit), tally in tallies.items()
+            if unit == "facts"
         }
-    )
-    return counts
+        if any(n_lost_by_loss.values()):
+            return max(n_lost_by_loss, key=lambda loss: n_lost_by_loss[loss])
+        no_fact_was_lost = 0 < self._n_with_facts == self._n_settled
+        share_by_loss = {
+            loss: tally.n_lost / tally.n_held
+            for (loss, unit), tally in tallies.items()
+            if unit == "passages"
+            and not (no_fact_was_lost and loss in _LOSSES_OF_FACTS)
+        }
+        if not any(share_by_loss.values()):
+            return None
+        return max(share_by_loss, key=lambda loss: share_by_loss[loss])
+
+
+def first_to_mend(followed: Iterable[SampleJourney]) -> Loss | None:
+    """The loss of these samples to mend first; see ``Journey.mend``."""
+    choice = _StageToMend()
+    for sample in followed:
+        choice.add(sample)
+    return choice.loss
 
 
 def _add_fact(
-    tallies: Mapping[Loss, _Tallied],
+    tallies: Mapping[Loss, _StageTally],
     fact: FactOnItsWay,
     sample: SampleJourney,
     number: int,
@@ -264,7 +378,7 @@ def _add_fact(
 
 
 def _add_passage(
-    tallies: Mapping[Loss, _Tallied], passage: Passage, number: int
+    tallies: Mapping[Loss, _StageTally], passage: Passage, number: int
 ) -> None:
     """Count a passage at each stage that it reached and that is known."""
     if passage.kept is not None:
@@ -281,61 +395,6 @@ def _add_passage(
         tallies["not_useful"].add(not passage.useful, number)
     if passage.useful is not False and passage.cited is not None:
         tallies["not_cited"].add(not passage.cited, number)
-
-
-def _stage(loss: Loss, unit: Unit, tallied: _Tallied) -> StageLoss:
-    interval = mean_interval(
-        [float(is_lost) for is_lost in tallied.lost], tallied.samples
-    )
-    assert interval is not None  # noqa: S101  # only stages with a unit are counted
-    return StageLoss(
-        loss=loss,
-        unit=unit,
-        lost=tallied.n_lost,
-        of=len(tallied.lost),
-        interval=interval,
-        samples=len(set(tallied.samples)),
-        by=dict(
-            sorted(
-                tallied.by.items(),
-                key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
-            )
-        ),
-    )
-
-
-def first_to_mend(followed: Sequence[SampleJourney]) -> Loss | None:
-    """The loss to mend first; of equal ones that of the earlier stage.
-
-    Where facts were lost, the stage that lost most of them. If it is settled that none
-    was, no passage was lost that was needed, and only what is of no use or not cited
-    counts. Else the stage that lost the largest share of its passages.
-    """
-    counts = _counts([_drop_doubtful_verdicts(sample) for sample in followed])
-    settled = _are_settled(followed)
-    n_lost_by_loss = {
-        loss: tallied.n_lost
-        for (loss, unit), tallied in counts.items()
-        if unit == "facts"
-    }
-    if any(n_lost_by_loss.values()):
-        return max(n_lost_by_loss, key=lambda loss: n_lost_by_loss[loss])
-    share_by_loss = {
-        loss: tallied.n_lost / len(tallied.lost)
-        for (loss, unit), tallied in counts.items()
-        if unit == "passages" and not (settled and loss in _LOSSES_OF_FACTS)
-    }
-    if not any(share_by_loss.values()):
-        return None
-    return max(share_by_loss, key=lambda loss: share_by_loss[loss])
-
-
-def _are_settled(followed: Iterable[SampleJourney]) -> bool:
-    """Whether facts were asked about, and it is known of each what became of it."""
-    samples_with_facts = [sample for sample in followed if sample.facts]
-    return bool(samples_with_facts) and all(
-        sample.is_settled for sample in samples_with_facts
-    )
 
 
 def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
