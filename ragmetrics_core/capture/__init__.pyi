@@ -28,6 +28,9 @@ from ragmetrics_core.capture.plain_values import as_one_line as as_one_line
 from ragmetrics_core.capture.plain_values import compact as compact
 from ragmetrics_core.capture.plain_values import conversation as conversation
 from ragmetrics_core.capture.plain_values import documents_in as documents_in
+from ragmetrics_core.capture.plain_values import (
+    drop_shown_documents as drop_shown_documents,
+)
 from ragmetrics_core.capture.plain_values import find_instances as find_instances
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import history_in as history_in

@@ -2,12 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain, pairwise, takewhile
 from typing import Any
 
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.passages import share_a_passage
 from ragmetrics_core.capture.transcripts import Talk, talk_of, turns_of_fields
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow_path
@@ -344,6 +346,35 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     return tuple(
         Turn(role=message.role, content=message.text) for message in spoken_messages
     )
+
+
+def drop_shown_documents(
+    messages: Sequence[Message], documents: Iterable[Document]
+) -> list[Message]:
+    """Leave out messages in the user's name that show what was found.
+
+    An application shows documents in a message of their own, beside that of the
+    question. Where the assistant answered such a message, it is an earlier turn that
+    was kept with its documents, and stays.
+
+    Args:
+        messages: Messages of a conversation, oldest first.
+        documents: What this run found.
+    """
+    spoken_messages = [message for message in messages if message.role in _SIDES]
+    answered = {
+        id(message)
+        for message, reply in pairwise(spoken_messages)
+        if reply.role == "assistant" and reply.text.strip()
+    }
+    texts = [stream(document.text) for document in documents]
+    kept_messages: list[Message] = []
+    for message in messages:
+        host = stream(message.text)
+        is_open = message.role == "user" and id(message) not in answered
+        if not (is_open and any(share_a_passage(text, host) for text in texts)):
+            kept_messages.append(message)
+    return kept_messages
 
 
 def answer_in(output: object) -> tuple[str | None, str]:

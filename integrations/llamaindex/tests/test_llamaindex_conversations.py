@@ -20,7 +20,7 @@ from llama_index.core.chat_engine import (
 from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
 from llama_index.core.tools import RetrieverTool
-from llama_index.core.workflow import Context, Workflow
+from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
 
 from ragmetrics_core.data.sample import Sample
@@ -394,3 +394,31 @@ def test_documents_and_question_as_two_messages_of_the_user_are_answered(
         ["f"],
         ["m"],
     ]
+
+
+def test_documents_in_a_message_before_the_question_are_no_earlier_turn(
+    kit: ModuleType,
+) -> None:
+    question = QUESTIONS[0]
+    found_by, model = retriever(kit), kit.ScriptedLLM(script={"": ABOUT[question]})
+
+    class Shows(Workflow):
+        @step
+        async def answer(self, event: StartEvent) -> StopEvent:
+            (node,) = await found_by.aretrieve(event.query)
+            documents = ChatMessage(role="user", content=f"Pages: {node.text}")
+            asked = ChatMessage(role="user", content=event.query)
+            return StopEvent(result=str(await model.achat([documents, asked])))
+
+    async def run() -> None:
+        await Shows().run(query=question)
+
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert (sample.question, history(sample)) == (question, [])
+    assert [context.id for context in sample.contexts] == ["b"]
+    assert sample.ledger is not None
+    assert sample.ledger.turn == 1
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())

@@ -177,7 +177,8 @@ def _add_question(
     tree.question, tree.asked_at = _question_asked(given_question, answer)
     if given_question is not None and carried and carried != tree.question:
         tree.standalone = carried
-    tree.history = _history(calls, None if call is None else int(call.began))
+    began = None if call is None else int(call.began)
+    tree.history = _history(calls, began, tree.question)
     is_asked_of_a_model = bool(calls.models) and given_question is not None
     tree.is_query = answer is not None or is_asked_of_a_model
     tree.turned_away = given_question is not None and _left_a_way_unused(calls.run)
@@ -456,7 +457,9 @@ def _templated(run: Run, messages_shown: Sequence[Message]) -> _Given | None:
     return _Given(text, places) if text is not None and fits else None
 
 
-def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
+def _history(
+    calls: Calls, before: int | None, question: str | None
+) -> tuple[Turn, ...]:
     """Earlier turns of the conversation.
 
     They are those that a memory brought back before the answer, whether shown or not,
@@ -465,7 +468,13 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
     Args:
         calls: The calls of the run.
         before: When the answering call began; None if no call is known.
+        question: What is asked now; None if that is not known.
     """
+    documents = [
+        document
+        for call in calls.root.walk()
+        for document in (*call.taken, *(call.documents or ()))
+    ]
     history: tuple[Turn, ...] = ()
     written: list[Message] = []
     lists = [
@@ -479,7 +488,13 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
         ):
             written += [message for messages in listed for message in messages]
         elif node.closed and (before is None or node.closed < before):
-            remembered = [_without_once(messages, written) for messages in listed]
+            of_others = [_without_once(messages, written) for messages in listed]
+            remembered = [
+                capture.drop_shown_documents(
+                    _up_to_the_question(messages, node, question), documents
+                )
+                for messages in of_others
+            ]
             # words of the assistant alone are a step's, no earlier turn's
             lists += [
                 messages
@@ -492,6 +507,40 @@ def _history(calls: Calls, before: int | None) -> tuple[Turn, ...]:
         )
         history = capture.history_in([*earlier, *closing_turn]) or history
     return history
+
+
+def _up_to_the_question(
+    messages: list[Message], node: Node, question: str | None
+) -> list[Message]:
+    """The messages of a component up to the question, where it stands among them.
+
+    What stands behind it is of this turn: what was found, or the call of a tool. A
+    message with the words of the question is the question if the component was handed
+    it as a message, or if the assistant did not answer it. Otherwise a memory holds the
+    same question from an earlier turn.
+
+    Args:
+        messages: What the component returned.
+        node: The visit of the component.
+        question: What is asked now; None if that is not known.
+    """
+    asked = as_one_line(question)
+    handed_in = [
+        as_one_line(message.text)
+        for value in node.input.values()
+        for message in _messages(value)
+        if message.role == "user"
+    ]
+    is_answered = False
+    for place in reversed(range(len(messages)) if asked else ()):
+        message = messages[place]
+        words = as_one_line(message.text)
+        is_passed_on = words == asked and words in handed_in
+        is_open = asked in words and not is_answered
+        if message.role == "user" and (is_passed_on or is_open):
+            return messages[: place + 1]
+        is_answered |= message.role == "assistant" and bool(words)
+    return messages
 
 
 def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:

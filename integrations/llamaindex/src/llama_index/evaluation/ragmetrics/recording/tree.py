@@ -76,7 +76,10 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     models = [node for node in run.root.walk() if node.kind == "model"]
     _say_what_was_streamed(run, models)
     flow = _flow(run)
-    history = _earlier(run) or _history_of_prompts(models, asked_question)
+    documents = [
+        document for node in run.root.walk() for document in node.documents or ()
+    ]
+    history = _earlier(run) or _history_of_prompts(models, asked_question, documents)
     failed = run.root.error is not None
     return [
         replace(
@@ -323,12 +326,15 @@ def _without_the_question(
 
 
 def _history_of_prompts(
-    models: Sequence[Node], asked_question: str | None
+    models: Sequence[Node],
+    asked_question: str | None,
+    documents: Sequence[Document],
 ) -> tuple[Turn, ...]:
     """Earlier turns of a conversation, as the prompts of the models show them.
 
     Of the prompts that ask the question (any question, where it is not known) the one
-    with the longest history counts.
+    with the longest history counts. Messages that only show documents of the run are
+    no turns.
     """
     histories: list[tuple[Turn, ...]] = []
     for model in models:
@@ -342,7 +348,8 @@ def _history_of_prompts(
             else as_one_line(asked_question) in of_user
         )
         if asks:
-            histories.append(capture.history_in(spoken, asked_question))
+            said = capture.drop_shown_documents(spoken, documents)
+            histories.append(capture.history_in(said, asked_question))
     return max(histories, key=len, default=())
 
 
