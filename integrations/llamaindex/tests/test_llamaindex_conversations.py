@@ -408,7 +408,8 @@ def test_documents_in_a_message_before_the_question_are_no_earlier_turn(
             (node,) = await found_by.aretrieve(event.query)
             documents = ChatMessage(role="user", content=f"Pages: {node.text}")
             asked = ChatMessage(role="user", content=event.query)
-            return StopEvent(result=str(await model.achat([documents, asked])))
+            reply = await model.achat([documents, asked])
+            return StopEvent(result=reply.message.content)
 
     async def run() -> None:
         await Shows().run(query=question)
