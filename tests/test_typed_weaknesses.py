@@ -20,15 +20,15 @@ from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.labelling.measured_judges import asking, measure_judge
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.labelling.typed_weaknesses import (
-    ACCEPTED,
     COMPANY,
     LOST,
+    NAME_OF_ACCEPTED,
     NEGATION,
     ORDER,
     PADDED,
     PADDED_CHARACTERS,
     ROUNDED,
-    weaknesses,
+    measure_weaknesses,
 )
 from ragmetrics_core.models.decision_model import OpenAIDecisionModel
 from ragmetrics_core.reporting.judge_card import Card
@@ -130,7 +130,7 @@ def lines_of(
         judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
         ask = asking(judge, concurrency=1)
         metric = asked or typed_metric(question)
-        figures = weaknesses(question, metric, rows(question), ask)
+        figures = measure_weaknesses(question, metric, rows(question), ask)
     return {figure.measure: figure for figure in figures if figure.source is None}
 
 
@@ -148,7 +148,7 @@ def value(model: Model, line: str, **others: Any) -> float | None:
 def test_a_model_without_weakness_has_none(question: str) -> None:
     lines = lines_of(Model(), question)
     assert {name: figure.value for name, figure in lines.items()} == {
-        ACCEPTED[question]: 0.0,
+        NAME_OF_ACCEPTED[question]: 0.0,
         NEGATION: pytest.approx(0.0),
         COMPANY: pytest.approx(0.0),
         ORDER: 0.0,
@@ -159,7 +159,7 @@ def test_a_model_without_weakness_has_none(question: str) -> None:
 
 @pytest.mark.parametrize("question", ["relevant", "present", "adherent"])
 def test_a_model_that_must_choose_accepts_what_is_foreign(question: str) -> None:
-    figure = lines_of(Model(accepts_all=True), question)[ACCEPTED[question]]
+    figure = lines_of(Model(accepts_all=True), question)[NAME_OF_ACCEPTED[question]]
     assert (figure.value, figure.count) == (1.0, len(TOPICS))
     assert figure.interval is not None
     assert figure.interval[0] > 0.4
@@ -216,7 +216,9 @@ def test_a_model_that_answers_padded_texts_says_so() -> None:
 def test_one_padded_text_of_a_source_is_sent() -> None:
     with Server(Model(reads_all=True)) as server:
         judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
-        weaknesses("present", typed_metric("present"), rows("present"), asking(judge))
+        measure_weaknesses(
+            "present", typed_metric("present"), rows("present"), asking(judge)
+        )
         lengths = [len(json.dumps(one.body)) for one in server.requests]
     assert len([length for length in lengths if length > PADDED_CHARACTERS / 2]) == 1
     assert max(lengths) > 0.99 * PADDED_CHARACTERS
@@ -250,7 +252,7 @@ def test_a_truncated_answer_to_a_padded_text_is_none() -> None:
 
     with Truncating(Model(reads_all=True)) as server:
         judge = DecisionJudge(OpenAIDecisionModel("tiny", api_base=server.base_url))
-        figures = weaknesses(
+        figures = measure_weaknesses(
             "relevant", ContextUtilization(), rows("relevant"), asking(judge)
         )
     assert [figure.value for figure in figures if figure.measure == PADDED] == [0, 0]
@@ -275,8 +277,10 @@ def test_every_line_is_of_each_source_too() -> None:
             LabelledSample(it.question, f"source {place % 2}", it.sample, it.labels)
             for place, it in enumerate(rows("relevant"))
         ]
-        figures = weaknesses("relevant", ContextUtilization(), of_two, asking(judge))
-    for line in (*LINES, ACCEPTED["relevant"]):
+        figures = measure_weaknesses(
+            "relevant", ContextUtilization(), of_two, asking(judge)
+        )
+    for line in (*LINES, NAME_OF_ACCEPTED["relevant"]):
         sources = [figure.source for figure in figures if figure.measure == line]
         assert sources == [None, "source 0", "source 1"]
 
@@ -293,7 +297,7 @@ def card_of(model: Model, question: str = "relevant") -> Card:
 def test_a_card_of_typed_questions_has_a_line_for_each_weakness() -> None:
     card = card_of(Model(accepts_all=True, first_option=True))
     measures = {figure.measure for figure in card.figures["relevant"]}
-    assert {*LINES, ACCEPTED["relevant"]} <= measures
+    assert {*LINES, NAME_OF_ACCEPTED["relevant"]} <= measures
 
 
 def test_a_card_that_is_made_anew_asks_only_the_padded_row_again(
@@ -334,7 +338,7 @@ def test_a_card_of_another_judge_has_no_such_line() -> None:
         LexicalJudge(), rows("relevant"), asking(LexicalJudge()), draws=2
     )
     measures = {figure.measure for figure in card.figures["relevant"]}
-    assert measures.isdisjoint({*LINES, *ACCEPTED.values()})
+    assert measures.isdisjoint({*LINES, *NAME_OF_ACCEPTED.values()})
 
 
 def test_a_card_of_a_decision_judge_says_nothing_of_a_correction() -> None:

@@ -106,7 +106,7 @@ def build_continuous(
     *,
     source: Sequence[str] = (),
 ) -> ContinuousSet:
-    """Build a continuous set.
+    """Build a continuous set: its labels are shares from 0 to 1.
 
     Per document one call writes the question and the golden response, one extracts its
     facts, and one judges each fact in each context. Combinations need no call.
@@ -114,7 +114,7 @@ def build_continuous(
     Args:
         documents: The documents, at least three.
         settings: What decides the set.
-        maker: Where the model works.
+        maker: Asks the model that writes and labels.
         source: Names of the files, for the header.
 
     Raises:
@@ -129,21 +129,21 @@ def build_continuous(
         pool[document.id] = chunk_document(
             document, size=settings.chunk_size, overlap=settings.overlap
         )
-    names = _candidates(pool, settings)
-    samples = (
-        Sample(id=name, contexts=_choose_contexts(name, pool, settings))
-        for name in names
+    candidates = (
+        Sample(id=document_id, contexts=_choose_contexts(document_id, pool, settings))
+        for document_id in _draw_candidates(pool, settings)
     )
+    # the same fact extraction and the same verdicts as those of the metric
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
-    labelled = _label_documents(samples, settings, maker, metric)
+    labelled_documents = _label_documents(candidates, settings, maker, metric)
     points: list[CombinationPoint] = []
-    for labelled_document in labelled:
+    for labelled_document in labelled_documents:
         points += document_points(labelled_document, settings)
     set_header = make_header(
         "continuous", documents, settings, source, maker, TEMPLATE, *metric.prompts()
     )
     return ContinuousSet(
-        header=set_header, documents=tuple(labelled), points=tuple(points)
+        header=set_header, documents=tuple(labelled_documents), points=tuple(points)
     )
 
 
@@ -210,55 +210,60 @@ def _random_of_parts(*parts: object) -> random.Random:
     return random.Random(seed)  # noqa: S311 - a reproducible choice, no cryptography
 
 
-def _candidates(pool: _Pool, settings: ContinuousSettings) -> list[str]:
-    """Documents with enough chunks to take the golden contexts from, in random order.
+def _draw_candidates(pool: _Pool, settings: ContinuousSettings) -> list[str]:
+    """The ids of documents with enough chunks to take the golden contexts from, in random order.
 
     ``InputError`` if no document has enough, or no others are left to take noise from.
     """
-    with_text = [name for name, chunks in pool.items() if chunks]
-    if settings.noise and len(with_text) < 3:
-        n_others = max(len(with_text) - 1, 0)
+    ids_with_text = [document_id for document_id, chunks in pool.items() if chunks]
+    if settings.noise and len(ids_with_text) < 3:
+        n_others = max(len(ids_with_text) - 1, 0)
         raise InputError(
             "noise comes from at least two other documents, and there are"
             f" {n_others}; give more documents, or no noise"
         )
-    long_enough = [name for name in with_text if len(pool[name]) >= settings.golden]
-    if not long_enough:
+    ids_long_enough = []
+    for document_id in ids_with_text:
+        if len(pool[document_id]) >= settings.golden:
+            ids_long_enough.append(document_id)
+    if not ids_long_enough:
         most_chunks = max(map(len, pool.values()), default=0)
         raise InputError(
             f"no document has {settings.golden} consecutive chunks: the longest has"
             f" {most_chunks} of at most {settings.chunk_size} characters; give longer"
             " documents, or a smaller chunk size"
         )
-    draw = _random_of_parts(settings.seed, "documents")
-    return draw.sample(long_enough, len(long_enough))
+    random_source = _random_of_parts(settings.seed, "documents")
+    return random_source.sample(ids_long_enough, len(ids_long_enough))
 
 
 def _choose_contexts(
-    name: str, pool: _Pool, settings: ContinuousSettings
+    document_id: str, pool: _Pool, settings: ContinuousSettings
 ) -> tuple[Context, ...]:
     """Consecutive chunks of a document, the golden contexts, then noise of others."""
-    draw = _random_of_parts(settings.seed, name)
-    chunks = pool[name]
+    random_source = _random_of_parts(settings.seed, document_id)
+    chunks = pool[document_id]
     last_start = len(chunks) - settings.golden
-    start = draw.randrange(last_start + 1)
-    golden = chunks[start : start + settings.golden]
-    return (*golden, *_choose_noise(name, pool, settings.noise, draw))
+    start = random_source.randrange(last_start + 1)
+    golden_chunks = chunks[start : start + settings.golden]
+    noise = _choose_noise(document_id, pool, settings.noise, random_source)
+    return (*golden_chunks, *noise)
 
 
 def _choose_noise(
-    name: str, pool: _Pool, count: int, draw: random.Random
+    document_id: str, pool: _Pool, count: int, random_source: random.Random
 ) -> list[Context]:
     """Chunks of other documents, from as many different ones as there are.
 
     None has the text of a chunk of this document.
     """
     chunks_of_others = []
-    for other_name, chunks in pool.items():
-        if other_name != name and chunks:
-            chunks_of_others.append(draw.sample(chunks, len(chunks)))
-    draw.shuffle(chunks_of_others)
-    texts_of_document = {chunk.text for chunk in pool[name]}
+    for other_id, chunks in pool.items():
+        if other_id != document_id and chunks:
+            shuffled_chunks = random_source.sample(chunks, len(chunks))
+            chunks_of_others.append(shuffled_chunks)
+    random_source.shuffle(chunks_of_others)
+    texts_of_document = {chunk.text for chunk in pool[document_id]}
     noise_by_text: dict[str, Context] = {}
     # A chunk of each document, then the next chunk of each.
     for chunk in chain.from_iterable(zip_longest(*chunks_of_others)):
@@ -296,16 +301,16 @@ def _stratify(
     settings: ContinuousSettings,
 ) -> list[CombinationPoint]:
     """Draw as many points with no golden context as with one, with two, and so on."""
-    points_by_golden: dict[int, list[CombinationPoint]] = {}
+    points_by_n_golden: dict[int, list[CombinationPoint]] = {}
     for point in points:
-        points_by_golden.setdefault(point.golden, []).append(point)
-    fewest = min(map(len, points_by_golden.values()))
-    draw = _random_of_parts(settings.seed, document.id, "stratify")
-    drawn = []
-    for golden in sorted(points_by_golden):
-        sample = draw.sample(points_by_golden[golden], fewest)
-        drawn += sorted(sample, key=lambda point: point.contexts)
-    return drawn
+        points_by_n_golden.setdefault(point.golden, []).append(point)
+    fewest_points = min(map(len, points_by_n_golden.values()))
+    random_source = _random_of_parts(settings.seed, document.id, "stratify")
+    drawn_points = []
+    for n_golden in sorted(points_by_n_golden):
+        drawn = random_source.sample(points_by_n_golden[n_golden], fewest_points)
+        drawn_points += sorted(drawn, key=lambda point: point.contexts)
+    return drawn_points
 
 
 def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPoint:

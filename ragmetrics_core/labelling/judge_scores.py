@@ -40,7 +40,7 @@ Statistic = Callable[[Rows], float | None]
 PROMPTS = ("io", "cot")
 DRAWS = 500
 _FEW_DOCUMENTS = 20
-_NOT_EVIDENCE = "†"
+_CAVEAT_MARK = "†"
 
 
 @dataclass(frozen=True)
@@ -296,13 +296,14 @@ def score_table(
         name: Name of the set, for the heading.
 
     Returns:
-        A heading that says what the labels are worth, the table, and its caveats.
+        A heading that says whether people reviewed the labels, the table, and its
+        caveats.
     """
-    statistic_names = scores[0].values if scores else ()
+    statistic_names = tuple(scores[0].values) if scores else ()
     rows = [("judge", "metric", "prompt", *statistic_names, "points", "calls", "cost")]
     for score in scores:
-        mark = _mark(labelled_set, reviews, score)
-        rows.append(_cells_of_row(score, mark))
+        caveat_mark = _caveat_mark(labelled_set, reviews, score)
+        rows.append(_cells_of_row(score, caveat_mark))
     widths = []
     for column in zip(*rows, strict=True):
         widths.append(max(len(cell) for cell in column))
@@ -342,8 +343,8 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
     return f"{kind} set, agreement with {labeller}, not accuracy ({progress})"
 
 
-def _cells_of_row(score: Score, mark: str) -> tuple[str, ...]:
-    """The cells of a score; ``mark`` stands behind the judge's name."""
+def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
+    """The cells of a score; the mark of a caveat stands behind the judge's name."""
     points = str(score.points)
     if score.missing:
         points += f" ({score.missing} missing)"
@@ -352,7 +353,7 @@ def _cells_of_row(score: Score, mark: str) -> tuple[str, ...]:
         calls += f" + {score.usage.stored} stored"
     cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
     return (
-        f"{score.judge}{mark}",
+        f"{score.judge}{caveat_mark}",
         score.metric,
         score.prompt or "-",
         *(_cell_of(measured) for measured in score.values.values()),
@@ -372,10 +373,10 @@ def _cell_of(measured: Measured) -> str:
     return f"{measured.value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) -> str:
-    """The sign that an agreement is no evidence; "" where it is.
+def _caveat_mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) -> str:
+    """The mark of a score whose agreement with the labels is no evidence; "" for others.
 
-    Word overlap agrees with labels by BM25's ranks, because both count words.
+    The lexical judge agrees with labels by BM25's ranks, because both count words.
     """
     if not isinstance(labelled_set, DiscreteSet):
         return ""
@@ -385,7 +386,7 @@ def _mark(labelled_set: AnySet, reviews: Reviews | None, score: Score) -> str:
     is_ranked_by_words = labelled_set.header.parameters.get("retriever") == "bm25"
     is_judged_by_words = score.judge.startswith("lexical")
     if is_ranked_by_words and is_judged_by_words and not is_reviewed:
-        return _NOT_EVIDENCE
+        return _CAVEAT_MARK
     return ""
 
 
@@ -394,9 +395,9 @@ def caveats(
 ) -> list[str]:
     """What must stand under the table."""
     lines = [composition(labelled_set, reviews), _on_intervals(scores)]
-    if any(_mark(labelled_set, reviews, score) for score in scores):
+    if any(_caveat_mark(labelled_set, reviews, score) for score in scores):
         lines.append(
-            f"{_NOT_EVIDENCE} not evidence: the judge counts words, and so do the BM25"
+            f"{_CAVEAT_MARK} not evidence: the judge counts words, and so do the BM25"
             " ranks that are the labels."
         )
     if isinstance(labelled_set, DiscreteSet):

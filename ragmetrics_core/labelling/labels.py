@@ -34,10 +34,11 @@ from ragmetrics_core.statistics.corrected_means import (
 )
 from ragmetrics_core.statistics.rater_agreement import Labelled
 
-_NAMED = 5
-_NEITHER = 0.5
-# what a person is shown who labels
-_SHOWN = ("question", "answer", "contexts", "reference")
+_MOST_IDS_LISTED = 5
+# a label that says neither yes nor no
+_UNDECIDED = 0.5
+# the fields of a sample that a person who labels it is shown
+_SHOWN_FIELDS = ("question", "answer", "contexts", "reference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,33 +88,34 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
 
 def _label(row: Any, place: str, column: str) -> Label:
     """The label on one line; ``RowError`` names the place and what is wrong."""
-    name = _id_of(row, place)
+    sample_id = _id_of(row, place)
     _, votes_value = follow_path(row, column.split("."))
     probability = _probability_of(row, place)
     votes: tuple[bool, ...] = ()
     is_drawn_and_unlabelled = votes_value is None and probability is not None
     if not is_drawn_and_unlabelled:
         votes = votes_of(votes_value, f"{place}: {column!r}")
-    if any(plain_data(vote) == _NEITHER for vote in _as_list(votes_value)):
+    if any(plain_data(vote) == _UNDECIDED for vote in _as_list(votes_value)):
         raise RowError(
             f"{place}: {column!r} is 0.5, which says neither yes nor no; write 0 or 1, or"
             " leave the line out"
         )
     metric = row.get("metric")
     return Label(
-        id=name,
+        id=sample_id,
         votes=votes,
         source=str(row.get("source") or "all"),
         probability=probability,
         metric=metric if isinstance(metric, str) else None,
-        shown={name: row[name] for name in _SHOWN if name in row},
+        shown={name: row[name] for name in _SHOWN_FIELDS if name in row},
     )
 
 
 def _id_of(row: Any, place: str) -> str:
-    name = number_as_text(row.get("id")) if isinstance(row, Mapping) else None
-    if isinstance(name, str) and name not in ("nan", "inf", "-inf"):
-        return name
+    """The id of a line, a number as text; ``RowError`` if it has none."""
+    sample_id = number_as_text(row.get("id")) if isinstance(row, Mapping) else None
+    if isinstance(sample_id, str) and sample_id not in ("nan", "inf", "-inf"):
+        return sample_id
     if isinstance(row, RowError):
         raise RowError(f"{place}: {row}")
     raise RowError(
@@ -174,16 +176,16 @@ def match_labels(
     _refuse_labels_of_others(report, metric, labels)
     _refuse_other_texts(scored, scored_by_rival)
     rows = []
-    for name, label in _labels_with_votes(labels).items():
-        if name not in scored:
+    for sample_id, label in _labels_with_votes(labels).items():
+        if sample_id not in scored:
             continue
         rival_score = None
         if rival is not None:
-            if name not in scored_by_rival:
+            if sample_id not in scored_by_rival:
                 continue
-            rival_score = scored_by_rival[name].score
-        score = scored[name].score
-        rows.append(Labelled(score, label.votes, label.source, rival_score, name))
+            rival_score = scored_by_rival[sample_id].score
+        score = scored[sample_id].score
+        rows.append(Labelled(score, label.votes, label.source, rival_score, sample_id))
     if not rows:
         ids = [label.id for label in labels]
         raise InputError(
@@ -216,14 +218,16 @@ def group_by_cluster(
     samples = _samples_by_id(report)
     rival_samples = _samples_by_id(rival) if rival is not None else {}
     _check_cluster_key(samples.values(), cluster)
-    pairs = []
+    sample_pairs = []
     for row in rows:
-        pairs.append((samples.get(row.id), rival_samples.get(row.id)))
-    cluster_names = group_pairs(pairs, cluster)
+        sample_pairs.append((samples.get(row.id), rival_samples.get(row.id)))
+    cluster_names = group_pairs(sample_pairs, cluster)
     groups: dict[tuple[str, str | int], list[Labelled]] = {}
-    for place, (row, name) in enumerate(zip(rows, cluster_names, strict=True)):
-        # the place is a name that no other row has
-        cluster_name = place if name is None else name
+    for row_number, row in enumerate(rows):
+        cluster_name: str | int | None = cluster_names[row_number]
+        if cluster_name is None:
+            # the row stands alone: no other row has its number
+            cluster_name = row_number
         groups.setdefault((row.source, cluster_name), []).append(row)
     return list(groups.values())
 
@@ -244,31 +248,36 @@ def _samples_by_id(report: Report) -> dict[str | None, Sample]:
 def _refuse_labels_of_others(
     report: Report, metric: str, labels: Sequence[Label]
 ) -> None:
-    """Raise ``InputError`` for labels that, by their own record, speak of another metric, or of other texts."""
-    names = {label.metric for label in labels if label.metric is not None}
-    others = [name for name in names if not _names_metric(name, metric, report)]
-    if others:
+    """Raise ``InputError`` for labels of another metric, or of other texts than their samples have now.
+
+    Both are known from what the labels' own lines record.
+    """
+    labelled_metrics = {label.metric for label in labels if label.metric is not None}
+    other_metrics = sorted(
+        name for name in labelled_metrics if not _is_name_of(metric, name, report)
+    )
+    if other_metrics:
         raise InputError(
-            f"these labels were given for {', '.join(sorted(others))}, not for {metric};"
+            f"these labels were given for {', '.join(other_metrics)}, not for {metric};"
             f" draw labels for {metric}, or, if they answer its question too, take"
             ' "metric" out of their lines'
         )
     samples = _samples_by_id(report)
-    wrong = []
+    ids_with_other_texts = []
     for label in labels:
         sample = samples.get(label.id)
         if sample is not None and _shows_other_texts(label, sample):
-            wrong.append(label.id)
-    if wrong:
+            ids_with_other_texts.append(label.id)
+    if ids_with_other_texts:
         raise InputError(
-            f"{len(wrong)} of {len(labels)} labels were given for another question,"
-            " answer, contexts or reference than the sample of their id has now:"
-            f" {_list_first(wrong)}; label the samples of this run"
+            f"{len(ids_with_other_texts)} of {len(labels)} labels were given for another"
+            " question, answer, contexts or reference than the sample of their id has"
+            f" now: {_list_first(ids_with_other_texts)}; label the samples of this run"
         )
 
 
-def _names_metric(name: str, metric: str, report: Report) -> bool:
-    """Whether a name, also a short one, is that of the metric."""
+def _is_name_of(metric: str, name: str, report: Report) -> bool:
+    """Whether a name, in full or shortened, is that of a metric."""
     known_names = [metric, *report.metrics]
     try:
         full_name = find_metric(name, known_names, place="in this run")
@@ -280,16 +289,20 @@ def _names_metric(name: str, metric: str, report: Report) -> bool:
 def _shows_other_texts(label: Label, sample: Sample) -> bool:
     """Whether a label recorded other texts than the sample has.
 
-    What was not recorded in our own form says nothing.
+    Only values of the form that ``draw`` writes are compared: a person's own column of
+    the same name says nothing.
     """
     texts_now = _texts_shown(sample)
-    for name, text in label.shown.items():
-        if _is_as_drawn(text) and _normalise(text) != _normalise(texts_now[name]):
+    for field_name, recorded in label.shown.items():
+        if not _is_as_drawn(recorded):
+            continue
+        if _normalise(recorded) != _normalise(texts_now[field_name]):
             return True
     return False
 
 
 def _texts_shown(sample: Sample) -> dict[str, Any]:
+    """What a person who labels the sample is shown, by field."""
     return {
         "question": sample.question,
         "answer": sample.answer,
@@ -308,7 +321,7 @@ def _is_as_drawn(value: Any) -> bool:
 def _normalise(value: Any) -> list[str]:
     """A text, or several, without what an editor may change: spaces and line ends.
 
-    Nothing and empty texts are one.
+    None and empty texts are left out.
     """
     texts = [value] if value is None or isinstance(value, str) else value
     normalised = []
@@ -323,16 +336,19 @@ def _refuse_other_texts(
     scored: Mapping[str, _ScoredSample], scored_by_rival: Mapping[str, _ScoredSample]
 ) -> None:
     """Raise ``InputError`` if two judges' runs hold other samples under one id."""
-    wrong = []
-    for name, of_judge in scored.items():
-        of_rival = scored_by_rival.get(name)
-        if of_rival is not None and _texts_differ(of_judge.sample, of_rival.sample):
-            wrong.append(name)
-    if wrong:
+    ids_with_other_texts = []
+    for sample_id, row in scored.items():
+        row_of_rival = scored_by_rival.get(sample_id)
+        if row_of_rival is None:
+            continue
+        if _texts_differ(row.sample, row_of_rival.sample):
+            ids_with_other_texts.append(sample_id)
+    if ids_with_other_texts:
         raise InputError(
             "the other run has another question, answer, contexts or reference for"
-            f" {len(wrong)} samples of one id: {_list_first(wrong)}; two judges are"
-            " compared on the same samples"
+            f" {len(ids_with_other_texts)} samples of one id:"
+            f" {_list_first(ids_with_other_texts)}; two judges are compared on the same"
+            " samples"
         )
 
 
@@ -341,7 +357,7 @@ def _texts_differ(first: Sample, second: Sample) -> bool:
     texts_of_second = _texts_shown(second)
     return any(
         _normalise(texts_of_first[name]) != _normalise(texts_of_second[name])
-        for name in _SHOWN
+        for name in _SHOWN_FIELDS
     )
 
 
@@ -354,22 +370,23 @@ def describe_left_over(
     """
     samples = _samples_by_id(report)
     scored = _scores_by_id(report, metric)
-    strangers = []
-    without_score = []
+    unknown_ids = []
+    ids_without_score = []
     for label in labels:
         if label.id not in samples:
-            strangers.append(label.id)
+            unknown_ids.append(label.id)
         elif label.votes and label.id not in scored:
-            without_score.append(label.id)
+            ids_without_score.append(label.id)
     sentences = []
-    if strangers:
+    if unknown_ids:
         sentences.append(
-            f"labels that match no sample ({len(strangers)}): {_list_first(strangers)}"
+            f"labels that match no sample ({len(unknown_ids)}):"
+            f" {_list_first(unknown_ids)}"
         )
-    if without_score:
+    if ids_without_score:
         sentences.append(
-            f"labelled samples without a score ({len(without_score)}):"
-            f" {_list_first(without_score)}"
+            f"labelled samples without a score ({len(ids_without_score)}):"
+            f" {_list_first(ids_without_score)}"
         )
     return sentences
 
@@ -401,23 +418,24 @@ def _scores_by_id(report: Report, metric: str) -> dict[str, _ScoredSample]:
         if score is not None:
             scored.append(_ScoredSample(row.sample, score))
     rule = "every sample needs an id of its own to be labelled"
-    n_nameless = sum(row.sample.id is None for row in scored)
-    if n_nameless:
-        raise InputError(f"{rule}; {n_nameless} have none")
+    n_without_id = sum(row.sample.id is None for row in scored)
+    if n_without_id:
+        raise InputError(f"{rule}; {n_without_id} have none")
     repeated_ids = _find_repeated(ids_of_all)
     if repeated_ids:
         raise InputError(f"{rule}; more than one has: {_list_first(repeated_ids)}")
     return {str(row.sample.id): row for row in scored}
 
 
-def _find_repeated(names: Sequence[str]) -> list[str]:
-    return [name for name, count in Counter(names).items() if count > 1]
+def _find_repeated(ids: Sequence[str]) -> list[str]:
+    """The ids that stand there more than once."""
+    return [sample_id for sample_id, count in Counter(ids).items() if count > 1]
 
 
-def _list_first(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    listed = ", ".join(names[:_NAMED])
-    n_more = len(names) - _NAMED
+def _list_first(ids: Sequence[str]) -> str:
+    """The first few ids, and how many more there are."""
+    listed = ", ".join(ids[:_MOST_IDS_LISTED])
+    n_more = len(ids) - _MOST_IDS_LISTED
     if n_more > 0:
         listed += f" and {n_more} more"
     return listed
@@ -452,23 +470,24 @@ def draw(
             "a run until decided cannot be labelled for calibration: judge all of its"
             " rows"
         )
-    scored = list(_scores_by_id(report, metric).values())
-    if not 1 <= count <= len(scored):
+    scored_samples = list(_scores_by_id(report, metric).values())
+    n_scored = len(scored_samples)
+    if not 1 <= count <= n_scored:
         raise SettingError(
-            f"{len(scored)} samples are scored, so 1 to {len(scored)} can be drawn;"
+            f"{n_scored} samples are scored, so 1 to {n_scored} can be drawn;"
             f" asked for {count}"
         )
     random_source = random.Random(seed)  # noqa: S311  # sampling is no cryptography
-    random_source.shuffle(scored)
-    drawn = scored[:count]
+    random_source.shuffle(scored_samples)
+    drawn_samples = scored_samples[:count]
     if by_score:
-        drawn = _draw_over_scores(scored, count, random_source)
+        drawn_samples = _draw_over_scores(scored_samples, count, random_source)
     rows: list[dict[str, Any]] = []
-    for sample, _ in drawn:
+    for sample, _ in drawn_samples:
         row = {
             "id": sample.id,
             "label": None,
-            "probability": count / len(scored),
+            "probability": count / n_scored,
             "seed": seed,
             **_texts_shown(sample),
             "metric": metric,
@@ -481,13 +500,14 @@ def _draw_over_scores(
     shuffled: Sequence[_ScoredSample], count: int, random_source: random.Random
 ) -> list[_ScoredSample]:
     """Draw evenly over the range of scores: every n-th sample from a random start."""
-    by_score = sorted(shuffled, key=lambda row: row.score)  # ties stay in random order
-    step = len(by_score) / count
-    start = random_source.random()
+    # samples of one score stay in their random order
+    ordered_by_score = sorted(shuffled, key=lambda row: row.score)
+    step = len(ordered_by_score) / count
+    random_start = random_source.random()
     drawn = []
-    for place in range(count):
-        index = int((start + place) * step)
-        drawn.append(by_score[index])
+    for draw_number in range(count):
+        index = int((random_start + draw_number) * step)
+        drawn.append(ordered_by_score[index])
     random_source.shuffle(drawn)
     return drawn
 
@@ -519,25 +539,27 @@ def calibrate(
     """
     if report.decisions:
         raise InputError(
-            "a run until decided cannot be calibrated: it stopped for what it saw;"
-            " judge all of its rows"
+            "a run until decided cannot be calibrated: which rows it judged depends on"
+            " their scores; judge all of its rows"
         )
     label_by_id = _labels_of_draw(report, metric, labels, assume_random)
-    scored = _scores_by_id(report, metric)
-    _check_cluster_key([row.sample for row in scored.values()], cluster)
-    number_of_cluster = numbering(cluster)
-    number_by_id = {
-        name: number_of_cluster(sample) for name, (sample, _) in scored.items()
-    }
+    scored_by_id = _scores_by_id(report, metric)
+    scored_samples = [row.sample for row in scored_by_id.values()]
+    _check_cluster_key(scored_samples, cluster)
+    cluster_number_of = numbering(cluster)
+    cluster_number_by_id = {}
+    for sample_id, row in scored_by_id.items():
+        cluster_number_by_id[sample_id] = cluster_number_of(row.sample)
 
-    def scores_of(names: Sequence[str]) -> Scores:
-        scores = [scored[name].score for name in names]
-        return Scores(scores, [number_by_id[name] for name in names])
+    def scores_of(ids: Sequence[str]) -> Scores:
+        scores = [scored_by_id[sample_id].score for sample_id in ids]
+        cluster_numbers = [cluster_number_by_id[sample_id] for sample_id in ids]
+        return Scores(scores, cluster_numbers)
 
-    labelled = [name for name in scored if name in label_by_id]
-    unlabelled = [name for name in scored if name not in label_by_id]
-    truth = [label_by_id[name] for name in labelled]
-    return ppi(truth, scores_of(labelled), scores_of(unlabelled))
+    labelled_ids = [name for name in scored_by_id if name in label_by_id]
+    unlabelled_ids = [name for name in scored_by_id if name not in label_by_id]
+    labels_of_people = [label_by_id[sample_id] for sample_id in labelled_ids]
+    return ppi(labels_of_people, scores_of(labelled_ids), scores_of(unlabelled_ids))
 
 
 def certify_precision(
@@ -550,50 +572,52 @@ def certify_precision(
 ) -> Certified:
     """Certify a threshold of a run's scores for a precision.
 
-    Arguments and errors are those of ``calibrate``.
+    ``target`` is the precision, from 0 to 1. The other arguments and the errors are
+    those of ``calibrate``.
     """
     label_by_id = _labels_of_draw(report, metric, labels, assume_random)
-    scored = _scores_by_id(report, metric)
-    scores = [row.score for row in scored.values()]
-    labelled = []
-    for name, row in scored.items():
-        if name in label_by_id:
-            labelled.append((row.score, label_by_id[name]))
-    return certify(labelled, scores, target)
+    scored_by_id = _scores_by_id(report, metric)
+    all_scores = [row.score for row in scored_by_id.values()]
+    scores_with_label = []
+    for sample_id, row in scored_by_id.items():
+        if sample_id in label_by_id:
+            scores_with_label.append((row.score, label_by_id[sample_id]))
+    return certify(scores_with_label, all_scores, target)
 
 
 def _labels_of_draw(
     report: Report, metric: str, labels: Sequence[Label], assume_random: bool
 ) -> dict[str, bool]:
-    """The majority's votes by id.
+    """The majority of the votes on each labelled sample, by id.
 
-    Refused unless the labels are, by their own record, all that one draw drew.
+    ``InputError`` unless the labels are, by their own record, all that one draw drew;
+    with ``assume_random`` that is not asked.
     """
     _refuse_labels_of_others(report, metric, labels)
-    with_votes = _labels_with_votes(labels)
+    label_with_votes_by_id = _labels_with_votes(labels)
     if not assume_random:
         _refuse_other_than_a_draw(
             labels,
-            empty=len(labels) - len(with_votes),
-            scored=len(_scores_by_id(report, metric)),
+            n_empty=len(labels) - len(label_with_votes_by_id),
+            n_scored=len(_scores_by_id(report, metric)),
         )
-    majority = {}
-    for name, label in with_votes.items():
-        majority[name] = Labelled(0.0, label.votes).yes
-    return majority
+    majority_by_id = {}
+    for sample_id, label in label_with_votes_by_id.items():
+        majority_by_id[sample_id] = Labelled(0.0, label.votes).yes
+    return majority_by_id
 
 
 def _refuse_other_than_a_draw(
-    labels: Sequence[Label], *, empty: int, scored: int
+    labels: Sequence[Label], *, n_empty: int, n_scored: int
 ) -> None:
     """Raise ``InputError`` unless labels are, by their own record, all that one draw drew from all scored samples.
 
     Fewer samples may be scored now than when the labels were drawn: those that are left
     are still a random sample.
     """
-    if empty:
+    if n_empty:
         raise InputError(
-            f"{empty} of {len(labels)} drawn samples have no label, and those may be"
+            f"{n_empty} of {len(labels)} drawn samples have no label, and those may be"
             " the hard ones"
         )
     probabilities = {label.probability for label in labels}
@@ -604,11 +628,11 @@ def _refuse_other_than_a_draw(
             " label draw`, or say that they are a random sample (assume_random=True,"
             " --assume-random)"
         )
-    n_expected = probability * scored
+    n_expected = probability * n_scored
     if len(labels) < n_expected - 0.5:
         raise InputError(
             f"{len(labels)} labels with a probability of {probability:g} are no draw from"
-            f" the {scored} scored samples, of which it takes {n_expected:.0f}: labels"
+            f" the {n_scored} scored samples, of which it takes {n_expected:.0f}: labels"
             " are missing, or were drawn from another run; draw them from this run, or"
             " say that they are a random sample of it (assume_random=True,"
             " --assume-random)"

@@ -25,7 +25,7 @@ from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.published import LabelledSample
-from ragmetrics_core.labelling.typed_weaknesses import weaknesses
+from ragmetrics_core.labelling.typed_weaknesses import measure_weaknesses
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.metric import Metric
 from ragmetrics_core.metrics.registry import METRICS
@@ -89,12 +89,16 @@ def asking(
     def ask(
         metric: Metric, samples: Sequence[Sample], repetition_number: int
     ) -> Sequence[MetricResult]:
-        asked, run_store = judge, store
+        judge_of_run = judge
+        store_of_run = store
         if repetition_number:
             repetition = _repetition(resolve_judge(judge), repetition_number)
-            asked = repetition or judge
-            run_store = MemoryStore() if repetition is None else store
-        run = Run([metric], asked, concurrency, run_store, budget)
+            if repetition is None:
+                # an empty store, so that no reply of an earlier repetition is taken
+                store_of_run = MemoryStore()
+            else:
+                judge_of_run = repetition
+        run = Run([metric], judge_of_run, concurrency, store_of_run, budget)
         run.check_prices()
         rows = list(stream(run, samples, progress=progress, columns={}))
         if run.interrupted:
@@ -183,14 +187,16 @@ def measure_judge(
         of_question = [row for row in labelled if row.question == question]
         rows, seconds = _judge_and_time(run.judges[0], ask, metric, of_question)
         if question == "adherent":
-            own = _measure_adherence(run.judges[0], ask, metric, rows, draws=draws)
+            measured = _measure_adherence(run.judges[0], ask, metric, rows, draws=draws)
         else:
-            own = _measure_question(ask, metric, rows, draws=draws)
+            measured = _measure_question(ask, metric, rows, draws=draws)
         figures = list(_spent(rows, seconds))
         if isinstance(run.judges[0], DecisionJudge):
-            figures += weaknesses(question, metric, rows, ask)
-        by_question[question] = own.with_figures(figures)
-    all_rows = [row for own in by_question.values() for row in own.rows]
+            figures += measure_weaknesses(question, metric, rows, ask)
+        by_question[question] = measured.with_figures(figures)
+    all_rows: list[LabelledSample] = []
+    for measured in by_question.values():
+        all_rows += measured.rows
     _refuse_nothing_scored(run.facts.judges[0], all_rows)
     signatures = {name: metric.signature for name, metric in asking_metrics.items()}
     return _card(run, signatures, by_question)
@@ -231,8 +237,8 @@ def _card(
         made=run.facts.started,
         signatures=signatures,
         figures={
-            question: _drop_undefined(own.figures)
-            for question, own in by_question.items()
+            question: _drop_undefined(measured.figures)
+            for question, measured in by_question.items()
         },
         decided=_find_reach(by_question),
         notes=adherence.notes,
@@ -282,8 +288,8 @@ def _find_reach(
 ) -> dict[str, tuple[Reach, ...]]:
     """What the judge may decide alone, of the questions that a cascade asks."""
     decided_alone: dict[str, tuple[Reach, ...]] = {}
-    for question, own in by_question.items():
-        verdicts = _with_chances(own.rows)
+    for question, measured in by_question.items():
+        verdicts = _verdicts_with_probability(measured.rows)
         if question in CASCADED and verdicts:
             decided_alone[question] = measure_reach(verdicts)
     return decided_alone
@@ -300,8 +306,8 @@ def _judge_and_time(
     return rows, clock() - started
 
 
-def _with_chances(rows: LabelledSamples) -> list[Labelled]:
-    """The verdicts on rows; none if any is without a probability of its own."""
+def _verdicts_with_probability(rows: LabelledSamples) -> list[Labelled]:
+    """The verdicts on rows; an empty list if the judge gave no probability for one."""
     verdicts: list[Labelled] = []
     for row in rows:
         verdicts += row.verdicts
@@ -505,14 +511,14 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     sources = dict.fromkeys(answer.source for answer in answers)
     by_measure: dict[str, list[float]] = {}
     for source in sources:
-        own = [answer for answer in answers if answer.source == source]
-        others = [answer for answer in answers if answer.source != source] or own
-        correction = fit_correction(others)
+        of_source = [answer for answer in answers if answer.source == source]
+        of_others = [answer for answer in answers if answer.source != source]
+        correction = fit_correction(of_others or of_source)
         rules = {_PLAIN_RULE: None, _CORRECTED_RULE: correction}
         for rule, applied in rules.items():
             if rule == _CORRECTED_RULE and correction is None:
                 continue
-            shares = shares_rejected(own, applied)
+            shares = shares_rejected(of_source, applied)
             for label, share in zip(("supported", "unsupported"), shares, strict=True):
                 if share is not None:
                     measure = _name_of_rejection(label, rule)

@@ -1,8 +1,16 @@
 """What is weak in judges of typed questions: a line of a card for each known weakness.
 
-The typed questions of a metric are asked once more: each alone, then all in company,
-negated, and with their options in two orders. Foreign contexts take the place of a
-sample's own, and a text is padded to more than models read.
+A typed question is a predicate, a number or a choice that a decision model answers with
+probabilities. The typed questions that a metric asks of a labelled sample are asked once
+more, as *probes*:
+
+- each in a request of its own ("alone");
+- all in one request ("in company"), as they are, negated, and as a choice with its
+  options in two orders;
+- about the same text, padded to more than models read.
+
+Besides, the metric judges each sample with the contexts of another sample ("foreign
+contexts"), which nothing should be grounded in.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -44,22 +52,25 @@ AskAgain = Callable[[Metric, Sequence[Sample], int], Sequence[MetricResult]]
 PADDED_CHARACTERS = 1_000_000
 """About 250,000 tokens: more than most models of typed questions read."""
 
-# Repetitions of their own, so that no answer of another company is taken from the store.
-_ALONE, _IN_COMPANY = 2, 3
+# Each request form is a repetition of its own, so that no answer to the other form is
+# taken from the store.
+_ALONE = 2
+_IN_COMPANY = 3
 
 _ROUND = (0.0, 0.5, 1.0)
 _FILLER = (
     "The office is closed on public holidays. Parcels can be left with the neighbours on"
     " the ground floor. "
 )
-_TRUE, _FALSE = "the statement is true", "the statement is not true"
+_TRUE = "the statement is true"
+_FALSE = "the statement is not true"
 
-ACCEPTED = {
+NAME_OF_ACCEPTED = {
     "relevant": "accepted: foreign chunks",
     "present": "accepted: foreign facts",
     "adherent": "accepted: answers on foreign contexts",
 }
-"""The line of what is accepted, by the question of the labels."""
+"""By the question of the labels, the name of the share that a judge accepts on foreign contexts."""
 NEGATION = "negation: mean of |p + p(not) - 1|"
 COMPANY = "company: largest change of p beside other questions"
 ORDER = "flipped: options in reverse order"
@@ -75,7 +86,7 @@ class ProbeReply(SilentData):
 
 
 class Probe(Question[ProbeReply]):
-    """The typed questions of another question, asked in another way."""
+    """Typed questions of a metric's question, asked once more in another way."""
 
 
 class ProbeEvidence(Evidence, extra="ignore"):
@@ -87,54 +98,72 @@ class ProbeEvidence(Evidence, extra="ignore"):
     )
 
 
-def weaknesses(
-    question: str, asked: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
+def measure_weaknesses(
+    question: str, metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> list[Measured]:
     """Measure what is weak in a judge of typed questions.
 
+    The weaknesses are:
+
+    - accepting: how often it says yes on the contexts of another sample;
+    - order: how often another option wins where the options stand in reverse order;
+    - negation: how far p of a statement and p of its negation are from summing to one;
+    - company: how much its probabilities change beside other questions;
+    - rounding: how often a probability is 0, 0.5 or 1;
+    - padding: how often it answers about a text far longer than it reads;
+    - lost answers: how often it leaves a probe without an answer.
+
     Args:
-        question: What people were asked, which names the lines.
-        asked: The metric that asks it.
+        question: What people were asked: "relevant", "present", "adherent" or "other".
+        metric: The metric that asks the judge the same.
         rows: The labelled samples.
-        ask_again: The judge.
+        ask_again: Asks the judge.
 
     Returns:
-        A figure of each weakness, over all sources and of each. Those that nothing was
-        answered to are left out.
+        A figure of each weakness over all sources, and one for each source. A weakness
+        without a single answer to measure it on has no figure.
     """
     figures: list[Measured] = []
-    if question in ACCEPTED:
-        accepted = _ask_about_foreign(asked, rows, ask_again)
-        figures += _shares(ACCEPTED[question], accepted)
-    probed = _probe_company(asked, rows, ask_again)
-    figures += _shares(ORDER, _values(probed, _flips))
-    figures += _over_sources(NEGATION, _values(probed, _negations), fmean)
-    figures += _over_sources(COMPANY, _values(probed, _changes_by_company), max)
-    figures += _shares(ROUNDED, _values(probed, _are_round))
-    figures += _shares(PADDED, _ask_padded(asked, rows, ask_again))
-    lost = [(row.source, float(probes is None)) for row, probes in probed]
-    if any(value for _, value in lost):
-        figures += _shares(LOST, lost)
+    if question in NAME_OF_ACCEPTED:
+        accepted = _judge_on_foreign_contexts(metric, rows, ask_again)
+        figures += _shares(NAME_OF_ACCEPTED[question], accepted)
+    probed_rows = _probe_alone_and_in_company(metric, rows, ask_again)
+    figures += _shares(ORDER, _measure_probes(probed_rows, _flips))
+    negation_errors = _measure_probes(probed_rows, _negation_errors)
+    figures += _summaries(NEGATION, negation_errors, fmean)
+    changes = _measure_probes(probed_rows, _changes_by_company)
+    figures += _summaries(COMPANY, changes, max)
+    figures += _shares(ROUNDED, _measure_probes(probed_rows, _are_round))
+    figures += _shares(PADDED, _judge_padded_texts(metric, rows, ask_again))
+    is_lost = [(row.source, float(probes is None)) for row, probes in probed_rows]
+    if any(value for _, value in is_lost):
+        figures += _shares(LOST, is_lost)
     return figures
 
 
-_BySource = list[tuple[str, float]]
-"""Values, each with the source of its sample."""
+_SourcedValues = list[tuple[str, float]]
+"""Values, each behind the source of its sample."""
 
 
 # Foreign contexts
 
 
-def _ask_about_foreign(
-    asked: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
-) -> _BySource:
-    """Of each verdict on foreign contexts whether it is positive."""
-    foreign = [(row, _with_foreign_contexts(row, rows)) for row in rows]
-    changed = [(row, sample) for row, sample in foreign if sample is not None]
-    results = ask_again(asked, [sample for _, sample in changed], 0)
-    accepted: _BySource = []
-    for (row, _), result in zip(changed, results, strict=True):
-        accepted += [(row.source, verdict) for verdict in _positive_verdicts(result)]
+def _judge_on_foreign_contexts(
+    metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
+) -> _SourcedValues:
+    """Judge samples on foreign contexts; of each verdict 1.0 if it is positive, else 0.0."""
+    changed_rows: list[LabelledSample] = []
+    changed_samples: list[Sample] = []
+    for row in rows:
+        changed_sample = _with_foreign_contexts(row, rows)
+        if changed_sample is not None:
+            changed_rows.append(row)
+            changed_samples.append(changed_sample)
+    results = ask_again(metric, changed_samples, 0)
+    accepted: _SourcedValues = []
+    for row, result in zip(changed_rows, results, strict=True):
+        for is_positive in _verdicts_of(result):
+            accepted.append((row.source, is_positive))
     return accepted
 
 
@@ -157,8 +186,8 @@ def _with_foreign_contexts(
     return None
 
 
-def _positive_verdicts(result: MetricResult) -> Iterator[float]:
-    """Of each chunk, fact or answer whether the judge accepts it, as 0 or 1."""
+def _verdicts_of(result: MetricResult) -> Iterator[float]:
+    """1.0 for each chunk, cell of facts or answer that the judge accepts, 0.0 for the others."""
     evidence = getattr(result, "evidence", None)
     if isinstance(evidence, JudgedChunks):
         for chunk in evidence.chunks:
@@ -183,7 +212,7 @@ class _Probes:
 
     Args:
         alone: Its probabilities in a request of its own.
-        in_company: Those beside all other probes.
+        in_company: Its probabilities in one request with all other probes.
         negated: p of its negation; None where it is no predicate.
         forward: The probabilities of its options, as a choice.
         backward: The same with the options in reverse order.
@@ -196,40 +225,48 @@ class _Probes:
     backward: Chances
 
 
-_Probed = list[tuple[LabelledSample, list[_Probes] | None]]
-"""What was said to the typed questions of each row; None if one was not answered."""
+_ProbedRows = list[tuple[LabelledSample, list[_Probes] | None]]
+"""Each row with what was said to its typed questions; None if one was not answered."""
 
 
-def _probe_company(
-    asked: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
-) -> _Probed:
-    """Ask the typed questions of each row alone, and all of them in company."""
+def _probe_alone_and_in_company(
+    metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
+) -> _ProbedRows:
+    """Ask the typed questions of each row alone, then all of them in one request."""
     samples = [row.sample for row in rows]
-    apart_form = partial(_probes_of_form, _batches_of_one)
-    joint_form = partial(_probes_of_form, _all_together)
-    alone = ask_again(_probing(asked, apart_form), samples, _ALONE)
-    together = ask_again(_probing(asked, joint_form), samples, _IN_COMPANY)
-    return [
-        (row, _read(_chances(apart), _chances(joined)))
-        for row, apart, joined in zip(rows, alone, together, strict=True)
-    ]
+    asking_alone = _probing(metric, partial(_probes_of_form, _one_a_request))
+    asking_in_company = _probing(metric, partial(_probes_of_form, _all_in_one_request))
+    results_alone = ask_again(asking_alone, samples, _ALONE)
+    results_in_company = ask_again(asking_in_company, samples, _IN_COMPANY)
+    probed_rows: _ProbedRows = []
+    for row, alone, in_company in zip(
+        rows, results_alone, results_in_company, strict=True
+    ):
+        probes = _read_probes(_chances_in(alone), _chances_in(in_company))
+        probed_rows.append((row, probes))
+    return probed_rows
 
 
-_Form = Callable[[Sequence[Typed]], list[list[Typed]]]
-"""How typed questions are asked: a request for each list."""
+_RequestForm = Callable[[Sequence[Typed]], list[list[Typed]]]
+"""How typed questions are spread over requests: a list of them for each request."""
 
 
-def _batches_of_one(typed: Sequence[Typed]) -> list[list[Typed]]:
-    return [[single] for single in typed]
+def _one_a_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
+    return [[typed] for typed in typed_questions]
 
 
-def _all_together(typed: Sequence[Typed]) -> list[list[Typed]]:
-    """Each as it is, negated, and as a choice in both orders, in one request."""
-    probes: list[Typed] = []
-    for single in typed:
-        negated = [_negate_question(single)] if single.kind == "predicate" else []
-        probes += [single, *negated, *_choices_in_both_orders(single)]
-    return [probes]
+def _all_in_one_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
+    """Each as it is, a predicate also negated, and each as a choice in both orders.
+
+    ``_read_probes`` reads the answers in this order.
+    """
+    in_company: list[Typed] = []
+    for typed in typed_questions:
+        in_company.append(typed)
+        if typed.kind == "predicate":
+            in_company.append(_negate_question(typed))
+        in_company += _choices_in_both_orders(typed)
+    return [in_company]
 
 
 def _negate_question(typed: Typed) -> Typed:
@@ -255,12 +292,12 @@ def _options_by_letter(meanings: Sequence[str]) -> tuple[Option, ...]:
     )
 
 
-_Probing = Callable[[Question[Any], Decided[Any]], list["Probe"]]
-"""The probes of one question of a metric."""
+_ProbesOfQuestion = Callable[[Question[Any], Decided[Any]], list["Probe"]]
+"""Makes the probes of one question of a metric."""
 
 
 def _probes_of_form(
-    form: _Form, question: Question[Any], decided: Decided[Any]
+    form: _RequestForm, question: Question[Any], decided: Decided[Any]
 ) -> list[Probe]:
     """A probe for each request of a form, about the question's own texts."""
     state = decided.state(question)
@@ -268,37 +305,56 @@ def _probes_of_form(
     return [_probe(question, state, request) for request in requests]
 
 
-def _probing(asked: Metric, probes_of: _Probing, *, most: int | None = None) -> Metric:
-    """A metric that asks probes of the questions that another one asks first.
+def _probing(
+    probed_metric: Metric,
+    probes_of: _ProbesOfQuestion,
+    *,
+    most_probes: int | None = None,
+) -> Metric:
+    """A metric that asks probes of the questions that another metric asks first.
 
-    With ``most`` there are no more probes of a sample than that.
+    Its evidence holds the probabilities. Its score says nothing.
+
+    Args:
+        probed_metric: The metric whose questions are probed.
+        probes_of: Makes the probes of one of its questions.
+        most_probes: Most probes of a sample; None for all.
     """
 
-    def probe(sample: Sample) -> Generator[Batch, Replies, Scored]:
-        chances: list[Any] = []
+    def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
         probes: list[Probe] = []
-        for question in _first_questions(asked, sample):
+        for question in _first_questions(probed_metric, sample):
             if question.decided is not None:
                 probes += probes_of(question, question.decided)
-        for single in probes[:most]:
-            (reply,) = yield from ask([single])
-            chances.append(_chances_of(reply))
-        evidence = ProbeEvidence(chances=tuple(chances))
-        reason = f"{len(chances)} probes were asked."
-        return Scored(metric=asked.name, value=1.0, reason=reason, evidence=evidence)
+        chances_by_probe: list[Any] = []
+        for probe in probes[:most_probes]:
+            (reply,) = yield from ask([probe])
+            chances_by_probe.append(_chances_of(reply))
+        return Scored(
+            metric=probed_metric.name,
+            value=1.0,
+            reason=f"{len(chances_by_probe)} probes were asked.",
+            evidence=ProbeEvidence(chances=tuple(chances_by_probe)),
+        )
 
-    return metric(name=asked.name)(probe)
+    return metric(name=probed_metric.name)(ask_probes)
 
 
-def _first_questions(asked: Metric, sample: Sample) -> Batch:
+def _first_questions(probed_metric: Metric, sample: Sample) -> Batch:
     """What a metric asks of a sample first; nothing if it asks nothing."""
-    return next(asked.plan(sample), ())
+    return next(probed_metric.plan(sample), ())
 
 
-def _probe(question: Question[Any], state: State, typed: Sequence[Typed]) -> Probe:
+def _probe(
+    question: Question[Any], state: State, typed_questions: Sequence[Typed]
+) -> Probe:
+    """Typed questions about a state, in one request.
+
+    The parts and the instructions are those of the question that they are from.
+    """
     decided: Decided[ProbeReply] = Decided(
         state=lambda _: state,
-        asks=lambda _: typed,
+        asks=lambda _: typed_questions,
         reads=lambda _, answers: Asked((ProbeReply(chances=tuple(answers)),)),
     )
     return Probe(
@@ -312,47 +368,63 @@ def _probe(question: Question[Any], state: State, typed: Sequence[Typed]) -> Pro
 def _chances_of(
     reply: Asked[ProbeReply] | NotAnswered,
 ) -> tuple[tuple[float, ...], ...] | None:
+    """The probabilities by typed question that a probe was answered with; None without an answer."""
     return None if isinstance(reply, NotAnswered) else reply.reply.chances
 
 
-def _chances(result: MetricResult) -> list[tuple[float, ...]] | None:
-    """All probabilities of a sample's probes, in order; None if one has no answer."""
+def _chances_in(result: MetricResult) -> list[tuple[float, ...]] | None:
+    """The probabilities by typed question of all probes of a sample, in order.
+
+    None if one probe has no answer.
+    """
     evidence = getattr(result, "evidence", None)
-    if not isinstance(evidence, ProbeEvidence) or None in evidence.chances:
+    if not isinstance(evidence, ProbeEvidence):
         return None
-    return [chances for probe in evidence.chances for chances in probe or ()]
+    chances_by_question: list[tuple[float, ...]] = []
+    for chances_of_probe in evidence.chances:
+        if chances_of_probe is None:
+            return None
+        chances_by_question += chances_of_probe
+    return chances_by_question
 
 
-def _read(
-    alone: Sequence[Chances] | None, together: Sequence[Chances] | None
+def _read_probes(
+    chances_alone: Sequence[Chances] | None,
+    chances_in_company: Sequence[Chances] | None,
 ) -> list[_Probes] | None:
-    """What was said to each typed question; None if one was not answered."""
-    if alone is None or together is None:
+    """What was said to each typed question, from the answers to both request forms.
+
+    None if a request was not answered.
+    """
+    if chances_alone is None or chances_in_company is None:
         return None
-    answers = iter(together)
+    answers_in_company = iter(chances_in_company)
     probes: list[_Probes] = []
-    for chances in alone:
-        in_company = next(answers)
-        is_predicate = len(chances) == 1
-        negated = next(answers)[0] if is_predicate else None
-        forward, backward = next(answers), next(answers)
-        probes.append(_Probes(chances, in_company, negated, forward, backward))
+    # the order is that of _all_in_one_request
+    for alone in chances_alone:
+        in_company = next(answers_in_company)
+        is_predicate = len(alone) == 1
+        negated = next(answers_in_company)[0] if is_predicate else None
+        forward = next(answers_in_company)
+        backward = next(answers_in_company)
+        probes.append(_Probes(alone, in_company, negated, forward, backward))
     return probes
 
 
-def _values(
-    probed: _Probed, measure: Callable[[_Probes], Iterable[float]]
-) -> _BySource:
-    """What a measure says of each typed question that was answered."""
-    values: _BySource = []
-    for row, probes in probed:
-        for single in probes or ():
-            values += [(row.source, value) for value in measure(single)]
+def _measure_probes(
+    probed_rows: _ProbedRows, measure: Callable[[_Probes], Iterable[float]]
+) -> _SourcedValues:
+    """The values of a measure for each typed question that was answered."""
+    values: _SourcedValues = []
+    for row, probes_of_row in probed_rows:
+        for probes in probes_of_row or ():
+            for value in measure(probes):
+                values.append((row.source, value))
     return values
 
 
 def _flips(probes: _Probes) -> Iterator[float]:
-    """Whether another option is the likeliest where their order is reversed."""
+    """1.0 if another option is the likeliest where their order is reversed, else 0.0."""
     likeliest = _likeliest(probes.forward)
     likeliest_in_reverse = _likeliest(probes.backward[::-1])
     yield float(likeliest.isdisjoint(likeliest_in_reverse))  # a tie is no flip
@@ -364,10 +436,11 @@ def _likeliest(chances: Chances) -> set[int]:
     return {place for place, chance in enumerate(chances) if chance == highest}
 
 
-def _negations(probes: _Probes) -> Iterator[float]:
+def _negation_errors(probes: _Probes) -> Iterator[float]:
     """How far p of a predicate and p of its negation are from summing to one.
 
-    Both were asked in one request, so that company plays no part.
+    Both were asked in one request, so that the other questions beside them are the
+    same. Nothing for what is no predicate.
     """
     if probes.negated is not None:
         yield abs(probes.in_company[0] + probes.negated - 1)
@@ -380,7 +453,7 @@ def _changes_by_company(probes: _Probes) -> Iterator[float]:
 
 
 def _are_round(probes: _Probes) -> Iterator[float]:
-    """Of each probability whether it is 0, 0.5 or 1."""
+    """1.0 for each probability that is 0, 0.5 or 1, and 0.0 for each other one."""
     for chance in probes.alone:
         yield float(chance in _ROUND)
 
@@ -388,31 +461,37 @@ def _are_round(probes: _Probes) -> Iterator[float]:
 # Padding
 
 
-def _ask_padded(
-    asked: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
-) -> _BySource:
-    """Of one row of each source whether it is answered though it is far too long."""
+def _judge_padded_texts(
+    metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
+) -> _SourcedValues:
+    """Ask about one row of each source, padded to far more than models read.
+
+    Of each 1.0 if the judge answers, else 0.0.
+    """
     first_by_source: dict[str, LabelledSample] = {}
     for row in rows:
         first_by_source.setdefault(row.source, row)
-    firsts = list(first_by_source.values())
-    padding = _probing(asked, _probes_of_padding, most=1)
-    results = ask_again(padding, [row.sample for row in firsts], 0)
-    answered: _BySource = []
-    for row, result in zip(firsts, results, strict=True):
+    first_rows = list(first_by_source.values())
+    asking_padded = _probing(metric, _probes_about_padded_text, most_probes=1)
+    results = ask_again(asking_padded, [row.sample for row in first_rows], 0)
+    answered: _SourcedValues = []
+    for row, result in zip(first_rows, results, strict=True):
         evidence = getattr(result, "evidence", None)
         if isinstance(evidence, ProbeEvidence) and evidence.chances:
             answered.append((row.source, float(evidence.chances[0] is not None)))
     return answered
 
 
-def _probes_of_padding(question: Question[Any], decided: Decided[Any]) -> list[Probe]:
+def _probes_about_padded_text(
+    question: Question[Any], decided: Decided[Any]
+) -> list[Probe]:
     """The first typed question of a question, about padded texts."""
-    state = _between_fillers(decided.state(question))
-    return [_probe(question, state, list(decided.asks(question))[:1])]
+    padded_state = _pad(decided.state(question))
+    first_typed = list(decided.asks(question))[:1]
+    return [_probe(question, padded_state, first_typed)]
 
 
-def _between_fillers(state: State) -> Mapping[str, Any]:
+def _pad(state: State) -> Mapping[str, Any]:
     """A state between two texts of half the padding each, so that either end may be cut."""
     half = _FILLER * (PADDED_CHARACTERS // 2 // len(_FILLER))
     return {"before": half, **state, "after": half}
@@ -421,25 +500,26 @@ def _between_fillers(state: State) -> Mapping[str, Any]:
 # Figures
 
 
-def _shares(measure: str, values: _BySource) -> Iterator[Measured]:
-    """How often something holds, over all sources and of each, with Wilson's interval."""
-    for source, flags in _by_source(values).items():
-        interval = wilson(round(sum(flags)), len(flags))
-        yield Measured(measure, source, len(flags), fmean(flags), interval)
+def _shares(measure: str, flags: _SourcedValues) -> Iterator[Measured]:
+    """The share of flags that are 1.0, over all sources and for each, with Wilson's interval."""
+    for source, flags_of_source in _values_by_source(flags).items():
+        n_flags = len(flags_of_source)
+        interval = wilson(round(sum(flags_of_source)), n_flags)
+        yield Measured(measure, source, n_flags, fmean(flags_of_source), interval)
 
 
-def _over_sources(
-    measure: str, values: _BySource, summary: Callable[[Iterable[float]], float]
+def _summaries(
+    measure: str, values: _SourcedValues, summarise: Callable[[Iterable[float]], float]
 ) -> Iterator[Measured]:
-    """A summary of numbers, over all sources and of each."""
-    for source, numbers in _by_source(values).items():
-        yield Measured(measure, source, len(numbers), summary(numbers), None)
+    """One number that sums up the values of all sources, then one for each source."""
+    for source, numbers in _values_by_source(values).items():
+        yield Measured(measure, source, len(numbers), summarise(numbers), None)
 
 
-def _by_source(values: _BySource) -> dict[str | None, list[float]]:
-    """The values of all sources under None, then those of each."""
-    by_source: dict[str | None, list[float]] = {}
+def _values_by_source(values: _SourcedValues) -> dict[str | None, list[float]]:
+    """The values of all sources under None, then those of each source under its name."""
+    values_by_source: dict[str | None, list[float]] = {}
     for source, value in values:
-        by_source.setdefault(None, []).append(value)
-        by_source.setdefault(source, []).append(value)
-    return by_source
+        values_by_source.setdefault(None, []).append(value)
+        values_by_source.setdefault(source, []).append(value)
+    return values_by_source
