@@ -136,12 +136,13 @@ def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
     for field, names in _usual_names_for_row(row).items():
         if field in place_by_field:
             continue
-        # Columns that are another field as a whole; of an object a part may be left.
-        columns_in_use = {
-            place.column
-            for place in place_by_field.values()
-            if place.value is row.get(place.column)
-        }
+        # A column that is another field as a whole cannot be this one. Of a column with
+        # an object in it, another part may be.
+        columns_in_use = set()
+        for place in place_by_field.values():
+            is_whole_column = place.value is row.get(place.column)
+            if is_whole_column:
+                columns_in_use.add(place.column)
         places = list(_possible_places(cells_of_row, field, names, columns_in_use))
         chosen_place = _choose_place(field, places)
         if chosen_place is not None:

@@ -59,29 +59,22 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
         raise RowError(
             f"a row must be an object with named fields, got {type(row).__name__}"
         )
-    # of Haystack
-    if set(row) == {"type", "init_parameters"} and isinstance(
-        row["init_parameters"], Mapping
-    ):
-        row = {
-            "answer" if name == "data" else name: value
-            for name, value in row["init_parameters"].items()
-        }
+    row = _unwrap_haystack_object(row)
     places = find_places(row, columns)
     answers = _answers(places.get("answer", _NO_PLACE))
-    if len(answers) < 2:
-        return [_sample(row, places, {"answer": answers[0]} if answers else {})]
-    if isinstance(data_in(places.get("citations", _NO_PLACE).value), (list, tuple)):
+    if not answers:
+        return [_sample(row, places, replaced={})]
+    if len(answers) == 1:
+        return [_sample(row, places, replaced={"answer": answers[0]})]
+    citations = data_in(places.get("citations", _NO_PLACE).value)
+    if isinstance(citations, (list, tuple)):
         raise RowError("citations: spans of one answer, and the row holds several")
-    name = places.get("id", _NO_PLACE).value
-    ids = [
-        f"{name}#{number}" if is_present(name) else None
-        for number in range(len(answers))
-    ]
-    samples = [
-        _sample(row, places, {"answer": answer, "id": own})
-        for answer, own in zip(answers, ids, strict=True)
-    ]
+    row_id = places.get("id", _NO_PLACE).value
+    samples: list[Sample] = []
+    for number, answer in enumerate(answers):
+        sample_id = f"{row_id}#{number}" if is_present(row_id) else None
+        replaced = {"answer": answer, "id": sample_id}
+        samples.append(_sample(row, places, replaced=replaced))
     row_key = _digest(samples)
     return [sample.model_copy(update={"row_key": row_key}) for sample in samples]
 
@@ -100,6 +93,22 @@ def _digest(samples: Sequence[Sample]) -> str:
     return blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
 
 
+def _unwrap_haystack_object(row: Row) -> Row:
+    """The fields of an object that Haystack wrote; any other row as it is.
+
+    Haystack writes ``{"type": "…GeneratedAnswer", "init_parameters": {"data": …}}``,
+    where ``data`` is the answer's text.
+    """
+    if set(row) != {"type", "init_parameters"}:
+        return row
+    fields = row["init_parameters"]
+    if not isinstance(fields, Mapping):
+        return row
+    return {
+        "answer" if name == "data" else name: value for name, value in fields.items()
+    }
+
+
 def columns_by_field(
     arguments: Mapping[str, Any], beside: Iterable[str] = ()
 ) -> dict[str, Any]:
@@ -115,15 +124,15 @@ def columns_by_field(
                 f"unknown argument {name!r}{near}; columns are named like"
                 " question_column="
             )
-    fields = {
-        name.removesuffix("_column"): column
-        for name, column in arguments.items()
-        if column is not None
-    }
-    return {
-        "reference" if name == "ground_truth" else name: column
-        for name, column in fields.items()
-    }
+    column_by_field: dict[str, Any] = {}
+    for name, column in arguments.items():
+        if column is None:
+            continue
+        field = name.removesuffix("_column")
+        if field == "ground_truth":  # a second name of the reference
+            field = "reference"
+        column_by_field[field] = column
+    return column_by_field
 
 
 def _answers(place: Place) -> list[Any]:
@@ -161,30 +170,37 @@ def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
 
 def _values_by_field(places: _Found, replaced: Mapping[str, Any]) -> dict[str, Any]:
     """What each filled field of a sample holds, as a sample takes it."""
-    cells_by_field = {name: place.value for name, place in places.items()}
-    values = {}
-    for name, value in {**cells_by_field, **replaced}.items():
-        if is_filled(value, name):
-            values[name] = plain_data(value)
-    for name, value in values.items():
-        values[name] = _READERS.get(name, plain_data)(value)
-    if "contexts" in places and "contexts" not in values:
-        values["contexts"] = ()  # recorded, and there were none
-    return values
+    cell_by_field = {field: place.value for field, place in places.items()}
+    cell_by_field.update(replaced)
+    value_by_field: dict[str, Any] = {}
+    for field, cell in cell_by_field.items():
+        if is_filled(cell, field):
+            read = _READERS.get(field, plain_data)
+            value_by_field[field] = read(plain_data(cell))
+    if "contexts" in places and "contexts" not in value_by_field:
+        value_by_field["contexts"] = ()  # recorded, and there were none
+    return value_by_field
 
 
-def _metadata(row: Row, places: _Found, of_column: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a row: its column for them, and columns that no field used.
+def _metadata(
+    row: Row, places: _Found, metadata_cell: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The metadata of a row: all columns that no field used, then its metadata column.
 
-    A conversation that stands beside the texts comes in where these hold none.
+    If neither names a conversation, the name of one that stands beside the texts is
+    added.
+
+    Args:
+        row: The row.
+        places: Where its fields were found.
+        metadata_cell: What its metadata column holds.
     """
-    used = {_column_of(row, place.column) for place in places.values()}
-    metadata = {
-        str(name): value
-        for name, value in row.items()
-        if name not in used and is_present(value)
-    }
-    metadata.update(of_column)
+    used_columns = {_column_of(row, place.column) for place in places.values()}
+    metadata: dict[str, Any] = {}
+    for column, value in row.items():
+        if column not in used_columns and is_present(value):
+            metadata[str(column)] = value
+    metadata.update(metadata_cell)
     if conversation_in(metadata) is None:
         metadata.update(_conversation_beside_texts(row, places))
     return metadata
@@ -291,22 +307,23 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _explain(error: ValidationError, places: _Found) -> str:
-    """Which field needs what, and what was found: its type, never its text."""
+    """The first problem in words: which field needs what, and the type that was found.
+
+    A value's text is never told.
+    """
     problem = error.errors(include_url=False)[0]
-    name = str(problem["loc"][0]) if problem["loc"] else "row"
-    number = next(
-        (f" number {part + 1}" for part in problem["loc"][1:] if isinstance(part, int)),
-        "",
-    )
-    column = places.get(name, _NO_PLACE).column
-    place = (
-        f"{name}{number} (column {column!r})"
-        if column and column != name
-        else f"{name}{number}"
-    )
-    if not problem["type"].endswith("_type"):
-        return f"{place}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
-    return (
-        f"{place}: needs {_NEEDED.get(name, 'a text')}, found"
-        f" {type(problem['input']).__name__}"
-    )
+    location = problem["loc"]  # the field, then keys and indices within it
+    field = str(location[0]) if location else "row"
+    place = field
+    indices = [part for part in location[1:] if isinstance(part, int)]
+    if indices:
+        place += f" number {indices[0] + 1}"
+    column = places.get(field, _NO_PLACE).column
+    if column and column != field:
+        place += f" (column {column!r})"
+    is_of_wrong_type = problem["type"].endswith("_type")
+    if not is_of_wrong_type:
+        message = problem["msg"]
+        return f"{place}: {message[:1].lower()}{message[1:]}"
+    needed = _NEEDED.get(field, "a text")
+    return f"{place}: needs {needed}, found {type(problem['input']).__name__}"

@@ -416,13 +416,13 @@ class Sample(Frozen):
         rows: list[tuple[str, str | Sequence[str]]] = [
             ("question", self.question or "")
         ]
-        rows += [
-            (name, [part.text for part in texts])
-            for name, texts in contexts_by_field.items()
-        ]
-        rows += [("answer", self.answer or ""), ("reference", self.reference)]
-        rows += [("facts", [part.text for part in self.facts or ()])]
-        return table(row for row in rows if row[1])
+        for field, contexts in contexts_by_field.items():
+            rows.append((field, [context.text for context in contexts]))
+        rows.append(("answer", self.answer or ""))
+        rows.append(("reference", self.reference))
+        rows.append(("facts", [fact.text for fact in self.facts or ()]))
+        filled_rows = [(field, value) for field, value in rows if value]
+        return table(filled_rows)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], **columns: Unpack[Fields]) -> "Sample":
