@@ -6,7 +6,6 @@ from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
 from ragmetrics_core.capture.captured import Given as Given
 from ragmetrics_core.capture.captured import Redact as Redact
-from ragmetrics_core.capture.cited_sources import CitedSource as CitedSource
 from ragmetrics_core.capture.cited_sources import (
     citations_of_sources as citations_of_sources,
 )
@@ -47,6 +46,7 @@ from ragmetrics_core.capture.stages import samples_of as samples_of
 from ragmetrics_core.capture.transcripts import Talk as Talk
 from ragmetrics_core.capture.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capture.tree import Answer as Answer
+from ragmetrics_core.capture.tree import CitedSource as CitedSource
 from ragmetrics_core.capture.tree import Document as Document
 from ragmetrics_core.capture.tree import Message as Message
 from ragmetrics_core.capture.tree import Node as Node

@@ -4,36 +4,22 @@ Marks in the text of an answer are read by ``citations_of_marks``.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context
+from ragmetrics_core.data.citations import Numbering, places_of, plain_label
 
 _WHOLE = 0.9  # of a quote's letters; a model may leave out a word, or change one
 _LONGEST_LABEL = 80
-
-
-@dataclass(frozen=True, slots=True)
-class CitedSource:
-    """A source that a structured answer names.
-
-    Args:
-        id: The id of a context, or a number under which the prompt showed it.
-        quote: Words that stand in the source.
-        statement: The part of the answer that it is named for; None for all of it.
-    """
-
-    id: str | int | None = None
-    quote: str | None = field(default=None, repr=False)
-    statement: str | None = field(default=None, repr=False)
 
 
 def citations_of_sources(
     answer: str | None,
     sources: Sequence[CitedSource],
     contexts: Sequence[Context],
-    numbering: Mapping[str, int] | None = None,
+    numbering: Numbering | None = None,
 ) -> tuple[Citation, ...]:
     """Read the sources that a structured answer names as citations.
 
@@ -63,7 +49,7 @@ def citations_of_sources(
     holders = _holders([source.quote for source in sources], contexts)
     citations: list[Citation] = []
     for source, holder in zip(sources, holders, strict=True):
-        start, end = _span(source.statement, text)
+        start, end = _span(source, text)
         places = _places(source, holder, contexts, numbering or {})
         label = str(source.id) if source.id is not None else source.quote or ""
         citations.append(
@@ -81,14 +67,15 @@ def _places(
     source: CitedSource,
     holder: int | None,
     contexts: Sequence[Context],
-    numbering: Mapping[str, int],
+    numbering: Numbering,
 ) -> tuple[int, ...]:
     """Places of the contexts that a source names; () if it names none."""
     if source.id is None:
         return () if holder is None else (holder,)
     name = str(source.id).strip()
-    if name in numbering:
-        return (numbering[name],)
+    for label in (name, plain_label(name)):
+        if label in numbering:
+            return places_of(label, numbering)
     places = tuple(place for place, one in enumerate(contexts) if one.id == name)
     return (holder,) if holder is not None and holder in places else places
 
@@ -118,8 +105,13 @@ def _holder(quote: str, texts: Sequence[str]) -> int | None:
     )
 
 
-def _span(statement: str | None, answer: str) -> tuple[int, int]:
-    """Where a statement stands in an answer; all of the answer if it does not."""
+def _span(source: CitedSource, answer: str) -> tuple[int, int]:
+    """The part of an answer that a source is named for; all of it if that is not known."""
+    if source.start is not None and source.end is not None:
+        if 0 <= source.start <= source.end <= len(answer):
+            return source.start, source.end
+        return 0, len(answer)
+    statement = source.statement
     start = answer.find(statement) if statement else -1
     if statement is None or start < 0:
         return 0, len(answer)

@@ -97,6 +97,28 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class CitedSource:
+    """A source that an answer names beside its text.
+
+    Args:
+        id: The id of a context, or a name, address or number under which it was shown.
+        quote: Words that stand in the source.
+        statement: The part of the answer that it is named for; None for all of it.
+        start: Where that part begins, where the framework or provider tells it.
+        end: Where it ends.
+        label: The number by which the answer's own marks name it, where the framework
+            tells it.
+    """
+
+    id: str | int | None = None
+    quote: str | None = field(default=None, repr=False)
+    statement: str | None = field(default=None, repr=False)
+    start: int | None = None
+    end: int | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message of a prompt or a conversation, or a model's reply."""
 
@@ -106,6 +128,8 @@ class Message:
     # its text blocks, joined; of a tool the result as the model sees it
     text: str = field(default="", repr=False)
     calls: tuple[ToolCall, ...] = ()  # the tools that it calls
+    # what a reply cites, by the word of the model's provider; None if it says nothing
+    cited: tuple[CitedSource, ...] | None = field(default=None, kw_only=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -176,6 +200,8 @@ class Answer:
     # that it carries; its data flow
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     question: str | None = field(default=None, repr=False)  # that it carries
+    # what it cites, by the framework's own word; None if it says nothing
+    cited: tuple[CitedSource, ...] | None = None
     model: str | None = None  # that wrote it, as the framework names it
     # what is uncertain about it, in words; the rules say it
     doubts: tuple[str, ...] = ()

@@ -24,15 +24,40 @@ A wider one names no sources: it is dangling as a whole.
 Place = Annotated[int, Field(ge=0)]
 
 _LONGEST_MARK = 200  # characters between the brackets
+# What a label may begin with, and what is no part of it: "Source 1", "citation:a-7".
+_SOURCE_WORD = (
+    r"(?:sources?|documents?|docs?|passages?|contexts?|chunks?|citations?"
+    r"|references?|refs?|cited?|snippets?)"
+)
+_PREFIX = re.compile(
+    rf"{_SOURCE_WORD}[ \t]*(?:(?:ids?|no|numbers?)\b)?"
+    r"(?:[ \t:#=\-]*(?=[0-9])|[ \t]*[:#=]+[ \t]*|[ \t]+)",
+    re.IGNORECASE,
+)
+_AROUND_LABEL = " \t\"'`*#"
 _MARK = re.compile(
-    rf"\[(?P<listed>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]"
-    rf"|【(?P<provided>[^【】†\n]{{1,{_LONGEST_MARK}}})(?:†[^【】\n]{{0,{_LONGEST_MARK}}})?】"
+    rf"\[\[(?P<doubled>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]\]"
+    rf"|\[(?P<listed>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]"
+    rf"|\((?:see |from )?(?P<named>{_SOURCE_WORD}[ \t:#0-9][^()\n]{{0,{_LONGEST_MARK}}})\)"
+    rf"|【(?P<provided>[^【】†\n]{{1,{_LONGEST_MARK}}})(?:†[^【】\n]{{0,{_LONGEST_MARK}}})?】",
+    re.IGNORECASE,
+)
+# What may cite in a form that is not read: a footnote's sign, "source 2", "(3)".
+_MAY_CITE = re.compile(
+    rf"[⁰¹²³⁴⁵⁶⁷⁸⁹]|\b{_SOURCE_WORD}[ \t:#]*[0-9]"
+    r"|[\[【][^\[\]【】\n]{0,80}[0-9][^\[\]【】\n]{0,80}[\]】]"
+    r"|\((?:[^()\n]{0,40}[ ,])?[0-9]{1,2}\)"
+    rf"|[\[(【][ \t]*{_SOURCE_WORD}\b|^[ \t]*{_SOURCE_WORD}[ \t]*:",
+    re.IGNORECASE | re.MULTILINE,
 )
 # Brackets in code are indices.
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _RANGE = re.compile(r"([0-9]{1,9})\s*[-–]\s*([0-9]{1,9})")
-_SEPARATOR = re.compile(r"[,;]")
+_SEPARATOR = re.compile(r"[,;&]|\band\b")
+_NUMBER_AND_NAME = re.compile(r"([0-9]{1,4})[ \t]*[:|(–-]")
+Numbering = Mapping[str, int | tuple[int, ...]]
+"""By label the place of the context that it names; several places where they share it."""
 # What a chunk begins with where the prompt numbered it: "Source 1:", "[1]".
 _NUMBERED = re.compile(
     r"\s*(?:\[(?P<bracket>[0-9]{1,4})\]"
@@ -109,11 +134,12 @@ class Statement:
     end: int
 
 
-def marks_in(answer: str, numbering: Mapping[str, int] | None = None) -> list[Mark]:
+def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     """List the marks of an answer in order.
 
-    ``[1]``, ``[1, 2]``, ``[1;2]``, ``[1-3]`` and ``【1†source】`` are marks, as is a
-    bracket that holds nothing but labels of the numbering. Brackets in code are none.
+    ``[1]``, ``[1, 2]``, ``[1;2]``, ``[1-3]`` and ``【1†source】`` are marks, as are
+    ``[Source 1]``, ``(Document 1)``, ``[[1]]`` and ``[citation:a-7]``, and a bracket that
+    holds nothing but labels of the numbering. Brackets in code are none.
 
     Args:
         answer: Any text.
@@ -122,7 +148,7 @@ def marks_in(answer: str, numbering: Mapping[str, int] | None = None) -> list[Ma
     known = {} if numbering is None else numbering
     marks: list[Mark] = []
     for match in _MARK.finditer(_CODE.sub(_blank_code, answer)):
-        inside = match["listed"] or match["provided"]
+        inside = next(filter(None, match.groupdict().values()))
         labels = _labels(inside, known, is_provided=match["provided"] is not None)
         if labels:
             marks.append(Mark(match.start(), match.end(), labels))
@@ -135,25 +161,53 @@ def _blank_code(code: re.Match[str]) -> str:
 
 
 def _labels(
-    inside: str, known: Mapping[str, int], *, is_provided: bool
+    inside: str, known: Mapping[str, object], *, is_provided: bool
 ) -> tuple[str, ...]:
     """The labels inside of a bracket; () if it is no mark."""
     if inside.strip() in known:
         return (inside.strip(),)
-    if is_provided and not _RANGE.fullmatch(inside.strip()):
-        return (_plain_number(inside.strip()),) if inside.strip() else ()
+    whole = plain_label(inside)
+    if whole in known:
+        return (whole,)
+    if is_provided and not _RANGE.fullmatch(whole):
+        return (whole,) if whole else ()
     labels: list[str] = []
     for part in _SEPARATOR.split(inside):
-        label = part.strip()
-        if label in known:
+        label = plain_label(part)
+        if label in known or _NUMBER.fullmatch(label):
             labels.append(label)
-        elif _NUMBER.fullmatch(label):
-            labels.append(_plain_number(label))
         elif numbers := _RANGE.fullmatch(label):
             labels += _numbers_of_range(label, int(numbers[1]), int(numbers[2]))
         else:
-            return ()
+            return _label_of_a_named_source(inside)
     return tuple(dict.fromkeys(labels))
+
+
+def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
+    """The one label of a bracket that says that it names a source; () for any other.
+
+    Of ``Source 2: report.pdf`` it is the number.
+    """
+    named = _PREFIX.match(inside.strip(_AROUND_LABEL))
+    whole = plain_label(inside)
+    if named is None or not whole or not re.search(r"[:#=0-9]", named[0] + whole[0]):
+        return ()
+    numbered = _NUMBER_AND_NAME.match(whole)
+    return (_plain_number(numbered[1]),) if numbered else (whole,)
+
+
+def plain_label(text: str) -> str:
+    """A label without what may stand around it: ``1`` of ``Source 01``, ``a`` of ``doc: "a"``."""
+    label = " ".join(text.split()).strip(_AROUND_LABEL)
+    prefix = _PREFIX.match(label)
+    if prefix is not None:
+        label = label[prefix.end() :].strip(_AROUND_LABEL) or label
+    return _plain_number(label)
+
+
+def may_cite(answer: str) -> bool:
+    """Whether an answer holds anything that may cite, in whatever form."""
+    return _MAY_CITE.search(_CODE.sub(_blank_code, answer)) is not None
 
 
 def _plain_number(label: str) -> str:
@@ -168,7 +222,7 @@ def _numbers_of_range(label: str, first: int, last: int) -> list[str]:
 
 
 def statements(
-    answer: str, numbering: Mapping[str, int] | None = None
+    answer: str, numbering: Numbering | None = None
 ) -> tuple[Statement, ...]:
     """Split an answer into its sentences, marks removed.
 
@@ -180,7 +234,7 @@ def statements(
 
 
 def citations_of_marks(
-    answer: str | None, numbering: Mapping[str, int]
+    answer: str | None, numbering: Numbering
 ) -> tuple[Citation, ...]:
     """Read the marks of an answer as citations.
 
@@ -191,7 +245,8 @@ def citations_of_marks(
     Args:
         answer: The answer.
         numbering: By label the place of the context, from 0, that the prompt showed
-            under it, as in ``{"1": 0, "2": 1}``. All other labels are dangling.
+            under it, as in ``{"1": 0, "2": 1}``; several places where contexts share
+            it. All other labels are dangling.
 
     Returns:
         A citation for each mark, in order; () where there is none.
@@ -208,7 +263,9 @@ def citations_of_marks(
     stripped = _strip_marks(text, marks)
     citations: list[Citation] = []
     for mark in marks:
-        places = [numbering[label] for label in mark.labels if label in numbering]
+        places = [
+            place for label in mark.labels for place in places_of(label, numbering)
+        ]
         start, end = stripped.span_of(mark)
         citations.append(
             Citation(
@@ -222,6 +279,12 @@ def citations_of_marks(
             )
         )
     return tuple(citations)
+
+
+def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:
+    """Places of the contexts that a label names; () if it names none."""
+    places = numbering.get(label, ())
+    return (places,) if isinstance(places, int) else places
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,279 @@
+"""Under which labels a prompt showed each context: titles, file names, ids, numbers. Pure.
+
+A label stands in a line of its own or beside the text: ``[report.pdf]``,
+``citation_id: a-7``, ``<doc id="x">``. It stands before the text that it names, or
+behind it. Between two texts the lines of the one and of the other meet; which are which
+is told by what stands before the first text and behind the last.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ragmetrics_core.data.citations import plain_label
+
+_OPENING = 200  # signs of a context by which it is found in a prompt
+_CLOSING = 80  # signs by which its end is found
+_REGION = 800  # signs before the first and behind the last context
+_LONGEST_LINE = 300
+_LONGEST_LABEL = 160
+_RULE = re.compile(r"[\W_]*")
+_BRACKETS = re.compile(r"\[([^\[\]\n]+)\]|【([^【】\n]+)】")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)([^<>\n]*)>")
+_ATTRIBUTE = re.compile(
+    r"""([\w-]+)\s*=\s*["']?([^"'<>\n]+?)["']?(?=\s+[\w-]+\s*=|\s*/?$)"""
+)
+# Keys whose number is that of a source; the number of a page is none.
+_KEY_OF_NUMBER = re.compile(
+    r"(?:(?:source|citation|document|doc|passage|reference|ref|chunk|context|result)[ _]?)?"
+    r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
+    re.IGNORECASE,
+)
+# "key: value", as metadata and JSON write it.
+_FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
+_PART = re.compile(r"\s[|–—-]\s|[|,;]")
+_NUMBER = re.compile(r"[0-9]{1,4}")
+_NUMBER_FIRST = re.compile(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
+# "Source 1:", "### Document 2 (a.pdf)", "3."
+_NUMBERED = re.compile(
+    r"""[#>*\-\s]*(?:source|document|doc|passage|context|chunk|citation|reference|result)?
+    [ \t]*\#?(?P<number>[0-9]{1,4})(?:[\s:.)|(,–—\-]|\Z)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What prompts tell of the labels of contexts.
+
+    Args:
+        places: By label the places of the contexts under it.
+        ambiguous: Numbers that stand above several contexts: nobody can tell which of
+            them an answer means.
+    """
+
+    places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    ambiguous: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line that labels a text.
+
+    Args:
+        shape: The line without what differs from text to text.
+        labels: What it may name the text; no numbers.
+        number: The number that it gives the text; None if it gives none.
+    """
+
+    shape: str
+    labels: tuple[str, ...]
+    number: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Where a context stands in a prompt."""
+
+    place: int
+    start: int
+    end: int
+
+
+def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
+    r"""Return the places of the contexts by the labels under which prompts show them.
+
+    Args:
+        prompts: The messages that the model was shown.
+        contexts: The contexts in their order.
+
+    Returns:
+        The labels; none where lines before and behind the texts cannot be told apart.
+
+    Examples:
+        >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).places
+        {'a.txt': (0,), 'b.txt': (1,)}
+        >>> labels_in(["It is old.\n(a.txt)\n[x]\n\nIt fell."], ["It is old.", "It fell."]).places
+        {}
+    """
+    places: dict[str, set[int]] = {}
+    numbers: dict[int, set[str]] = {place: set() for place in range(len(contexts))}
+    for prompt in prompts:
+        blocks = _blocks(prompt, contexts)
+        for block, lines in zip(blocks, _lines_of(blocks, prompt), strict=True):
+            for label in {label for line in lines for label in line.labels}:
+                places.setdefault(label, set()).add(block.place)
+            numbers[block.place].update(line.number for line in lines if line.number)
+    given = [number for of_text in numbers.values() for number in of_text]
+    is_numbered = all(len(of_text) == 1 for of_text in numbers.values())
+    labels = {label: tuple(sorted(named)) for label, named in places.items()}
+    if not is_numbered or len(set(given)) < len(given):
+        return Labels(labels, frozenset(given))
+    for place, (number,) in numbers.items():
+        labels[number] = (place,)
+    return Labels(labels)
+
+
+def _blocks(prompt: str, contexts: Sequence[str]) -> list[_Block]:
+    """Where contexts stand in a prompt, in its order; none that overlap."""
+    blocks: list[_Block] = []
+    for place, text in enumerate(contexts):
+        opening = text.partition("…")[0].strip()[:_OPENING].strip()
+        start = prompt.find(opening) if opening else -1
+        while start >= 0:
+            end = _end_of(text.strip(), prompt, start + len(opening))
+            blocks.append(_Block(place, start, end))
+            start = prompt.find(opening, end)
+    blocks.sort(key=lambda block: (block.start, -block.end))
+    apart: list[_Block] = []
+    for block in blocks:
+        if not apart or block.start >= apart[-1].end:
+            apart.append(block)
+    return apart
+
+
+def _end_of(text: str, prompt: str, opened: int) -> int:
+    """Where a text ends whose opening ends at a place."""
+    closing = text.rpartition("…")[2].strip()[-_CLOSING:].strip()
+    at = prompt.find(closing, max(0, opened - len(closing))) if closing else -1
+    is_near = 0 <= at <= opened + 2 * len(text)
+    return at + len(closing) if is_near else opened
+
+
+def _lines_of(blocks: Sequence[_Block], prompt: str) -> Iterator[list[_Line]]:
+    """The lines that label each block."""
+    if not blocks:
+        return
+    before = _run(prompt[max(0, blocks[0].start - _REGION) : blocks[0].start], -1)
+    behind = _run(prompt[blocks[-1].end : blocks[-1].end + _REGION], 1)
+    between = [
+        _lines(prompt[block.end : following.start])
+        for block, following in itertools.pairwise(blocks)
+    ]
+    n_behind = _number_behind(before, between, behind)
+    for number in range(len(blocks)):
+        if n_behind is None:
+            yield []
+            continue
+        above = between[number - 1][n_behind:] if number else before
+        below = between[number] if number < len(between) else behind
+        yield [*above, *below[:n_behind]]
+
+
+def _number_behind(
+    before: Sequence[_Line], between: Sequence[Sequence[_Line]], behind: Sequence[_Line]
+) -> int | None:
+    """How many of the lines between two texts belong to the first; None if nobody can tell."""
+    if not between:
+        labels_before = any(line.labels or line.number for line in before)
+        return 0 if labels_before else len(behind)
+    shapes = [line.shape for line in between[0]]
+    if any([line.shape for line in lines] != shapes for lines in between):
+        return None
+    above = [line.shape for line in before]
+    below = [line.shape for line in behind]
+    fitting = [
+        count
+        for count in range(len(shapes) + 1)
+        if below[:count] == shapes[:count]
+        and above[len(above) - (len(shapes) - count) :] == shapes[count:]
+        and len(above) >= len(shapes) - count
+    ]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _run(region: str, direction: int) -> list[_Line]:
+    """Lines that label a text, from a text on as far as they reach, in their order."""
+    lines: list[_Line] = []
+    for raw in region.split("\n")[::direction]:
+        if _RULE.fullmatch(raw):
+            continue
+        line = _line(raw)
+        if line is None:
+            break
+        lines.append(line)
+    return lines[::direction]
+
+
+def _lines(region: str) -> list[_Line]:
+    """All lines of a region but rules and blank ones; one that labels nothing has no labels."""
+    return [
+        _line(raw) or _Line("a text", ())
+        for raw in region.split("\n")
+        if not _RULE.fullmatch(raw)
+    ]
+
+
+def _line(raw: str) -> _Line | None:
+    """A line that may label a text; None for any other."""
+    line = raw.strip()
+    if len(line) > _LONGEST_LINE:
+        return None
+    tags = list(_TAG.finditer(line))
+    if tags:
+        return _line_of_tags(line, tags)
+    brackets = [match[1] or match[2] for match in _BRACKETS.finditer(line)]
+    if brackets:
+        rest = _BRACKETS.sub(" ", line)
+        shape = f"[{len(brackets)}]" + _shape_of(line[: line.index(brackets[0])])
+        return _Line(shape, _labels([*brackets, rest]), _number_in(brackets))
+    number = _NUMBERED.match(line)
+    if number is not None:
+        labels = _labels([line[number.end() :]])
+        return _Line(_shape_of(number[0]), labels, str(int(number["number"])))
+    pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
+    if pair is not None:
+        value = pair[2].strip(" \"',")
+        return _Line(
+            f"{pair[1].lower()}:", _labels([value]), _number_of(pair[1], value)
+        )
+    return None
+
+
+def _line_of_tags(line: str, tags: Sequence[re.Match[str]]) -> _Line:
+    """A line of elements: their attributes and what stands in them."""
+    shape = "".join(f"<{tag[1]}{tag[2]}>" for tag in tags)
+    fields = [field for tag in tags for field in _ATTRIBUTE.findall(tag[3].strip())]
+    inside = _TAG.sub(" ", line).strip()
+    fields.append((tags[0][2], inside))
+    numbers = (_number_of(key, value) for key, value in fields)
+    values = [value for _, value in fields]
+    return _Line(shape, _labels(values), next(filter(None, numbers), None))
+
+
+def _number_of(key: str, value: str) -> str | None:
+    """The number of a source that stands under a key; None for any other value."""
+    if _KEY_OF_NUMBER.fullmatch(key) is None:
+        return None
+    return str(int(value)) if _NUMBER.fullmatch(value) else None
+
+
+def _number_in(brackets: Iterable[str]) -> str | None:
+    """The number that the first bracket that begins with one gives a text."""
+    for inside in brackets:
+        number = _NUMBER_FIRST.match(plain_label(inside))
+        if number is not None:
+            return str(int(number[1]))
+    return None
+
+
+def _shape_of(text: str) -> str:
+    """A text without its numbers."""
+    return re.sub(r"[0-9]+", "#", text).strip().lower()
+
+
+def _labels(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, and their parts: ``1 | report.pdf | Date: 2020`` names ``report.pdf``, too."""
+    labels: list[str] = []
+    for name in names:
+        parts = [name, *_PART.split(name)]
+        parts += [part.rpartition(": ")[2] for part in parts]
+        labels += [plain_label(part.strip(" \t:\"',{}()#*>-–—")) for part in parts]
+    return tuple(
+        label
+        for label in dict.fromkeys(labels)
+        if 0 < len(label) <= _LONGEST_LABEL
+        and not _NUMBER.fullmatch(label)
+        and not _KEY_OF_NUMBER.fullmatch(label)
+    )
