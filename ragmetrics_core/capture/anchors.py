@@ -3,59 +3,52 @@
 A **stream** is a text's letters and digits as bytes (``letters``). An **anchor** is a
 piece of 16 bytes of it. A **showing** is a place at which the prompt shows a text.
 
-Three steps, each a class or a few functions below:
+Three steps, each a class or a few functions:
 
-    1. ``Complete`` finds the texts that stand whole and unbroken at a place. Nothing
-       that another text has in common with them can hide them.
+    1. ``WholeTexts`` (``whole_texts``) finds the texts that stand whole and unbroken at
+       a place. Nothing that another text has in common with them can hide them.
     2. ``Search`` looks the anchors up. Where one stands without its whole text, the
-       match is followed both ways, over small steps: a line number, a mark, a word
-       left out.
-    3. ``_chains`` joins what was followed into showings, and leaves out what is no
-       trace.
+       match is followed both ways, over small steps (``matching``): a line number, a
+       mark, a word left out. What was followed is a **run** of spans.
+    3. ``_showings_of_runs`` joins runs into showings, and leaves out what is no trace.
 
-Texts too short for an anchor are looked for one by one.
+A text leaves a **trace** where so many of its bytes stand in the prompt that it is no
+chance. Texts too short for an anchor are looked for one by one.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from ragmetrics_core.capture.byte_spans import STEP, Span, runs_of, size_of, within
+from ragmetrics_core.capture.byte_spans import STEP, Span, clip, runs_of, size_of
 from ragmetrics_core.capture.letters import Prompt, Text, stream
+from ragmetrics_core.capture.matching import LINE_NUMBER, follow, whole_letters
+from ragmetrics_core.capture.whole_texts import ANCHOR, COMMON, WholeTexts
 
-ANCHOR = 16  # bytes of an anchor; candidates are tiled with them
-COMMON = 8  # an anchor of more candidates is boilerplate and proves nothing
-RESUMED = 12  # after a step at least so many bytes must agree; fewer do by chance
-# so many are enough where they end the text, follow a line's number, or stand between
-# two marks
-WORD = 4
 WHOLE = 0.98  # of a text so much is all of it, also where pieces of it stand apart
+# of a text that is shown from its first to its last letter so much is all of it
+_WHOLE_IN_PIECES = 0.85
 APART = 96  # parts of one text at most so far apart are one showing
 # the least part at an edge of a text, and elsewhere; less is no trace
 EDGE, MIDDLE = 32, 48
 TRIES = 64  # extensions for a text; more for duplicates
 OCCURRENCES = 500  # of a short text so many are looked at in one message
 LONG = 100_000  # in a longer prompt every third place is looked at
-# for each byte of a prompt at most so many bytes are compared with complete texts
-_COMPARED = 32
 _MARKS = re.compile(
     r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);"""
 )
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
-_LINE_NUMBER = re.compile(rb"\d{1,4}")
+_LONGEST_NUMBERING = 20  # characters in which the number of a list's line stands
 # of the number that is a place of an anchor, these are the offset in the text
 _OFFSET_BITS = 40
 _OFFSETS = (1 << _OFFSET_BITS) - 1
 _NOBODY = -1  # the place of an anchor that only says that a text may begin here
-# of texts that begin with each other and stand at one place so many count, the longest
-_NESTED = 4
-_INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
 
 
 @dataclass(slots=True, eq=False)
@@ -65,31 +58,30 @@ class Group:
     Attributes:
         text: The first of them.
         members: The indexes of the candidates.
-        known: How many of them are known to stand there for another reason.
-        tries: How many more matches of an anchor may be followed.
-        shown: Where they stand: one candidate or known text after the other.
-        why: Outcome and reason, where more is to say than that it was not found.
+        n_known: How many of them are known to stand there for another reason.
+        tries_left: How many more matches of an anchor may be followed.
+        showings: Where they stand: one candidate or known text after the other.
+        why_not_shown: Outcome and reason. None if there is no more to say than that it
+            was not found.
         size: Bytes of the stream.
     """
 
     text: Text
     members: list[int] = field(default_factory=list)
-    known: int = 0
-    tries: int = TRIES
-    # one candidate or known text after the other
-    shown: list[Showing] = field(default_factory=list)
-    # where more is to say than that it was not found
-    why: tuple[Literal["not shown", "unknown"], str] | None = None
-    size: int = field(init=False)  # bytes of the stream
+    n_known: int = 0
+    tries_left: int = TRIES
+    showings: list[Showing] = field(default_factory=list)
+    why_not_shown: tuple[Literal["not shown", "unknown"], str] | None = None
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the bytes once: they are asked for at each anchor."""
         self.size = len(self.text.stream)
 
     @property
-    def explains(self) -> bool:
-        """Whether a known text has no occurrence yet."""
-        return len(self.shown) < self.known
+    def needs_known_showing(self) -> bool:
+        """Whether a known text has no showing yet, so that the next one explains it."""
+        return len(self.showings) < self.n_known
 
 
 @dataclass(slots=True, eq=False)
@@ -101,20 +93,24 @@ class Showing:
         spans: The bytes that agree, in the prompt's order. A text without letters has
             one span of no bytes.
         literal: Offsets of a text without letters; None for others.
-        unbroken: Whether the whole text stands there, with nothing put in but the
+        is_unbroken: Whether the whole text stands there, with nothing put in but the
             numbers of lines.
     """
 
     group: Group
     spans: list[Span]
     literal: tuple[int, int] | None = None
-    # the whole text stands there, with nothing put in but the numbers of lines
-    unbroken: bool = False
+    is_unbroken: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
-        """To be sorted by."""
-        return self.spans[0].at, self.literal[0] if self.literal else 0
+        """Where it begins; showings are sorted by this.
+
+        The first number is a place of the stream. The second tells texts without
+        letters apart, which stand at the same place of it.
+        """
+        literal_start = self.literal[0] if self.literal else 0
+        return self.spans[0].start, literal_start
 
     @property
     def size(self) -> int:
@@ -127,7 +123,7 @@ class Showing:
         return self.size / self.group.size
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether it shows the whole text.
 
         At one place 98 % of the text must agree. In several pieces 85 % are enough, if
@@ -136,204 +132,51 @@ class Showing:
         """
         if len(self.spans) == 1:  # by far the most frequent
             return self.spans[0].size >= WHOLE * self.group.size
-        steps = list(pairwise(self.spans))
-        if any(
-            after.at - before.end > APART + STEP or after.of < before.last
-            for before, after in steps
-        ):
-            return False
-        from_first_to_last = (
-            self.spans[0].of == 0 and self.spans[-1].last == self.group.size
-        )
-        no_gap = all(after.of - before.last <= STEP for before, after in steps)
-        least = 0.85 if from_first_to_last and no_gap else WHOLE
-        return self.size >= least * self.group.size
-
-
-class Complete:
-    """The texts that stand whole and unbroken where one of their beginnings stands.
-
-    Texts of one beginning are kept sorted. At a place, the one that is found by
-    bisection is either there, or no text is but those that it begins with itself.
-    """
-
-    def __init__(self, prompt: bytes, streams: Sequence[bytes], *, every: int) -> None:
-        self._prompt = prompt
-        self._budget = _COMPARED * len(prompt)
-        texts_by_beginning: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
-        for number, text in enumerate(streams):
-            if len(text) >= ANCHOR:
-                texts_by_beginning[text[:ANCHOR]].append((text, number))
-        buckets = [_Bucket(texts) for texts in texts_by_beginning.values()]
-        self._bucket_of = {
-            number: bucket for bucket in buckets for number in bucket.waiting
-        }
-        self.anchors: dict[bytes, list[tuple[int, _Bucket]]] = {}
-        """Where to stop: which texts may begin how many bytes before an anchor."""
-        for bucket in buckets:
-            for shift, anchor in bucket.anchors(every):
-                self.anchors.setdefault(anchor, []).append((shift, bucket))
-        self._every = every
-
-    def beginnings(self, at: int, anchor: bytes) -> Iterator[tuple[int, _Bucket]]:
-        """Where texts may begin that have an anchor at a place, and which texts."""
-        if self._budget <= 0:
-            self.anchors.clear()
-        for shift, bucket in self.anchors.get(anchor, ()):
-            start = at - shift
-            # the beginning repeats itself
-            is_repetition = abs(start - bucket.stood_at) < ANCHOR
-            if (
-                start >= 0
-                and not is_repetition
-                and self._prompt.startswith(bucket.beginning, start)
-            ):
-                yield start, bucket
-
-    def at(self, start: int, bucket: _Bucket) -> Sequence[tuple[int, int]]:
-        """Numbers and sizes of the texts of a bucket that stand at a place, the longest first."""
-        self._budget -= bucket.longest
-        standing = bucket.beginnings_of(self._prompt[start : start + bucket.longest])
-        if standing:
-            bucket.stood_at = start
-        return standing
-
-    def likest(self, start: int, bucket: _Bucket) -> Sequence[int]:
-        """Numbers of the texts that agree with the prompt farthest from a place on.
-
-        Empty where few texts begin alike: their anchors tell them apart.
-        """
-        if bucket.size <= COMMON:
-            return ()
-        self._budget -= COMMON * bucket.longest
-        return bucket.likest(self._prompt[start : start + bucket.longest])
-
-    def forget(self, number: int) -> None:
-        """Look for a text no longer."""
-        bucket = self._bucket_of[number]
-        bucket.waiting.discard(number)
-        if bucket.waiting:
-            return
-        for _, anchor in bucket.anchors(self._every):
-            others = [
-                (shift, other)
-                for shift, other in self.anchors.pop(anchor, ())
-                if other is not bucket
-            ]
-            if others:
-                self.anchors[anchor] = others
-
-
-class _Bucket:
-    """Texts of one beginning."""
-
-    def __init__(self, texts: list[tuple[bytes, int]]) -> None:
-        texts.sort()
-        self._texts = [text for text, _ in texts]
-        self._numbers = [number for _, number in texts]
-        self._shorter = list(_longest_beginnings(self._texts))
-        self.beginning = self._texts[0][:ANCHOR]
-        self.longest = max(map(len, self._texts))
-        self.stood_at = -ANCHOR  # where one of them was found last
-        self.waiting = set(self._numbers)  # those that are still looked for
-
-    def anchors(self, every: int) -> set[tuple[int, bytes]]:
-        """The anchors at each of the first bytes of the texts, each with its offset.
-
-        Texts that are too short to be found by them are left out.
-
-        Args:
-            every: How many first bytes are taken.
-        """
-        texts = [text for text in self._texts if len(text) >= ANCHOR + every - 1]
-        return {
-            (shift, text[shift : shift + ANCHOR])
-            for text in texts
-            for shift in range(every)
-        }
-
-    def beginnings_of(self, words: bytes) -> list[tuple[int, int]]:
-        """Numbers and sizes of the texts that some words begin with, the longest first."""
-        standing: list[tuple[int, int]] = []
-        index: int | None = bisect_right(self._texts, words) - 1
-        while index is not None and index >= 0 and len(standing) < _NESTED:
-            # what a standing text begins with stands, too
-            if standing or words.startswith(self._texts[index]):
-                standing.append((self._numbers[index], len(self._texts[index])))
-            index = self._shorter[index]
-        return standing
-
-    @property
-    def size(self) -> int:
-        """How many texts these are."""
-        return len(self._texts)
-
-    def likest(self, words: bytes) -> list[int]:
-        """Numbers of some texts whose beginnings agree farthest with some words.
-
-        The number of a line is left out of the words where they differ.
-        """
-        most, likest = self._likest(words)
-        number = _LINE_NUMBER.match(words, most)
-        if number is not None:
-            _, likest = self._likest(words[:most] + words[number.end() :])
-        return [self._numbers[index] for index in likest][:COMMON]
-
-    def _likest(self, words: bytes) -> tuple[int, list[int]]:
-        """Find the texts that have most first bytes in common with some words.
-
-        Only neighbours in the sorted order are compared: the longest common beginnings
-        are there.
-
-        Returns:
-            How many bytes they have in common, and the indexes of these texts.
-        """
-        index = bisect_right(self._texts, words)
-        around = range(max(index - COMMON, 0), min(index + COMMON, self.size))
-        common = {
-            near: _count_equal_bytes(words, 0, self._texts[near], 0) for near in around
-        }
-        most = max(common.values())
-        return most, [near for near in around if common[near] == most]
-
-
-def _longest_beginnings(texts: Sequence[bytes]) -> Iterator[int | None]:
-    """For each of some sorted texts the place of the longest other that it begins with.
-
-    None for a text that begins with no other.
-    """
-    nested: list[int] = []
-    for index, text in enumerate(texts):
-        while nested and not text.startswith(texts[nested[-1]]):
-            nested.pop()
-        yield nested[-1] if nested else None
-        nested.append(index)
+        largest_gap_in_text = 0
+        for before, after in pairwise(self.spans):
+            gap_in_text = after.text_start - before.text_end
+            goes_back = gap_in_text < 0
+            is_too_far = after.start - before.end > APART + STEP
+            if goes_back or is_too_far:
+                return False
+            largest_gap_in_text = max(largest_gap_in_text, gap_in_text)
+        begins_it = self.spans[0].text_start == 0
+        ends_it = self.spans[-1].text_end == self.group.size
+        if begins_it and ends_it and largest_gap_in_text <= STEP:
+            return self.size >= _WHOLE_IN_PIECES * self.group.size
+        return self.size >= WHOLE * self.group.size
 
 
 class Search:
-    """One pass over a prompt.
+    """One pass over a prompt that finds where texts stand in it.
 
     A place of an anchor is one number, of the text and of the byte in it: small objects
-    would take longer than the search. Each anchor's first place is in ``_first``; all
-    of those that have several are in ``_more``.
+    would take longer than the search. Each anchor's first place is in ``_first_place``;
+    all of those that have several are in ``_all_places``.
+
+    Args:
+        prompt: The prompt.
+        groups: The texts. A text's number is its index here.
     """
 
     def __init__(self, prompt: Prompt, groups: Sequence[Group]) -> None:
-        self.prompt, self.groups = prompt, groups
+        self.prompt = prompt
+        self.groups = groups
         self._every = 3 if len(prompt.stream) > LONG else 1
         self._streams = [group.text.stream for group in groups]
         self._backwards = prompt.stream[::-1]
-        self._first: dict[bytes, int] = {}
-        self._more: dict[bytes, list[int]] = {}
+        self._first_place: dict[bytes, int] = {}
+        self._all_places: dict[bytes, list[int]] = {}
+        # the runs of each text
         self._runs: dict[int, list[list[Span]]] = defaultdict(list)
         # where each text stands whole and in one piece
         self._unbroken: dict[int, list[int]] = defaultdict(list)
-        self._complete = Complete(prompt.stream, self._streams, every=self._every)
+        self._whole_texts = WholeTexts(prompt.stream, self._streams, every=self._every)
         self._add_anchors()
         self._drop_common()
         # stop at each beginning of a text, whatever else it is
-        for anchor in self._complete.anchors:
-            self._first.setdefault(anchor, _NOBODY)
+        for anchor in self._whole_texts.anchors:
+            self._first_place.setdefault(anchor, _NOBODY)
 
     @property
     def shortest(self) -> int:
@@ -353,29 +196,34 @@ class Search:
         well.
         """
         for number, text in enumerate(self._streams):
+            if len(text) < EDGE:
+                continue
             end = len(text) - ANCHOR
-            if len(text) >= EDGE:
-                edges = [end] if self._every == 1 else [1, 2, end - 2, end - 1, end]
-                self._add(number, [*range(0, end + 1, ANCHOR), *edges])
+            tiles = range(0, end + 1, ANCHOR)
+            edges = [end] if self._every == 1 else [1, 2, end - 2, end - 1, end]
+            self._add(number, [*tiles, *edges])
 
     def _add(self, number: int, offsets: Iterable[int]) -> None:
         """Note where anchors of a text stand.
 
-        An anchor's first place goes into ``_first``. If it has several, all go into
-        ``_more``, at most two of one text.
+        An anchor's first place goes into ``_first_place``. If it has several, all go
+        into ``_all_places``, at most two of one text.
 
         Args:
             number: The number of the text.
             offsets: Where in it the anchors begin.
         """
-        text, first = self._streams[number], self._first
-        for of in offsets:
-            anchor, place = text[of : of + ANCHOR], number << _OFFSET_BITS | of
-            if first.setdefault(anchor, place) != place:
-                again = self._more.setdefault(anchor, [first[anchor]])
-                # two of one text are enough
-                if len(again) < 2 or again[-2] >> _OFFSET_BITS != number:
-                    again.append(place)
+        text = self._streams[number]
+        first_place = self._first_place
+        for offset in offsets:
+            anchor = text[offset : offset + ANCHOR]
+            place = number << _OFFSET_BITS | offset
+            if first_place.setdefault(anchor, place) == place:
+                continue
+            places = self._all_places.setdefault(anchor, [first_place[anchor]])
+            has_two_of_text = len(places) >= 2 and _number(places[-2]) == number
+            if not has_two_of_text:
+                places.append(place)
 
     def _drop_common(self) -> None:
         """Drop anchors that too many texts share: boilerplate proves nothing.
@@ -383,20 +231,23 @@ class Search:
         A text that loses anchors gets others, so that what is rarer in it is found in
         every phase. A text that has nothing rarer keeps its common ones.
         """
-        dropped: dict[int, list[int]] = defaultdict(list)
-        for anchor, places in list(self._more.items()):
-            if len({place >> _OFFSET_BITS for place in places}) > COMMON:
-                del self._more[anchor], self._first[anchor]
-                for place in places:
-                    dropped[place >> _OFFSET_BITS].append(_offset(place))
-        offsets = {
-            number: self._instead_of(common, number)
-            for number, common in dropped.items()
-        }
-        for number, rarer in offsets.items():
-            self._add(number, rarer)
+        dropped_offsets: dict[int, list[int]] = defaultdict(list)
+        for anchor, places in list(self._all_places.items()):
+            texts = {_number(place) for place in places}
+            if len(texts) <= COMMON:
+                continue
+            del self._all_places[anchor]
+            del self._first_place[anchor]
+            for place in places:
+                dropped_offsets[_number(place)].append(_offset(place))
+        # all of them are chosen before the first is added: those would count as rare
+        replacements = {}
+        for number, common_offsets in dropped_offsets.items():
+            replacements[number] = self._offsets_instead_of(common_offsets, number)
+        for number, offsets in replacements.items():
+            self._add(number, offsets)
 
-    def _instead_of(self, common: list[int], number: int) -> list[int]:
+    def _offsets_instead_of(self, common_offsets: list[int], number: int) -> list[int]:
         """Where new anchors of a text begin that stand for its common ones.
 
         They are its rarer anchors, shifted by a byte or two. Empty if these are found
@@ -404,291 +255,250 @@ class Search:
         """
         text = self._streams[number]
         end = len(text) - ANCHOR
-        rare = [
-            of
-            for of in range(0, end + 1, ANCHOR)
-            if text[of : of + ANCHOR] in self._first
-        ]
-        if not rare:
-            return common
-        phases = {of % self._every for of in rare}
+        rare_offsets = []
+        for offset in range(0, end + 1, ANCHOR):
+            if text[offset : offset + ANCHOR] in self._first_place:
+                rare_offsets.append(offset)
+        if not rare_offsets:
+            return common_offsets
+        phases = {offset % self._every for offset in rare_offsets}
         if len(phases) == self._every:
             return []
-        shifted = [of + shift for of in rare for shift in (-2, -1, 1, 2)]
-        return [of for of in shifted if 0 <= of <= end]
+        shifted_offsets = []
+        for offset in rare_offsets:
+            for shift in (-2, -1, 1, 2):
+                if 0 <= offset + shift <= end:
+                    shifted_offsets.append(offset + shift)
+        return shifted_offsets
 
     # The pass
 
     def showings(self) -> Iterator[Showing]:
         """Find the showings of all texts that are not too short."""
-        self._pass()
+        self._pass_over_prompt()
         for number, group in enumerate(self.groups):
-            unbroken = [
-                Span(start, 0, group.size) for start in self._unbroken.get(number, ())
-            ]
+            starts = self._unbroken.get(number, ())
+            unbroken = [Span(start, 0, group.size) for start in starts]
             for span in unbroken:
-                yield Showing(group, [span], unbroken=True)
-            for showing in _chains(
-                group, _apart_from(unbroken, self._runs.get(number, ()))
-            ):
-                showing.unbroken = self._is_unbroken(showing)
+                yield Showing(group, [span], is_unbroken=True)
+            runs = _runs_outside(unbroken, self._runs.get(number, ()))
+            for showing in _showings_of_runs(group, runs):
+                showing.is_unbroken = self._has_nothing_put_in(showing)
                 yield showing
 
-    def _is_unbroken(self, showing: Showing) -> bool:
+    def _has_nothing_put_in(self, showing: Showing) -> bool:
         """Whether a whole text stands there with nothing put in but numbers of lines."""
         if showing.size < showing.group.size:
             return False
-        between = (
-            self.prompt.stream[before.end : after.at]
-            for before, after in pairwise(showing.spans)
-        )
-        return all(_LINE_NUMBER.fullmatch(put_in) for put_in in between)
+        for before, after in pairwise(showing.spans):
+            put_in = self.prompt.stream[before.end : after.start]
+            if not LINE_NUMBER.fullmatch(put_in):
+                return False
+        return True
 
-    def _pass(self) -> None:
+    def _pass_over_prompt(self) -> None:
         """Go through the prompt once, and stop at each anchor.
 
-        Where a complete candidate stands, the pass goes on at its end.
+        Where a whole candidate stands, the pass goes on at its end. Before that it
+        looks at as many places as an anchor has bytes: several texts may begin there.
         """
-        prompt, every, anchors = self.prompt.stream, self._every, self._first
-        behind = len(prompt) - ANCHOR + 1
-        at = skip_from = skip_to = 0
-        while at < behind:
-            at = next(
-                (
-                    near
-                    for near in range(at, behind, every)
-                    if prompt[near : near + ANCHOR] in anchors
-                ),
-                behind,
-            )
-            if at == behind:
-                break
-            anchor = prompt[at : at + ANCHOR]
-            end = self._note_complete(at, anchor)
-            if at >= skip_to:
-                skip_from = at + every * ANCHOR  # several may fit here
-            skip_to = max(skip_to, end - self.shortest)
-            self._extend(at, anchor)
-            at += every
-            if skip_from <= at < skip_to:
-                at = skip_to
+        prompt = self.prompt.stream
+        every = self._every
+        behind = len(prompt) - ANCHOR + 1  # no anchor begins here or later
+        place = 0
+        skip_from = skip_to = 0
+        while True:
+            place = self._next_anchor(place, behind)
+            if place == behind:
+                return
+            anchor = prompt[place : place + ANCHOR]
+            end_of_candidate = self._note_whole_texts(place, anchor)
+            if place >= skip_to:
+                skip_from = place + every * ANCHOR
+            skip_to = max(skip_to, end_of_candidate - self.shortest)
+            self._follow_texts_of(place, anchor)
+            place += every
+            if skip_from <= place < skip_to:
+                place = skip_to
 
-    def _note_complete(self, at: int, anchor: bytes) -> int:
-        """Note the texts that stand complete at an anchor, or begin just before it.
+    def _next_anchor(self, start: int, behind: int) -> int:
+        """The first place from a start on at which an anchor stands.
+
+        It is ``behind`` where none stands before that.
+        """
+        prompt = self.prompt.stream
+        anchors = self._first_place
+        for place in range(start, behind, self._every):
+            if prompt[place : place + ANCHOR] in anchors:
+                return place
+        return behind
+
+    def _note_whole_texts(self, place: int, anchor: bytes) -> int:
+        """Note the texts that stand whole at an anchor, or begin just before it.
+
+        Where none of the texts that begin alike stands whole, those that agree farthest
+        are followed.
 
         Returns:
-            Where the longest complete candidate ends; 0 if there is none.
+            Where the longest whole candidate ends; 0 if there is none.
         """
-        behind = 0
-        for start, bucket in self._complete.beginnings(at, anchor):
-            standing = self._complete.at(start, bucket)
+        end_of_candidate = 0
+        for start, bucket in self._whole_texts.beginnings(place, anchor):
+            standing = self._whole_texts.standing_at(start, bucket)
             for number, size in standing:
                 self._note_unbroken(number, start)
                 if self.groups[number].members:
-                    behind = max(behind, start + size)
-            for number in () if standing else self._complete.likest(start, bucket):
-                self._follow_from(number, start, 0)
-        return behind
+                    end_of_candidate = max(end_of_candidate, start + size)
+            if not standing:
+                for number in self._whole_texts.closest_at(start, bucket):
+                    self._follow_from(number, start, 0)
+        return end_of_candidate
 
     def _note_unbroken(self, number: int, start: int) -> None:
-        """Note that a text stands at a place whole and in one piece, unless it stands in too many."""
-        starts, group = self._unbroken[number], self.groups[number]
-        if starts and start < starts[-1] + ANCHOR:
+        """Note that a text stands at a place whole and in one piece.
+
+        A text that stands in too many places is looked for no longer: nobody knows
+        which of them are its own.
+        """
+        starts = self._unbroken[number]
+        group = self.groups[number]
+        is_noted = bool(starts) and start < starts[-1] + ANCHOR
+        if is_noted:
             return
         starts.append(start)
-        if len(starts) >= OCCURRENCES + group.known + len(group.members):
-            group.tries = 0
-            group.why = "unknown", "its words stand in too many places"
-            self._complete.forget(number)
+        if len(starts) >= OCCURRENCES + group.n_known + len(group.members):
+            group.tries_left = 0
+            group.why_not_shown = "unknown", "its words stand in too many places"
+            self._whole_texts.forget(number)
 
-    def _extend(self, near: int, anchor: bytes) -> None:
-        """Follow the match of each text that holds the anchor at a place, if one stands there."""
-        first = self._first[anchor]
-        if first != _NOBODY:
-            places = self._more.get(anchor) or [first]
-            for place in places:
-                self._follow_from(place >> _OFFSET_BITS, near, _offset(place))
-            waiting = [
-                place
-                for place in places
-                if self.groups[place >> _OFFSET_BITS].tries > 0
-            ]
-            if len(waiting) < len(places):
-                self._more[anchor] = waiting
-            if not waiting:
-                self._first[anchor] = _NOBODY
-        if self._first[anchor] == _NOBODY and anchor not in self._complete.anchors:
-            del self._first[anchor]
+    def _follow_texts_of(self, place: int, anchor: bytes) -> None:
+        """Follow the match of each text that holds the anchor at a place.
 
-    def _follow_from(self, number: int, near: int, of: int) -> None:
-        """Follow the match of a text both ways from one place."""
+        Texts whose tries are used up are forgotten, and so is an anchor that no text
+        waits for.
+        """
+        first_place = self._first_place[anchor]
+        if first_place != _NOBODY:
+            text_places = self._all_places.get(anchor) or [first_place]
+            waiting_places = []
+            for text_place in text_places:
+                self._follow_from(_number(text_place), place, _offset(text_place))
+            for text_place in text_places:
+                if self.groups[_number(text_place)].tries_left > 0:
+                    waiting_places.append(text_place)
+            if len(waiting_places) < len(text_places):
+                self._all_places[anchor] = waiting_places
+            if not waiting_places:
+                self._first_place[anchor] = _NOBODY
+        is_unused = self._first_place[anchor] == _NOBODY
+        if is_unused and anchor not in self._whole_texts.anchors:
+            del self._first_place[anchor]
+
+    def _follow_from(self, number: int, place: int, offset: int) -> None:
+        """Follow the match of a text both ways from one place, and note the run.
+
+        Nothing is followed where the text is known to stand, nor for a text whose tries
+        are used up or that is too short to be shown in parts.
+        """
         group = self.groups[number]
-        if (
-            group.tries > 0
-            and group.size >= EDGE
-            and not self._is_found(number, near, of)
-        ):
-            group.tries -= 1
-            _add_run(self._runs[number], self._run(near, self._streams[number], of))
+        if group.tries_left <= 0 or group.size < EDGE:
+            return
+        if self._is_noted(number, place, offset):
+            return
+        group.tries_left -= 1
+        run = self._run_around(place, self._streams[number], offset)
+        _add_run(self._runs[number], run)
 
-    def _is_found(self, number: int, near: int, of: int) -> bool:
+    def _is_noted(self, number: int, place: int, offset: int) -> bool:
         """Whether a text is known to stand at a place.
 
         It stands there in one piece, or this byte is in the last run that was followed.
         """
-        starts, runs = self._unbroken.get(number), self._runs.get(number)
-        if starts and starts[-1] <= near < starts[-1] + len(self._streams[number]):
+        starts = self._unbroken.get(number)
+        if starts and starts[-1] <= place < starts[-1] + len(self._streams[number]):
             return True
-        return bool(runs) and any(
-            span.at - span.of == near - of and span.at <= near < span.end
-            for span in (runs or [[]])[-1]
-        )
+        runs = self._runs.get(number)
+        if not runs:
+            return False
+        for span in runs[-1]:
+            runs_along = span.start - span.text_start == place - offset
+            if runs_along and span.start <= place < span.end:
+                return True
+        return False
 
-    def _run(self, at: int, text: bytes, of: int) -> list[Span]:
-        """The run around a place where an anchor agrees."""
-        end, last = len(self.prompt.stream), len(text)
-        before: list[Span] = []
-        if of and at:
-            back = _follow(self._backwards, end - at, text[::-1], last - of)
-            before = [
-                Span(end - span.end, last - span.last, span.size)
-                for span in reversed(back)
-            ]
-            if before and before[-1].end == at:  # one span with what follows
-                at, of, _ = before.pop()
-        spans = before + _follow(self.prompt.stream, at, text, of)
+    def _run_around(self, place: int, text: bytes, offset: int) -> list[Span]:
+        """The run around a place where an anchor agrees, in the prompt's order."""
+        spans_before: list[Span] = []
+        if offset and place:
+            spans_before = self._spans_before(place, text, offset)
+            if spans_before and spans_before[-1].end == place:
+                # one span with what follows
+                touching = spans_before.pop()
+                place = touching.start
+                offset = touching.text_start
+        spans = spans_before + follow(self.prompt.stream, place, text, offset)
         if text.isascii():
             return spans
-        letters = (_letters(text, span) for span in spans)
-        return [span for span in letters if span.size]
+        cut_spans = [whole_letters(text, span) for span in spans]
+        return [span for span in cut_spans if span.size]
+
+    def _spans_before(self, place: int, text: bytes, offset: int) -> list[Span]:
+        """The spans before a place, found by following both texts backwards."""
+        end = len(self.prompt.stream)
+        text_end = len(text)
+        backward_spans = follow(
+            self._backwards, end - place, text[::-1], text_end - offset
+        )
+        spans = []
+        for span in reversed(backward_spans):
+            spans.append(Span(end - span.end, text_end - span.text_end, span.size))
+        return spans
 
     # Short texts
 
     def occurrences(self, group: Group) -> Iterator[tuple[Showing, int, int]]:
         """Yield where a text stands that is too short for the pass.
 
-        If it stands in too many places no more matches are followed: its ``tries``
+        If it stands in too many places the rest is left out, and its ``tries_left``
         become 0.
 
         Yields:
             Where it stands, and what it touches on its left and its right, as
             ``_touching`` says.
         """
-        letters, literal = group.text.stream, group.text.raw.strip()
-        most = OCCURRENCES if letters else TRIES
-        for message, begin in zip(
-            self.prompt.messages, self.prompt.starts, strict=True
-        ):
-            at = -1
-            for _ in range(most):
-                at = (
-                    message.stream.find(letters, at + 1)
-                    if letters
-                    else message.raw.find(literal, at + 1)
-                )
-                if at < 0:
-                    break
-                offsets = None if letters else (at, at + len(literal))
-                place = at if letters else len(stream(message.raw[:at]))
-                left, right = _touching(message, place, place + len(letters), offsets)
-                yield (
-                    Showing(group, [Span(begin + place, 0, len(letters))], offsets),
-                    left,
-                    right,
-                )
+        letters = group.text.stream
+        message_starts = zip(self.prompt.messages, self.prompt.starts, strict=True)
+        for message, message_start in message_starts:
+            if letters:
+                showings = _showings_by_letters(group, message, message_start)
             else:
-                group.tries = 0
+                showings = _showings_by_characters(group, message, message_start)
+            for showing in showings:
+                start = showing.spans[0].start - message_start
+                end = start + len(letters)
+                left, right = _touching(message, start, end, showing.literal)
+                yield showing, left, right
 
     def touching(self, span: Span) -> tuple[int, int]:
         """What a text touches on its left and its right, as in ``occurrences``."""
-        number = self.prompt.message(span.at)
-        begin = self.prompt.starts[number]
+        number = self.prompt.message(span.start)
+        message_start = self.prompt.starts[number]
         return _touching(
-            self.prompt.messages[number], span.at - begin, span.end - begin, None
+            self.prompt.messages[number],
+            span.start - message_start,
+            span.end - message_start,
+            None,
         )
+
+
+def _number(place: int) -> int:
+    """The number of the text in an anchor's place."""
+    return place >> _OFFSET_BITS
 
 
 def _offset(place: int) -> int:
-    """The byte in its text of an anchor's place."""
+    """The byte of the text in an anchor's place."""
     return place & _OFFSETS
-
-
-# Following a match
-
-
-def _follow(shown: bytes, at: int, text: bytes, of: int) -> list[Span]:
-    """Spans from a place on in both, as long as steps lead on."""
-    spans = []
-    while True:
-        size = _count_equal_bytes(shown, at, text, of)
-        if size:
-            spans.append(Span(at, of, size))
-        at, of = at + size, of + size
-        step = _step(shown, at, text, of)
-        if step is None:
-            return spans
-        put_in, left_out = step
-        between = (
-            shown.find(text[of : of + left_out], at, at + put_in)
-            if left_out >= WORD
-            else -1
-        )
-        if between >= 0:  # not left out: both ends of it are marked
-            spans.append(Span(between, of, left_out))
-        at, of = at + put_in, of + left_out
-
-
-def _count_equal_bytes(shown: bytes, at: int, text: bytes, of: int) -> int:
-    """How many bytes agree from here on."""
-    most = min(len(shown) - at, len(text) - of)
-    agreed, size = 0, 64
-    while agreed < most:
-        upto = min(agreed + size, most)
-        left, right = shown[at + agreed : at + upto], text[of + agreed : of + upto]
-        if left != right:
-            differing = int.from_bytes(left, "big") ^ int.from_bytes(right, "big")
-            return agreed + len(left) - (differing.bit_length() + 7) // 8
-        agreed, size = upto, 2 * size
-    return most
-
-
-def _step(shown: bytes, at: int, text: bytes, of: int) -> tuple[int, int] | None:
-    """How many bytes to step over in the prompt and in the text.
-
-    Behind them both agree again. None if they do not agree again within a step.
-    """
-    digits = _line_number(shown, at, text, of)
-    if digits:
-        return digits, 0
-    rest = len(text) - of
-    for left_out in range(min(STEP, rest - RESUMED) + 1):
-        resumed = text[of + left_out : of + left_out + RESUMED]
-        place = shown.find(resumed, at, at + STEP + RESUMED)
-        if place >= 0:
-            return place - at, left_out
-    return None
-
-
-def _line_number(shown: bytes, at: int, text: bytes, of: int) -> int:
-    """How many digits stand in the prompt before the text goes on; 0 if it does not.
-
-    The digits are the number of a line. The text goes on with a word, or to its end.
-    """
-    digits = _LINE_NUMBER.match(shown, at)
-    following = text[of : of + WORD]
-    if digits is None or not following:
-        return 0
-    sizes = range(1, digits.end() - at + 1)
-    return next((size for size in sizes if shown.startswith(following, at + size)), 0)
-
-
-def _letters(text: bytes, span: Span) -> Span:
-    """A span without halves of letters at its ends."""
-    part = text[span.of : span.last].lstrip(_INSIDE)
-    cut = span.size - len(part)
-    return Span(
-        span.at + cut, span.of + cut, len(part.decode("utf-8", "ignore").encode())
-    )
 
 
 # From runs to showings
@@ -697,36 +507,39 @@ def _letters(text: bytes, span: Span) -> Span:
 def _add_run(runs: list[list[Span]], run: list[Span]) -> None:
     """Add a run behind those found before.
 
-    Ground that both claim goes to the longer, then to the denser one.
+    Ground that both claim goes to the longer, then to the denser one. The other is cut.
     """
-    while runs and run and run[0].at < runs[-1][-1].end:
-        if _weight(runs[-1]) >= _weight(run):
-            run = within(run, start=runs[-1][-1].end)
+    while runs and run and run[0].start < runs[-1][-1].end:
+        last_run = runs[-1]
+        if _length_and_density(last_run) >= _length_and_density(run):
+            run = clip(run, start=last_run[-1].end)
             break
-        shorter = within(runs.pop(), end=run[0].at)
-        if shorter:
-            runs.append(shorter)
+        runs.pop()
+        shortened_run = clip(last_run, end=run[0].start)
+        if shortened_run:
+            runs.append(shortened_run)
     if run:
         runs.append(run)
 
 
-def _weight(run: list[Span]) -> tuple[int, int]:
-    """How many bytes agree, and how few lie between them."""
-    return size_of(run), run[0].at - run[-1].end
+def _length_and_density(run: list[Span]) -> tuple[int, int]:
+    """How many bytes agree, and how few lie between them: a larger number is fewer."""
+    extent = run[-1].end - run[0].start
+    return size_of(run), -extent
 
 
-def _apart_from(
+def _runs_outside(
     unbroken: Sequence[Span], runs: Iterable[list[Span]]
 ) -> Iterator[list[Span]]:
     """The runs that do not reach into ground where the same text stands in one piece."""
-    starts = [span.at for span in unbroken]
+    starts = [span.start for span in unbroken]
     for run in runs:
-        before = bisect_left(starts, run[-1].end) - 1
-        if before < 0 or unbroken[before].end <= run[0].at:
+        index_before = bisect_left(starts, run[-1].end) - 1
+        if index_before < 0 or unbroken[index_before].end <= run[0].start:
             yield run
 
 
-def _chains(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
+def _showings_of_runs(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
     """Join runs of one text to showings.
 
     A run is joined if it goes on in prompt and text and stands at most 96 bytes behind.
@@ -734,45 +547,90 @@ def _chains(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
     """
     chains: list[list[Span]] = []
     for run in runs:
-        continued = _continuing(chains[-1][-1], run) if chains else []
-        if continued:
-            chains[-1] += continued
+        continuation = _continuation(chains[-1][-1], run) if chains else []
+        if continuation:
+            chains[-1] += continuation
         else:
             chains.append(run)
     for spans in chains:
         showing = Showing(group, spans)
-        if not showing.whole:
-            showing.spans = [
-                span
-                for run in runs_of(spans)
-                if _is_trace(run, group.size)
-                for span in run
-            ]
+        if not showing.is_whole:
+            showing.spans = _spans_of_traces(spans, group.size)
         if showing.spans:
             yield showing
 
 
-def _continuing(last: Span, run: list[Span]) -> list[Span]:
+def _continuation(last_span: Span, run: list[Span]) -> list[Span]:
     """The part of a run that goes on where another run ended; empty if it does not.
 
     A run that begins with the text's first letter begins a new showing.
     """
-    first = run[0]
-    if first.of == 0 or first.at - last.end > APART or first.of < last.last - STEP:
+    first_span = run[0]
+    begins_anew = first_span.text_start == 0
+    is_too_far = first_span.start - last_span.end > APART
+    goes_back = first_span.text_start < last_span.text_end - STEP
+    if begins_anew or is_too_far or goes_back:
         return []
-    return within(run, first=last.last)
+    return clip(run, text_start=last_span.text_end)
 
 
-def _is_trace(run: list[Span], total: int) -> bool:
-    """Whether a run is long enough to be no chance.
+def _spans_of_traces(spans: list[Span], text_size: int) -> list[Span]:
+    """The spans of those runs that are long enough to be no chance.
 
     At an edge of the text 32 bytes are enough, elsewhere 48.
     """
-    at_edge = run[0].of == 0 or run[-1].last == total
-    return size_of(run) >= (EDGE if at_edge else MIDDLE)
+    spans_of_traces: list[Span] = []
+    for run in runs_of(spans):
+        is_at_edge = run[0].text_start == 0 or run[-1].text_end == text_size
+        least_size = EDGE if is_at_edge else MIDDLE
+        if size_of(run) >= least_size:
+            spans_of_traces += run
+    return spans_of_traces
 
 
-# What a short text touches
+# Short texts
+
+
+def _showings_by_letters(
+    group: Group, message: Text, message_start: int
+) -> Iterator[Showing]:
+    """Yield where the letters of a short text stand in a message.
+
+    After too many places its ``tries_left`` become 0.
+
+    Args:
+        group: The text.
+        message: The message.
+        message_start: Where the message begins in the prompt's stream.
+    """
+    letters = group.text.stream
+    place = -1
+    for _ in range(OCCURRENCES):
+        place = message.stream.find(letters, place + 1)
+        if place < 0:
+            return
+        yield Showing(group, [Span(message_start + place, 0, len(letters))])
+    group.tries_left = 0
+
+
+def _showings_by_characters(
+    group: Group, message: Text, message_start: int
+) -> Iterator[Showing]:
+    """Yield where a text without letters stands in a message, as ``_showings_by_letters`` does."""
+    characters = group.text.raw.strip()
+    offset = -1
+    for _ in range(TRIES):
+        offset = message.raw.find(characters, offset + 1)
+        if offset < 0:
+            return
+        place = len(stream(message.raw[:offset]))
+        span = Span(message_start + place, 0, 0)
+        yield Showing(group, [span], (offset, offset + len(characters)))
+    group.tries_left = 0
+
+
+# what stands beside a short text: another letter, a space or the like, or a mark
+_LETTER, _GAP, _MARK = range(3)
 
 
 def _touching(
@@ -780,21 +638,43 @@ def _touching(
 ) -> tuple[int, int]:
     """What a short text touches on its left and its right, as a number for each side.
 
-    It is 0 for another letter, and 2 for an end, a bullet, a quote or a tag.
+    It is 0 for another letter, and 2 for an end, a bullet, a quote or a tag; 1 for
+    anything else.
+
+    Args:
+        message: The message that shows the text.
+        start: Where the text begins in the message's stream.
+        end: Behind its last letter there.
+        literal: Offsets of a text without letters; None for others.
     """
-    (before, first), (last, after) = message.gap(start), message.gap(end)
+    gap_start, text_start = message.gap(start)
+    text_end, gap_end = message.gap(end)
     if literal:
-        first, last = literal
-    numbered = _NUMBERED.search(message.raw[max(first - 20, 0) : first]) is not None
-    left = _side(message.raw[before:first], start == 0 or numbered, literal is not None)
-    right = _side(
-        message.raw[last:after], end == len(message.stream), literal is not None
+        text_start, text_end = literal
+    numbering = message.raw[max(text_start - _LONGEST_NUMBERING, 0) : text_start]
+    begins_line_of_list = _NUMBERED.search(numbering) is not None
+    left = _kind_of_side(
+        message.raw[gap_start:text_start],
+        is_at_edge=start == 0 or begins_line_of_list,
+        has_letters=literal is None,
+    )
+    right = _kind_of_side(
+        message.raw[text_end:gap_end],
+        is_at_edge=end == len(message.stream),
+        has_letters=literal is None,
     )
     return left, right
 
 
-def _side(between: str, at_edge: bool, literal: bool) -> int:
-    apostrophe = between in ("'", "’")
-    if at_edge or (_MARKS.search(between) and not apostrophe):
-        return 2
-    return 1 if between or literal else 0
+def _kind_of_side(between: str, *, is_at_edge: bool, has_letters: bool) -> int:
+    """What stands on one side of a short text, by what is between it and the next letter.
+
+    An apostrophe alone is no mark: it stands inside a word.
+    """
+    is_apostrophe = between in ("'", "’")
+    is_marked = _MARKS.search(between) is not None and not is_apostrophe
+    if is_at_edge or is_marked:
+        return _MARK
+    if between or not has_letters:
+        return _GAP
+    return _LETTER

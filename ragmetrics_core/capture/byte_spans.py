@@ -13,24 +13,24 @@ class Span(NamedTuple):
     """Bytes that agree between a prompt and a text.
 
     Attributes:
-        at: Where they begin in the prompt.
-        of: Where they begin in the text.
+        start: Where they begin in the prompt.
+        text_start: Where they begin in the text.
         size: How many they are.
     """
 
-    at: int
-    of: int
+    start: int
+    text_start: int
     size: int
 
     @property
     def end(self) -> int:
         """Behind them in the prompt."""
-        return self.at + self.size
+        return self.start + self.size
 
     @property
-    def last(self) -> int:
+    def text_end(self) -> int:
         """Behind them in the text."""
-        return self.of + self.size
+        return self.text_start + self.size
 
 
 def size_of(spans: Iterable[Span]) -> int:
@@ -38,27 +38,46 @@ def size_of(spans: Iterable[Span]) -> int:
     return sum([span.size for span in spans])
 
 
-def within(
+def clip(
     spans: Iterable[Span],
     start: int = 0,
     end: int = _FAR,
-    first: int = 0,
-    last: int = _FAR,
+    text_start: int = 0,
+    text_end: int = _FAR,
 ) -> list[Span]:
-    """What of spans stands between two places of the prompt, and between two of the text."""
+    """Cut spans to what stands between two places.
+
+    Spans of which nothing is left are dropped.
+
+    Args:
+        spans: The spans.
+        start: The first place of the prompt that may stay.
+        end: The place behind the last one of the prompt that may stay.
+        text_start: The first place of the text that may stay.
+        text_end: The place behind the last one of the text that may stay.
+    """
     clipped = []
-    for at, of, size in spans:
-        cut = max(start - at, first - of, 0)
-        upto = min(size, end - at, last - of)
-        if cut < upto:
-            clipped.append(Span(at + cut, of + cut, upto - cut))
+    for span in spans:
+        n_before = max(start - span.start, text_start - span.text_start, 0)
+        kept_until = min(span.size, end - span.start, text_end - span.text_start)
+        if n_before < kept_until:
+            clipped.append(
+                Span(
+                    span.start + n_before,
+                    span.text_start + n_before,
+                    kept_until - n_before,
+                )
+            )
     return clipped
 
 
 def runs_of(spans: Iterable[Span]) -> list[list[Span]]:
-    """Spans in the order of the text, those together between which there are but small steps."""
+    """Spans in the order of the text, divided into runs.
+
+    A **run** is a row of spans between which there are only small steps.
+    """
     runs: list[list[Span]] = []
-    for span in sorted(spans, key=lambda span: span.of):
+    for span in sorted(spans, key=lambda span: span.text_start):
         if runs and _is_small_step(runs[-1][-1], span):
             runs[-1].append(span)
         else:
@@ -67,12 +86,17 @@ def runs_of(spans: Iterable[Span]) -> list[list[Span]]:
 
 
 def _is_small_step(before: Span, after: Span) -> bool:
-    return 0 <= after.at - before.end <= STEP and after.of - before.last <= STEP
+    """Whether one span follows another within a step, in the prompt and in the text."""
+    put_in = after.start - before.end
+    left_out = after.text_start - before.text_end
+    return 0 <= put_in <= STEP and left_out <= STEP
 
 
 def subtract_spans(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """What of spans is of other bytes of the text than all of the others."""
+    """What is left of spans without the bytes of the text that the others hold."""
     rest = list(spans)
     for other in others:
-        rest = [*within(rest, last=other.of), *within(rest, first=other.last)]
+        before = clip(rest, text_end=other.text_start)
+        behind = clip(rest, text_start=other.text_end)
+        rest = [*before, *behind]
     return rest

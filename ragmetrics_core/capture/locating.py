@@ -1,9 +1,10 @@
 """Which of some texts stand in what a model was shown, where, and how much of each.
 
-Letters and digits are compared, in whatever form the prompt holds them. All places
-where candidates and prompt run along are found in one pass (``anchors``). Here the
-showings compete for the ground they stand on, the longest first: a text inside a shown
-text is explained by that text. What is left counts.
+Letters and digits are compared, in whatever form the prompt holds them. A **showing** is
+a place where a candidate and the prompt run along; all of them are found in one pass
+(``anchors``). Here the showings compete for the **ground**, the bytes of the prompt they
+stand on, the longest first: a text inside a shown text is explained by that text. What
+is left counts.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Literal
 
-from ragmetrics_core.capture.anchors import EDGE, RESUMED, Group, Search, Showing
+from ragmetrics_core.capture.anchors import EDGE, Group, Search, Showing
 from ragmetrics_core.capture.byte_spans import STEP, runs_of, size_of, subtract_spans
 from ragmetrics_core.capture.changed import ChangedTexts
 from ragmetrics_core.capture.letters import Prompt, Text
+from ragmetrics_core.capture.matching import RESUMED
 from ragmetrics_core.capture.places import Located, Place, place_of_showing
 
 # bytes that a showing needs on ground that no better one has taken; a shorter text
@@ -52,9 +54,8 @@ def locate(
         >>> [(place.outcome, place.extent) for place in found.places], found.order
         ([('shown', 'whole'), ('not shown', None)], (0,))
     """
-    return _Settling(
-        candidates, Prompt([shown] if isinstance(shown, str) else shown), known
-    ).settle()
+    messages = [shown] if isinstance(shown, str) else shown
+    return _Settling(candidates, Prompt(messages), known).settle()
 
 
 class _Settling:
@@ -77,17 +78,16 @@ class _Settling:
         self.texts = [Text(raw) for raw in (*candidates, *known)]
         # texts without letters are told apart by their characters
         groups: dict[bytes | str, Group] = {}
-        self.group_of = [
-            groups.setdefault(text.stream or text.raw.strip(), Group(text))
-            for text in self.texts
-        ]
-        self.groups = list(groups.values())
-        for index, group in enumerate(self.group_of):
-            group.tries += 2
+        self.group_of: list[Group] = []
+        for index, text in enumerate(self.texts):
+            group = groups.setdefault(text.stream or text.raw.strip(), Group(text))
+            self.group_of.append(group)
+            group.tries_left += 2
             if index in self.candidates:
                 group.members.append(index)
             else:
-                group.known += 1
+                group.n_known += 1
+        self.groups = list(groups.values())
         self.search = Search(prompt, self.groups)
         self.shared: dict[frozenset[Group], list[list[Showing]]] = defaultdict(list)
         """Parts that fit several groups alike: of these groups, what fits at each place."""
@@ -95,38 +95,41 @@ class _Settling:
     def settle(self) -> Located:
         """Settle everything, and return what became of each candidate."""
         showings = list(self.search.showings())
-        standing = _short_that_stand(showings, self.search)
-        self._compete(
-            [
-                showing
-                for showing in showings
-                if showing.group.size >= EDGE or showing in standing
-            ]
-        )
-        touching: dict[Group, list[Showing]] = defaultdict(list)
+        standing_apart = _short_that_stand_apart(showings, self.search)
+        competing: list[Showing] = []
+        among_letters: dict[Group, list[Showing]] = defaultdict(list)
         for showing in showings:
-            if showing.group.size < EDGE and showing not in standing:
-                touching[showing.group].append(showing)
+            if showing.group.size >= EDGE or showing in standing_apart:
+                competing.append(showing)
+            else:
+                among_letters[showing.group].append(showing)
+        self._compete(competing)
         for group in sorted(self.groups, key=lambda group: -group.size):
             if group.size < EDGE and group.text.raw.strip():
-                self._settle_short(group, touching[group])
+                self._settle_short(group, among_letters[group])
         showing_of = self._showings_of_candidates()
         self._share_parts(showing_of)
-        changed = ChangedTexts(self.prompt, self.ground)
-        places = [
-            (
-                place_of_showing(
-                    index, self.texts[index], self.prompt, showing_of[index]
-                )
-                if index in showing_of
-                else self._missing(index, bool(showing_of), changed)
-            )
-            for index in self.candidates
-        ]
-        return Located(
-            tuple(places),
-            tuple(sorted(showing_of, key=lambda index: showing_of[index].place)),
-        )
+        order = sorted(showing_of, key=lambda index: showing_of[index].place)
+        return Located(tuple(self._places(showing_of)), tuple(order))
+
+    def _places(self, showing_of: dict[int, Showing]) -> list[Place]:
+        """What became of each candidate, in their order.
+
+        Args:
+            showing_of: Where each shown candidate stands, by its index.
+        """
+        changed_texts = ChangedTexts(self.prompt, self.ground)
+        any_is_shown = bool(showing_of)
+        places = []
+        for index in self.candidates:
+            showing = showing_of.get(index)
+            if showing is not None:
+                text = self.texts[index]
+                place = place_of_showing(index, text, self.prompt, showing)
+            else:
+                place = self._place_of_missing(index, any_is_shown, changed_texts)
+            places.append(place)
+        return places
 
     def _compete(self, showings: Sequence[Showing]) -> None:
         """Give each showing its ground and its text, the best first.
@@ -138,98 +141,110 @@ class _Settling:
         rivals: dict[tuple[tuple[int, int], int], list[Showing]] = defaultdict(list)
         for showing in showings:
             rivals[showing.place, showing.size].append(showing)
-        repeated: list[Showing] = []
+        repetitions: list[Showing] = []
         for showing in self._best_first(showings):
+            group = showing.group
             equal_rivals = rivals[showing.place, showing.size]
-            if self._free_bytes(showing) < min(OWN, showing.group.size):
-                showing.group.why = showing.group.why or _EXPLAINED
+            if self._free_bytes(showing) < min(OWN, group.size):
+                group.why_not_shown = group.why_not_shown or _EXPLAINED
             elif _share_their_place(equal_rivals):
-                _mark(self.ground, showing)
-                groups = frozenset(rival.group for rival in equal_rivals)
-                self.shared[groups].append(equal_rivals)
+                _take_ground(self.ground, showing)
+                rival_groups = frozenset(rival.group for rival in equal_rivals)
+                self.shared[rival_groups].append(equal_rivals)
             elif _is_repetition(showing):
-                # the end of one chunk is the beginning of the next, which may need it
-                repeated.append(showing)
-            elif showing.group.members or showing.group.explains:
-                self._take_ground(showing)
-        for showing in repeated:
+                repetitions.append(showing)
+            elif group.members or group.needs_known_showing:
+                self._give(showing)
+        for showing in repetitions:
             if self._free_bytes(showing) >= OWN:
-                self._take_ground(showing)
+                self._give(showing)
 
     def _best_first(self, showings: Sequence[Showing]) -> list[Showing]:
         """Showings by rank, behind them those that fuller texts fill."""
-        filled = _showings_filled_by_parts(showings, len(self.ground))
+        filled = _showings_filled_by_fuller(showings, len(self.ground))
 
         def rank(showing: Showing) -> tuple[object, ...]:
             return showing in filled, *_rank(showing)
 
         return sorted(showings, key=rank)
 
-    def _take_ground(self, showing: Showing) -> None:
-        """Give a showing the ground on which it stands, and to its text."""
-        _mark(self.ground, showing)
-        self._give(showing)
-
     def _free_bytes(self, showing: Showing) -> int:
-        return sum(self.ground.count(0, span.at, span.end) for span in showing.spans)
+        """How many bytes of a showing no other has taken."""
+        return sum(self.ground.count(0, span.start, span.end) for span in showing.spans)
 
     def _give(self, showing: Showing) -> None:
-        """Count a showing for the texts of its group.
+        """Give a showing the ground on which it stands, and count it for its text."""
+        _take_ground(self.ground, showing)
+        self._count_for_its_text(showing)
+
+    def _count_for_its_text(self, showing: Showing) -> None:
+        """Add a showing to those of its group, or join it to one of them.
 
         A whole showing is one more. A part joins an earlier part that it does not
         repeat. In another message it also joins a part that it overlaps, because a long
         text may be cut into pieces that overlap. Beside a whole showing a part does not
         count: it may be a title.
         """
-        showings = showing.group.shown
-        if showing.whole:
-            showings.append(showing)
+        group_showings = showing.group.showings
+        if showing.is_whole:
+            group_showings.append(showing)
             return
-        if any(rival.whole for rival in showings):
+        if any(earlier.is_whole for earlier in group_showings):
             return
-        message = self.prompt.message(showing.spans[0].at)
-        for rival in showings:
-            new = subtract_spans(showing.spans, rival.spans)
-            elsewhere = all(
-                self.prompt.message(span.at) != message for span in rival.spans
-            )
-            if elsewhere or size_of(new) == showing.size:
-                rival.spans = sorted([*rival.spans, *new])
+        for earlier in group_showings:
+            new_spans = subtract_spans(showing.spans, earlier.spans)
+            repeats_nothing = size_of(new_spans) == showing.size
+            if repeats_nothing or self._are_in_other_messages(showing, earlier):
+                earlier.spans = sorted([*earlier.spans, *new_spans])
                 return
-        showings.append(showing)
+        group_showings.append(showing)
 
-    def _settle_short(self, group: Group, touching: Iterable[Showing]) -> None:
+    def _are_in_other_messages(self, showing: Showing, earlier: Showing) -> bool:
+        """Whether nothing of an earlier part stands in the message of a new one."""
+        message = self.prompt.message(showing.spans[0].start)
+        earlier_messages = {self.prompt.message(span.start) for span in earlier.spans}
+        return message not in earlier_messages
+
+    def _settle_short(self, group: Group, among_letters: Iterable[Showing]) -> None:
         """Settle where a short text stands.
 
         It counts where it touches no other letter and, if it is very short, stands
         apart. It is unknown if its words stand among others, or in too many places.
+
+        Args:
+            group: The text.
+            among_letters: Where the pass found it beside other letters. Texts too short
+                for the pass are looked for here.
         """
-        size = group.size
-        covered = False
-        among: list[Showing] = []
-        occurrences = ((showing, 0, 0) for showing in touching)
-        for showing, apart_left, apart_right in (
-            occurrences
-            if size >= self.search.shortest
-            else self.search.occurrences(group)
-        ):
+        is_very_short = group.size < ALONE
+        least_apart = 2 if is_very_short else 1
+        is_covered = False
+        undecided: list[Showing] = []
+        occurrences: Iterable[tuple[Showing, int, int]]
+        if group.size >= self.search.shortest:
+            occurrences = [(showing, 0, 0) for showing in among_letters]
+        else:
+            occurrences = self.search.occurrences(group)
+        for showing, apart_left, apart_right in occurrences:
             if self._is_covered(showing):
-                covered = True
-            elif min(apart_left, apart_right) >= (2 if size < ALONE else 1):
-                group.shown.append(showing)
-                _mark(self.ground, showing)
-            elif size >= ALONE or apart_left + apart_right >= 2:
-                among.append(showing)
-        for showing in among:
-            if group.explains:
-                group.shown.append(showing)
-                _mark(self.ground, showing)
+                is_covered = True
+            elif min(apart_left, apart_right) >= least_apart:
+                group.showings.append(showing)
+                _take_ground(self.ground, showing)
+            elif not is_very_short or apart_left + apart_right >= 2:
+                undecided.append(showing)
+        for showing in undecided:
+            if group.needs_known_showing:
+                group.showings.append(showing)
+                _take_ground(self.ground, showing)
             else:
-                group.why = "unknown", "short, and its words stand among others"
-        if group.tries <= 0:
-            group.why = "unknown", "its few letters stand in too many places"
-        elif covered and group.why is None:
-            group.why = "not shown", "its words stand inside another text"
+                reason = "short, and its words stand among others"
+                group.why_not_shown = "unknown", reason
+        if group.tries_left <= 0:
+            reason = "its few letters stand in too many places"
+            group.why_not_shown = "unknown", reason
+        elif is_covered and group.why_not_shown is None:
+            group.why_not_shown = "not shown", "its words stand inside another text"
 
     def _is_covered(self, showing: Showing) -> bool:
         """Whether another text has taken the ground of a short one.
@@ -237,9 +252,11 @@ class _Settling:
         For a text without letters the ground around its place counts.
         """
         span = showing.spans[0]
-        start, end = (
-            (span.at, span.end) if span.size else (max(span.at - 1, 0), span.at + 1)
-        )
+        start = span.start
+        end = span.end
+        if span.size == 0:
+            start = max(start - 1, 0)
+            end += 1
         return 1 in self.ground[start:end]
 
     def _showings_of_candidates(self) -> dict[int, Showing]:
@@ -251,12 +268,14 @@ class _Settling:
         """
         showing_of: dict[int, Showing] = {}
         for group in self.groups:
-            best = sorted(group.shown, key=_worth)[: group.known + len(group.members)]
+            n_wanted = group.n_known + len(group.members)
+            best = sorted(group.showings, key=_whole_and_longest_first)[:n_wanted]
             best.sort(key=lambda showing: showing.place)
-            showing_of.update(zip(group.members, best[group.known :], strict=False))
+            of_candidates = best[group.n_known :]
+            showing_of.update(zip(group.members, of_candidates, strict=False))
         return showing_of
 
-    def _share_parts(self, shown: dict[int, Showing]) -> None:
+    def _share_parts(self, showing_of: dict[int, Showing]) -> None:
         """Divide the parts that fit several candidates alike.
 
         If there are as many places as candidates, each gets one, in their order.
@@ -264,83 +283,94 @@ class _Settling:
         elsewhere is a title, and shows no other candidate.
 
         Args:
-            shown: Where each candidate stands, by its index. What is divided is added.
+            showing_of: Where each candidate stands, by its index. What is divided is
+                added.
         """
         for groups, places in self.shared.items():
-            members = sorted(
-                (member, group) for group in groups for member in group.members
-            )
+            members: list[tuple[int, Group]] = []
+            for group in groups:
+                members += [(member, group) for member in group.members]
+            members.sort(key=lambda member_and_group: member_and_group[0])
             places.sort(key=lambda fitting: min(showing.place for showing in fitting))
-            is_whole = any(showing.whole for fitting in places for showing in fitting)
-            title = not is_whole and any(
-                member in shown and shown[member].whole for member, _ in members
-            )
+            indexes = [member for member, _ in members]
+            is_title = _is_title(indexes, places, showing_of)
+            has_place_for_each = len(places) >= len(members)
             for index, (member, group) in enumerate(members):
-                if member not in shown and len(places) >= len(members):
-                    shown[member] = next(
-                        showing for showing in places[index] if showing.group is group
-                    )
-                elif title:
-                    group.why = (
-                        "not shown",
-                        "what fits it fits another candidate, which is shown whole",
-                    )
+                if member not in showing_of and has_place_for_each:
+                    showing_of[member] = _showing_of_group(places[index], group)
+                elif is_title:
+                    reason = "what fits it fits another candidate, which is shown whole"
+                    group.why_not_shown = "not shown", reason
                 else:
-                    group.why = "unknown", "what fits it fits other candidates as well"
+                    reason = "what fits it fits other candidates as well"
+                    group.why_not_shown = "unknown", reason
 
-    def _missing(self, index: int, located: bool, changed: ChangedTexts) -> Place:
+    def _place_of_missing(
+        self, index: int, any_is_shown: bool, changed_texts: ChangedTexts
+    ) -> Place:
         """The place of a candidate that was not shown, with the reason in words.
 
         It is *not shown* or *unknown*. Where no candidate is located at all, a missing
         trace proves nothing, so that it is unknown.
+
+        Args:
+            index: The candidate.
+            any_is_shown: Whether any candidate is located.
+            changed_texts: The words of the prompt where nothing is located.
         """
         group = self.group_of[index]
+        why_not_shown = group.why_not_shown
         if not group.text.raw.strip():
             return Place(index, "not shown", reason="blank")
         if not any(message.raw.strip() for message in self.prompt.messages):
             return Place(index, "unknown", reason="no prompt")
-        if group.tries <= 0 and group.why is None and not group.shown:
-            return Place(
-                index,
-                "unknown",
-                reason="its phrases stand in too many places",
-                traced=True,
-            )
-        outcome, reason = group.why or ("not shown", "no trace of it by itself")
-        if group.shown:
-            outcome, reason = (
-                "not shown",
-                "a text of the same words explains what stands there",
-            )
-        elif group.why in (None, _EXPLAINED) and changed.may_hold(group.text.raw):
-            return Place(
-                index,
-                "unknown",
-                reason="most of its words stand there, but changed",
-                traced=True,
-            )
-        is_short_and_told = group.size < EDGE and group.why is not None
-        if outcome == "not shown" and not located and not is_short_and_told:
-            outcome, reason = "unknown", f"{reason}, and no other candidate is located"
-        return Place(
-            index,
-            outcome,
-            reason=reason,
-            traced=group.why is not None or bool(group.shown),
-        )
+        if group.showings:
+            # known texts or other candidates have them all
+            reason = "a text of the same words explains what stands there"
+            return self._not_shown(index, reason, any_is_shown)
+        if group.tries_left <= 0 and why_not_shown is None:
+            reason = "its phrases stand in too many places"
+            return Place(index, "unknown", reason=reason, traced=True)
+        is_left_or_explained = why_not_shown in (None, _EXPLAINED)
+        if is_left_or_explained and changed_texts.may_hold(group.text.raw):
+            reason = "most of its words stand there, but changed"
+            return Place(index, "unknown", reason=reason, traced=True)
+        if why_not_shown is None:
+            return self._not_shown(index, "no trace of it by itself", any_is_shown)
+        outcome, reason = why_not_shown
+        if outcome == "not shown":
+            return self._not_shown(index, reason, any_is_shown)
+        return Place(index, outcome, reason=reason, traced=True)
+
+    def _not_shown(self, index: int, reason: str, any_is_shown: bool) -> Place:
+        """The place of a candidate that is not shown.
+
+        Where no candidate is located at all it is unknown, but for a short text of
+        which the reason is known: that was looked for one by one.
+        """
+        group = self.group_of[index]
+        has_reason = group.why_not_shown is not None
+        is_traced = has_reason or bool(group.showings)
+        is_short_with_reason = group.size < EDGE and has_reason
+        if any_is_shown or is_short_with_reason:
+            return Place(index, "not shown", reason=reason, traced=is_traced)
+        reason = f"{reason}, and no other candidate is located"
+        return Place(index, "unknown", reason=reason, traced=is_traced)
 
 
-def _mark(ground: bytearray, showing: Showing) -> None:
+def _take_ground(ground: bytearray, showing: Showing) -> None:
+    """Mark the ground of a showing as taken, small steps included."""
     for run in runs_of(showing.spans):
-        ground[run[0].at : run[-1].end] = b"\1" * (run[-1].end - run[0].at)
+        start = run[0].start
+        end = run[-1].end
+        ground[start:end] = b"\1" * (end - start)
 
 
-def _worth(showing: Showing) -> tuple[object, ...]:
-    return (
-        (False, 0, showing.place)
-        if showing.whole
-        else (True, -showing.size, showing.place)
-    )
+def _whole_and_longest_first(showing: Showing) -> tuple[object, ...]:
+    """What the showings of a text are sorted by: whole ones first, then the longest."""
+    if showing.is_whole:
+        return False, 0, showing.place
+    return True, -showing.size, showing.place
 
 
 def _share_their_place(rivals: Sequence[Showing]) -> bool:
@@ -349,18 +379,45 @@ def _share_their_place(rivals: Sequence[Showing]) -> bool:
         return False
     for rival in rivals:
         is_all_of_it = rival.size == rival.group.size
-        if is_all_of_it or rival.group.explains:
+        if is_all_of_it or rival.group.needs_known_showing:
             return False
     return True
 
 
 def _is_repetition(showing: Showing) -> bool:
     """Whether a part shows nothing but what a longer part of the same text shows."""
-    if showing.whole or any(rival.whole for rival in showing.group.shown):
+    earlier_showings = showing.group.showings
+    if showing.is_whole or any(earlier.is_whole for earlier in earlier_showings):
         return False
     return any(
-        not subtract_spans(showing.spans, rival.spans) for rival in showing.group.shown
+        not subtract_spans(showing.spans, earlier.spans) for earlier in earlier_showings
     )
+
+
+def _is_title(
+    candidates: Sequence[int],
+    places: Sequence[Sequence[Showing]],
+    showing_of: dict[int, Showing],
+) -> bool:
+    """Whether a part that fits several candidates is a title of one.
+
+    One of them is shown whole elsewhere, and here only parts stand.
+
+    Args:
+        candidates: The candidates, by their indexes.
+        places: What fits them at each place.
+        showing_of: Where each shown candidate stands.
+    """
+    for fitting in places:
+        if any(showing.is_whole for showing in fitting):
+            return False
+    showings = [showing_of[index] for index in candidates if index in showing_of]
+    return any(showing.is_whole for showing in showings)
+
+
+def _showing_of_group(showings: Sequence[Showing], group: Group) -> Showing:
+    """Of the showings at one place the one of a group; there is one of each that fits."""
+    return next(showing for showing in showings if showing.group is group)
 
 
 def _rank(showing: Showing) -> tuple[object, ...]:
@@ -369,74 +426,88 @@ def _rank(showing: Showing) -> tuple[object, ...]:
     Of a part only its longest run counts, since neighbours fit by chance. Of equal ones
     the fullest comes first, then a known text, then the first candidate.
     """
-    group, size = showing.group, showing.size
-    length = size if showing.whole else max(map(size_of, runs_of(showing.spans))) - STEP
+    group = showing.group
+    size = showing.size
+    if showing.is_whole:
+        length = size
+    else:
+        length = max(size_of(run) for run in runs_of(showing.spans)) - STEP
+    is_candidate = not group.n_known
+    first_member = group.members[:1]
     return (
         -length,
         -size,
         -size / group.size,
-        not group.known,
-        group.members[:1],
+        is_candidate,
+        first_member,
         showing.place,
     )
 
 
-def _showings_filled_by_parts(showings: Sequence[Showing], ground: int) -> set[Showing]:
+def _showings_filled_by_fuller(
+    showings: Sequence[Showing], ground_size: int
+) -> set[Showing]:
     """Find the showings of which whole ones of fuller texts leave hardly anything.
 
     A parent's part is then its children. These showings come last, else a text that
     fits two neighbours, or an old version of them, would hide both.
     """
     filled: set[Showing] = set()
-    if all(showing.unbroken for showing in showings):
+    if all(showing.is_unbroken for showing in showings):
         return filled
-    fuller = bytearray(ground)
+    taken_by_fuller = bytearray(ground_size)
     fullest_first = sorted(showings, key=_fullness, reverse=True)
-    for _, group in groupby(fullest_first, key=_fullness):
-        equal = list(group)
-        for showing in equal:
-            if showing.unbroken:
+    for _, equally_full in groupby(fullest_first, key=_fullness):
+        equals = list(equally_full)
+        for showing in equals:
+            if showing.is_unbroken:
                 continue
-            bytes_left = sum(
-                fuller.count(0, span.at, span.end) for span in showing.spans
-            )
+            bytes_left = 0
+            for span in showing.spans:
+                bytes_left += taken_by_fuller.count(0, span.start, span.end)
             if bytes_left < RESUMED:
                 filled.add(showing)
-        for showing in equal:
-            if showing.whole:
-                _mark(fuller, showing)
+        for showing in equals:
+            if showing.is_whole:
+                _take_ground(taken_by_fuller, showing)
     return filled
 
 
 def _fullness(showing: Showing) -> tuple[float, bool]:
-    return showing.share, showing.unbroken
+    """How full a showing is: the share of its text, then whether that is unbroken."""
+    return showing.share, showing.is_unbroken
 
 
-def _short_that_stand(found: Sequence[Showing], search: Search) -> set[Showing]:
-    """Find the short texts that stand by themselves.
+def _short_that_stand_apart(
+    showings: Sequence[Showing], search: Search
+) -> set[Showing]:
+    """Find the showings of short texts that stand by themselves.
 
     They touch no letter, or only those of a text that stands right before or behind
-    them.
+    them. A short one that is free on its left is such a text for the next; from the
+    right likewise.
     """
-    in_order = sorted(found, key=lambda showing: showing.place)
-    whole_showings = [showing for showing in in_order if showing.whole]
-    sides = {
-        showing: search.touching(showing.spans[0])
-        for showing in whole_showings
-        if showing.group.size < EDGE
-    }
-    ends = {showing.spans[-1].end for showing in whole_showings if showing not in sides}
-    free_on_the_left = set()
-    for showing in sides:
-        if sides[showing][0] or showing.spans[0].at in ends:
-            free_on_the_left.add(showing)
+    in_order = sorted(showings, key=lambda showing: showing.place)
+    short: dict[Showing, tuple[int, int]] = {}
+    ends: set[int] = set()  # behind the texts that a short one may touch
+    starts: set[int] = set()
+    for showing in in_order:
+        if not showing.is_whole:
+            continue
+        if showing.group.size < EDGE:
+            short[showing] = search.touching(showing.spans[0])
+        else:
+            ends.add(showing.spans[-1].end)
+            starts.add(showing.spans[0].start)
+    free_on_the_left = []
+    for showing, (apart_left, _) in short.items():
+        if apart_left or showing.spans[0].start in ends:
+            free_on_the_left.append(showing)
             ends.add(showing.spans[0].end)
-    starts = {showing.spans[0].at for showing in whole_showings if showing not in sides}
-    standing = set()
-    for showing in reversed(sides):
-        if showing in free_on_the_left and (
-            sides[showing][1] or showing.spans[0].end in starts
-        ):
-            standing.add(showing)
-            starts.add(showing.spans[0].at)
-    return standing
+    standing_apart = set()
+    for showing in reversed(free_on_the_left):
+        _, apart_right = short[showing]
+        if apart_right or showing.spans[0].end in starts:
+            standing_apart.add(showing)
+            starts.add(showing.spans[0].start)
+    return standing_apart

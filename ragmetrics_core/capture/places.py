@@ -8,15 +8,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from ragmetrics_core.capture.anchors import RESUMED, WHOLE, Showing
+from ragmetrics_core.capture.anchors import WHOLE, Showing
 from ragmetrics_core.capture.byte_spans import STEP, Span, runs_of, subtract_spans
 from ragmetrics_core.capture.letters import Prompt, Text, stream
+from ragmetrics_core.capture.matching import RESUMED
 
 Outcome = Literal["shown", "not shown", "unknown"]
 Extent = Literal["whole", "beginning", "end", "middle", "parts"]
 
-_DOTTED = re.compile(r"(?:\.\.\.|…)(\W*\w.*)$", re.DOTALL)
-_BEGUN = re.compile(r"\W(\w+)$")
+# dots that cut a text, and what stands behind them
+_CUT_BY_DOTS = re.compile(r"(?:\.\.\.|…)(\W*\w.*)$", re.DOTALL)
+# the letters of a word that goes on behind them
+_BEGUN_WORD = re.compile(r"\W(\w+)$")
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,11 @@ class Place:
         text = self.shown_in[0].text
         if self.extent == "whole":
             return text.raw
-        pieces = _merge_pieces(piece for part in self.shown_in for piece in part.pieces)
-        return " … ".join(_characters(text, piece) for piece in pieces)
+        pieces: list[_Piece] = []
+        for part in self.shown_in:
+            pieces += part.pieces
+        merged = _merge_pieces(pieces)
+        return " … ".join(_characters(text, piece) for piece in merged)
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,11 @@ def union(places: Sequence[Place]) -> Place:
     showing = [place for place in places if place.outcome == "shown"]
     if not showing:
         return places[0]
-    parts = tuple(part for place in showing for part in place.shown_in)
-    return replace(_place(showing[0].candidate, parts), part=showing[0].part)
+    parts: list[ShownIn] = []
+    for place in showing:
+        parts += place.shown_in
+    united = _place(showing[0].candidate, tuple(parts))
+    return replace(united, part=showing[0].part)
 
 
 def percentage(share: float) -> str:
@@ -133,17 +142,15 @@ class _Piece(NamedTuple):
     """Letters of a text's stream that are shown together, small steps included.
 
     Attributes:
-        first: The first of them.
-        last: Behind the last letter that agrees.
-        certain: Behind the last letter that does not agree by chance, as those of a
+        start: The first of them.
+        end: Behind the last letter that agrees.
+        certain_end: Behind the last letter that does not agree by chance, as those of a
             word do that goes on otherwise.
     """
 
-    first: int
-    last: int  # behind the last letter that agrees
-    # behind the last letter that does not agree by chance, as those of a word that goes
-    # on otherwise
-    certain: int
+    start: int
+    end: int
+    certain_end: int
 
 
 @dataclass(frozen=True)
@@ -163,110 +170,126 @@ class ShownIn:
     @property
     def part(self) -> int:
         """The message that shows it first."""
-        return self.prompt.message(self.showing.spans[0].at)
+        return self.prompt.message(self.showing.spans[0].start)
 
     @property
     def offsets(self) -> tuple[int, int]:
         """Where it stands in that message."""
+        if self.showing.literal:
+            return self.showing.literal
         spans = self.showing.spans
-        ends = [span.end for span in spans if self.prompt.message(span.at) == self.part]
-        return self.showing.literal or self.prompt.span(spans[0].at, ends[-1])
+        end = spans[0].end
+        for span in spans:
+            if self.prompt.message(span.start) == self.part:
+                end = span.end
+        return self.prompt.span(spans[0].start, end)
 
     @property
     def pieces(self) -> list[_Piece]:
         """What is shown of the text, in pieces of its stream."""
         pieces = []
         for run in runs_of(self.showing.spans):
-            first, last = run[0].of, run[-1].last
-            certain = last
-            if last < len(self.text.stream):
-                certain = max(last - self._by_chance(run[-1].end), first + 1)
-            pieces.append(_Piece(first, last, certain))
+            start = run[0].text_start
+            end = run[-1].text_end
+            certain_end = end
+            if end < len(self.text.stream):
+                n_by_chance = self._letters_by_chance(run[-1].end)
+                certain_end = max(end - n_by_chance, start + 1)
+            pieces.append(_Piece(start, end, certain_end))
         return pieces
 
-    def _by_chance(self, behind: int) -> int:
-        """How many letters before a place agree by chance.
+    def _letters_by_chance(self, behind: int) -> int:
+        """How many letters before a place of the prompt agree by chance.
 
         They stand behind dots that cut a text, or begin a word that goes on otherwise.
+        So many that they are no chance do not count.
         """
         number = self.prompt.message(behind - 1)
         message = self.prompt.messages[number]
-        end, following = message.gap(behind - self.prompt.starts[number])
-        tail = message.raw[max(end - STEP, 0) : end]
-        word_goes_on = end == following < len(message.raw)
-        dots = _DOTTED.search(tail)
+        place_in_message = behind - self.prompt.starts[number]
+        gap_start, gap_end = message.gap(place_in_message)
+        last_characters = message.raw[max(gap_start - STEP, 0) : gap_start]
+        word_goes_on = gap_start == gap_end < len(message.raw)
+        dots = _CUT_BY_DOTS.search(last_characters)
+        by_chance: re.Match[str] | None = None
         if dots is not None and dots[0] not in self.text.raw:
-            chance: re.Match[str] | None = dots
-        else:
-            chance = _BEGUN.search(tail) if word_goes_on else None
-        letters = len(stream(chance[1])) if chance else 0
-        return letters if letters < RESUMED else 0
+            by_chance = dots
+        elif word_goes_on:
+            by_chance = _BEGUN_WORD.search(last_characters)
+        if by_chance is None:
+            return 0
+        n_letters = len(stream(by_chance[1]))
+        return n_letters if n_letters < RESUMED else 0
 
 
-def _place(candidate: int, shown: tuple[ShownIn, ...]) -> Place:
-    """A place with what is shown in all of some prompts together."""
-    text, part = shown[0].text, shown[0].part
-    total = len(text.stream)
-    coverage = _coverage(text, shown)
-    runs = _merge_pieces(
-        _Piece(run[0].of, run[-1].last, 0)
-        for part in shown
-        for run in runs_of(part.showing.spans)
-    )
-    from_first, to_last = runs[0].first == 0, runs[-1].last == total
-    if coverage >= WHOLE or any(
-        part.showing.literal or part.showing.whole for part in shown
-    ):
-        return Place(
-            candidate,
-            "shown",
-            coverage,
-            "whole",
-            part,
-            "its whole text stands there",
-            shown_in=shown,
-        )
-    extent: Extent = "middle"
-    if len(runs) > 1 or (from_first and to_last):
-        extent = "parts"
-    elif from_first:
-        extent = "beginning"
-    elif to_last:
-        extent = "end"
+def _place(candidate: int, shown_in: tuple[ShownIn, ...]) -> Place:
+    """The place of a candidate, with what some prompts show of it together."""
+    text = shown_in[0].text
+    coverage = _coverage(text, shown_in)
+    extent = _extent(text, shown_in, coverage)
+    if extent == "whole":
+        reason = "its whole text stands there"
+    else:
+        reason = f"{percentage(coverage)} of it stands there"
     return Place(
         candidate,
         "shown",
         coverage,
         extent,
-        part,
-        f"{percentage(coverage)} of it stands there",
-        shown_in=shown,
+        shown_in[0].part,
+        reason,
+        shown_in=shown_in,
     )
 
 
-def _coverage(text: Text, shown: Iterable[ShownIn]) -> float:
+def _extent(text: Text, shown_in: tuple[ShownIn, ...], coverage: float) -> Extent:
+    """Which part of a text some prompts show together."""
+    if coverage >= WHOLE:
+        return "whole"
+    pieces: list[_Piece] = []
+    for part in shown_in:
+        if part.showing.literal or part.showing.is_whole:
+            return "whole"
+        for run in runs_of(part.showing.spans):
+            end = run[-1].text_end
+            pieces.append(_Piece(run[0].text_start, end, end))
+    merged = _merge_pieces(pieces)
+    begins_it = merged[0].start == 0
+    ends_it = merged[-1].end == len(text.stream)
+    if len(merged) > 1 or (begins_it and ends_it):
+        return "parts"
+    if begins_it:
+        return "beginning"
+    if ends_it:
+        return "end"
+    return "middle"
+
+
+def _coverage(text: Text, shown_in: Iterable[ShownIn]) -> float:
     """The share of a text's letters that agree somewhere."""
     if not text.stream:
         return 1.0
     agreeing: list[Span] = []
-    for part in shown:
+    for part in shown_in:
         for span in part.showing.spans:
             agreeing += subtract_spans([span], agreeing)
-    letters = b"".join(
-        text.stream[span.of : span.last]
-        for span in sorted(agreeing, key=lambda span: span.of)
-    )
-    return len(letters.decode("utf-8", "ignore")) / len(text.stream.decode())
+    agreeing.sort(key=lambda span: span.text_start)
+    letters = b""
+    for span in agreeing:
+        letters += text.stream[span.text_start : span.text_end]
+    # halves of letters do not count
+    n_letters = len(letters.decode("utf-8", "ignore"))
+    return n_letters / len(text.stream.decode())
 
 
 def _merge_pieces(pieces: Iterable[_Piece]) -> list[_Piece]:
     """Pieces in the text's order, those as one that overlap or meet."""
     merged: list[_Piece] = []
     for piece in sorted(pieces):
-        if not merged or piece.first > merged[-1].last:
+        if not merged or piece.start > merged[-1].end:
             merged.append(piece)
-        elif piece.last > merged[-1].last:
-            merged[-1] = piece._replace(first=merged[-1].first)
+        elif piece.end > merged[-1].end:
+            merged[-1] = piece._replace(start=merged[-1].start)
     return merged
 
 
@@ -275,9 +298,9 @@ def _characters(text: Text, piece: _Piece) -> str:
 
     At the text's ends with what stands beside its letters.
     """
-    start, end = text.span(piece.first, piece.certain)
-    if piece.first == 0:
+    start, end = text.span(piece.start, piece.certain_end)
+    if piece.start == 0:
         start = 0
-    if piece.certain == len(text.stream):
+    if piece.certain_end == len(text.stream):
         end = len(text.raw)
     return text.raw[start:end]
