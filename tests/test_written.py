@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.capture.written import LEAST, OwnWords, name_authors
@@ -160,3 +162,41 @@ def test_a_tool_hands_on_the_answers_inside_of_it() -> None:
     )
     name_authors(Node("step", "root", 1.0, 10.0, [tool]))
     assert [(one.text, one.author) for one in tool.taken] == [(tool.text, inner)]
+
+
+# Engines inside a retriever
+
+PAGES = [f"Page {number} tells of another river and its bridge." for number in range(4)]
+
+
+@given(
+    handed_on=st.lists(st.sampled_from(["engine", "framed", *PAGES]), max_size=6),
+    depth=st.integers(0, 2),
+)
+def test_of_what_a_retriever_hands_on_its_engines_wrote_their_answers_alone(
+    handed_on: list[str], depth: int
+) -> None:
+    answering = engine()
+    inside = [answering]
+    for _ in range(depth):
+        inside = [Node("step", "around", 1.9, 3.5, inside)]
+    texts = {"engine": REPLY, "framed": f"Query: Which city?\nResponse: {REPLY}"}
+    documents = tuple(
+        Document(texts.get(name, name), str(number))
+        for number, name in enumerate(handed_on)
+    )
+    retriever = Node("retriever", "search", 1.5, 3.9, inside, documents=documents)
+    name_authors(Node("step", "root", 1.0, 10.0, [retriever]))
+
+    authors = [document.author for document in retriever.documents or ()]
+    written = [name in texts for name in handed_on]
+    assert authors == [answering if is_written else None for is_written in written]
+    if not any(written):
+        assert retriever.kind == "retriever"
+        return
+    search, beside = retriever.children
+    found = [document.text for document in search.documents or ()]
+    assert found == [name for name in handed_on if name not in texts]
+    assert (retriever.kind, beside) == ("step", answering)
+    assert search.kind == ("retriever" if found else "ignored")
+    assert answering not in [*search.walk(), *search.children]

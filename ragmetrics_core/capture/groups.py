@@ -99,9 +99,7 @@ class Group:
 
         Where one stands as the assistant's word, the conversation has moved on.
         """
-        replies = [
-            Reply(call.reply) for calls in self._calls() for call in calls.likely
-        ]
+        replies = [Reply(call.reply) for call in self._answering_calls()]
         lines = {reply.line for reply in replies}
         fields = {text for reply in replies for text in reply.fields}
         return (lines | fields) - {""}
@@ -109,8 +107,17 @@ class Group:
     @property
     def last_answer(self) -> str:
         """What a model wrote last; empty if none did."""
-        likely = [call for calls in self._calls() for call in calls.likely]
-        return text_of(max(likely, key=end_of)) if likely else ""
+        answering = self._answering_calls()
+        return text_of(max(answering, key=end_of)) if answering else ""
+
+    def _answering_calls(self) -> list[Node]:
+        """The calls of models that look most like answering, run by run.
+
+        An engine inside a run that gives documents wrote one of these: it answers
+        nothing by itself.
+        """
+        answering = [tree for tree in self.trees if not tree.gives_documents]
+        return [call for tree in answering for call in Calls(tree, ()).likely]
 
     def _calls(self) -> list[Calls]:
         return [Calls(tree, ()) for tree in self.trees]

@@ -11,6 +11,7 @@ from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.question import TOLD_MORE, question_without_chain
 from ragmetrics_core.capture.tree import FLOW, Node, Tree
+from ragmetrics_core.capture.written import hand_on_authors
 
 _FEWEST_WORDS = 3
 
@@ -28,6 +29,7 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     if len(trees) == 1:
         return trees[0]
     roots = [tree.root for tree in trees]
+    hand_on_authors(roots)
     root = Node("step", name, roots[0].began, roots[-1].ended, roots)
     calls = Calls(Tree(root))
     asking = _asking(trees, calls)

@@ -5,6 +5,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.nested_engines import (
+    LONGEST_FRAME,
+    frame_of,
+    separate_engines,
+)
 from ragmetrics_core.capture.passages import share_a_passage
 from ragmetrics_core.capture.tree import Document, Node
 
@@ -119,12 +124,15 @@ def name_authors(root: Node) -> None:
     """Write into documents which call of the run wrote them.
 
     LlamaIndex's engines for sub-questions and several steps hand on answers as nodes,
-    with ids of their own. A document that a retriever ever held has no author. What a
-    tool hands on of answers inside it counts as taken by the tool.
+    with ids of their own, and so do retrievers that ask an engine. Another document
+    that a retriever ever held has no author. What a tool hands on of answers inside it
+    counts as taken by the tool.
 
     Args:
-        root: The outermost call; the documents taken by its calls are changed.
+        root: The outermost call; its calls, and the documents taken by them, are
+            changed.
     """
+    separate_engines(root)
     nodes = list(root.walk())
     answers = {
         node: (node.text or "").strip()
@@ -134,12 +142,7 @@ def name_authors(root: Node) -> None:
     answers = {node: text for node, text in answers.items() if text}
     if not answers:
         return
-    found = [
-        document
-        for node in nodes
-        if node.kind in ("retriever", "reranker")
-        for document in node.documents or ()
-    ]
+    found = _documents_found(nodes)
     originals = _Originals(
         frozenset(document.id for document in found if document.id is not None),
         frozenset(document.text for document in found),
@@ -155,6 +158,60 @@ def name_authors(root: Node) -> None:
             replace(document, author=_author(document, earlier, answers, originals))
             for document in node.taken
         )
+    hand_on_authors([root])
+
+
+def _documents_found(nodes: Sequence[Node]) -> list[Document]:
+    """The documents of retrievers and rerankers, without what engines wrote.
+
+    A reranker hands on what a retriever took from an engine.
+    """
+    written_keys = {
+        document.key
+        for node in nodes
+        for document in node.documents or ()
+        if document.author is not None
+    }
+    return [
+        document
+        for node in nodes
+        if node.kind in ("retriever", "reranker")
+        for document in node.documents or ()
+        if document.key not in written_keys
+    ]
+
+
+def hand_on_authors(roots: Sequence[Node]) -> None:
+    """Write the authors of documents into other runs that were handed the documents.
+
+    An application may call the reranker of what a retriever took from an engine as a
+    run of its own.
+
+    Args:
+        roots: The outermost calls of runs of one turn; documents of their calls are
+            changed.
+    """
+    nodes = [node for root in roots for node in root.walk()]
+    author_by_key = {
+        document.key: document.author
+        for node in nodes
+        for document in node.documents or ()
+        if document.author is not None
+    }
+    for node in nodes if author_by_key else ():
+        node.taken = _with_authors(node.taken, author_by_key)
+        if node.documents is not None:
+            node.documents = _with_authors(node.documents, author_by_key)
+
+
+def _with_authors(
+    documents: Sequence[Document], author_by_key: Mapping[tuple[str, ...], Node | None]
+) -> tuple[Document, ...]:
+    """Documents with their authors; those without one in the mapping stay as they are."""
+    return tuple(
+        replace(document, author=author_by_key.get(document.key, document.author))
+        for document in documents
+    )
 
 
 @dataclass(frozen=True)
@@ -192,12 +249,10 @@ def _author(
     for answering in earlier:
         if answers[answering] not in document.text:
             continue
-        frame = document.text.replace(answers[answering], "")
-        if answering.query:
-            frame = frame.replace(answering.query, "")
+        frame = frame_of(document.text, answers[answering], answering.query)
         # an answer may quote a whole document, and so may a page that holds the two
         quotes_one = any(text in document.text for text in originals.texts)
-        if not quotes_one or len(frame) < LEAST:
+        if not quotes_one or len(frame) < LONGEST_FRAME:
             return answering
     return None
 
