@@ -60,10 +60,10 @@ _SUPPORT = frozenset(
     ]
 )
 """Names of labels that say by themselves that a claim is supported."""
-_STATED = 100_000
-"""A tokenizer that states no window states a larger one."""
+_NO_STATED_WINDOW = 100_000
+"""A tokenizer that knows no window states a number above this one."""
 _USUAL_WINDOW = 512
-_OWN_POSITIONS = 2
+_RESERVED_POSITIONS = 2
 """Positions that some architectures, such as RoBERTa, keep for themselves."""
 
 
@@ -124,11 +124,30 @@ def load(
     device: str | None,
     trust_remote_code: bool,
 ) -> Checkpoint:
-    """Load a checkpoint; ``SettingError`` if it cannot judge, with what to do."""
+    """Load a checkpoint.
+
+    A classifier's ONNX file is run if its folder has one and no device is named;
+    otherwise torch runs the weights.
+
+    Args:
+        model: A folder, or a name in Hugging Face's cache.
+        kind: What the checkpoint ends in.
+        labels: Which of its labels means support; None where their names tell.
+        tokenizer: A tokenizer in place of the model's own.
+        revision: A commit in the cache.
+        window: Most tokens to read at once; None for what the checkpoint states.
+        device: Where torch runs it; None for a GPU if there is one, else the CPU.
+        trust_remote_code: Whether code of the checkpoint may be run.
+
+    Raises:
+        SettingError: If it cannot judge, with what to do.
+    """
     transformers = import_extra("transformers", "local", "an encoder")
     folder = folder_of(model, revision)
     is_classifier = kind in ("nli", "score")
-    onnx_file = _onnx_file(folder) if device is None and is_classifier else None
+    onnx_file = None
+    if device is None and is_classifier:
+        onnx_file = _onnx_file(folder)
     options: dict[str, Any] = {
         "local_files_only": True,
         "trust_remote_code": trust_remote_code,
@@ -136,14 +155,16 @@ def load(
     try:
         config = transformers.AutoConfig.from_pretrained(folder, **options)
         _check_head(model, kind, config.architectures or ())
-        own_tokenizer = _tokenizer(transformers, tokenizer, folder, options)
-        known = labels or KNOWN.get(str(model))
-        positive, places = _places(model, kind, known, config, own_tokenizer)
+        loaded_tokenizer = _load_tokenizer(transformers, tokenizer, folder, options)
+        known_labels = labels or KNOWN.get(str(model))
+        positive, reply_tokens = _find_support(
+            model, kind, known_labels, config, loaded_tokenizer
+        )
         if onnx_file is not None:
-            logits = _onnx(onnx_file)
+            logits = _onnx_logits(onnx_file)
         else:
-            weights = _weights(transformers, folder, kind, options, model)
-            logits = _by_torch(_placed(weights, device), kind, places)
+            network = _load_network(transformers, folder, kind, options, model)
+            logits = _torch_logits(_to_device(network, device), kind, reply_tokens)
     except SettingError:
         raise
     except (OSError, ValueError) as error:
@@ -151,57 +172,61 @@ def load(
             f"{model} cannot be loaded as {_HEADS[kind].in_words}: {error}"
         ) from error
     return Checkpoint(
-        tokenizer=own_tokenizer,
+        tokenizer=loaded_tokenizer,
         logits=logits,
         positive=positive,
-        window=window or _window(model, config, own_tokenizer),
+        window=window or _stated_window(model, config, loaded_tokenizer),
         commit=commit_of(folder, onnx_file),
         tensors="pt" if onnx_file is None else "np",
     )
 
 
-def _tokenizer(
+def _load_tokenizer(
     transformers: Any, tokenizer: str | Path | None, folder: Path, options: Any
 ) -> Any:
     """The tokenizer that was named, else the model's own."""
-    place = folder if tokenizer is None else folder_of(tokenizer, None)
-    return transformers.AutoTokenizer.from_pretrained(place, **options)
+    tokenizer_folder = folder
+    if tokenizer is not None:
+        tokenizer_folder = folder_of(tokenizer, revision=None)
+    return transformers.AutoTokenizer.from_pretrained(tokenizer_folder, **options)
 
 
 def _check_head(model: str | Path, kind: Kind, architectures: Sequence[str]) -> None:
+    """Raise ``SettingError`` if a checkpoint's config names no architecture of its kind."""
     head = _HEADS[kind]
     if not any(head.in_architectures in name for name in architectures):
-        named = ", ".join(architectures) or "no architecture"
+        in_config = ", ".join(architectures) or "no architecture"
         raise SettingError(
-            f"{model} cannot be loaded as {head.in_words}: its config names {named}; kind="
-            " says what it is: nli, score, tokens or seq2seq"
+            f"{model} cannot be loaded as {head.in_words}: its config names {in_config};"
+            " kind= says what it is: nli, score, tokens or seq2seq"
         )
 
 
-def _weights(
+def _load_network(
     transformers: Any, folder: Path, kind: Kind, options: dict[str, Any], model: object
 ) -> Any:
     """The model with its weights; refused if some are missing, such as its head."""
     model_class = getattr(transformers, _HEADS[kind].model_class)
-    made, info = model_class.from_pretrained(
+    network, loading_info = model_class.from_pretrained(
         folder, output_loading_info=True, **options
     )
-    missing = sorted(info["missing_keys"])
-    if missing:
+    missing_weights = sorted(loading_info["missing_keys"])
+    if missing_weights:
+        examples = ", ".join(missing_weights[:3])
         raise SettingError(
-            f"the checkpoint {model} lacks weights ({', '.join(missing[:3])}), such as"
+            f"the checkpoint {model} lacks weights ({examples}), such as"
             " those of a head: it would judge by chance; take one that was trained to"
             " judge"
         )
-    return made
+    return network
 
 
-def _placed(model: Any, device: str | None) -> Any:
+def _to_device(network: Any, device: str | None) -> Any:
     """The model on its device; ``SettingError`` if this machine does not have it."""
     torch = import_extra("torch", "local", "an encoder")
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    best_device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return model.eval().to(place)
+        return network.eval().to(device or best_device)
     except (RuntimeError, AssertionError) as error:
         raise SettingError(
             f"device={device!r} cannot be used: torch finds no such device on this"
@@ -209,24 +234,32 @@ def _placed(model: Any, device: str | None) -> Any:
         ) from error
 
 
-def _window(model: str | Path, config: Any, tokenizer: Any) -> int:
-    """Most tokens that a model reads, as its tokenizer and its config state it."""
-    by_tokenizer: int = tokenizer.model_max_length
-    if by_tokenizer < _STATED:
-        return min(_USUAL_WINDOW, by_tokenizer)
+def _stated_window(model: str | Path, config: Any, tokenizer: Any) -> int:
+    """Most tokens that a model reads: what its tokenizer states, else its config; at most 512."""
+    stated_by_tokenizer: int = tokenizer.model_max_length
+    if stated_by_tokenizer < _NO_STATED_WINDOW:
+        return min(_USUAL_WINDOW, stated_by_tokenizer)
     positions: int | None = getattr(config, "max_position_embeddings", None)
     if not positions:
         raise SettingError(
             f"neither the tokenizer nor the config of {model} states how many tokens it"
             " reads: give window=, e.g. window=512"
         )
-    return min(_USUAL_WINDOW, positions - _OWN_POSITIONS)
+    return min(_USUAL_WINDOW, positions - _RESERVED_POSITIONS)
 
 
-def _places(
+def _find_support(
     model: str | Path, kind: Kind, labels: Labels | None, config: Any, tokenizer: Any
 ) -> tuple[int, tuple[int, int]]:
-    """The place of the label that means support; of words those of both in the vocabulary."""
+    """Find which output of a model means that a claim is supported.
+
+    Returns:
+        The place of that output among the logits. Of a sequence-to-sequence model also
+        the tokens of its two replies, the other one first; (0, 0) for other kinds.
+
+    Raises:
+        SettingError: If neither the arguments nor the config tell.
+    """
     if kind == "seq2seq":
         if labels is None or not labels.other:
             raise SettingError(
@@ -234,16 +267,16 @@ def _places(
                 ' a claim is supported, and other_label=, e.g. label="1",'
                 ' other_label="0"'
             )
-        other = _token_of_reply(model, labels.other, tokenizer)
-        support = _token_of_reply(model, labels.support, tokenizer)
-        if other == support:
+        other_token = _token_of_reply(model, labels.other, tokenizer)
+        support_token = _token_of_reply(model, labels.support, tokenizer)
+        if other_token == support_token:
             raise SettingError(
                 f"the replies {labels.other!r} and {labels.support!r} of {model} begin"
                 " with the same token, so their probabilities cannot be told apart"
             )
-        return 1, (other, support)
-    names = {int(place): str(name) for place, name in config.id2label.items()}
-    return _place(model, names, labels), (0, 0)
+        return 1, (other_token, support_token)
+    label_names = {int(place): str(name) for place, name in config.id2label.items()}
+    return _place_of_support(model, label_names, labels), (0, 0)
 
 
 def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
@@ -258,11 +291,11 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
             f"the tokenizer of {model} does not know the reply {word!r}; give the word"
             " that the model replies"
         )
-    first: str = tokenizer.decode(token_ids[:1]).strip()
-    if len(token_ids) > 1 and first:
+    first_text: str = tokenizer.decode(token_ids[:1]).strip()
+    if len(token_ids) > 1 and first_text:
         advice = "give the words that the model replies"
-        if word.startswith(first):
-            advice += f", or {first!r} alone if no other reply begins with it"
+        if word.startswith(first_text):
+            advice += f", or {first_text!r} alone if no other reply begins with it"
         raise SettingError(
             f"the model {model} would reply {word!r} as {len(token_ids)} tokens, and the"
             f" probability of the first alone is read: {advice}"
@@ -270,15 +303,24 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
     return token_ids[0]
 
 
-def _place(model: str | Path, names: dict[int, str], labels: Labels | None) -> int:
-    wanted = _SUPPORT if labels is None else {labels.support.casefold()}
-    supporting = [place for place, name in names.items() if name.casefold() in wanted]
-    if len(supporting) != 1:
+def _place_of_support(
+    model: str | Path, label_names: dict[int, str], labels: Labels | None
+) -> int:
+    """The place of the only label that means support; ``SettingError`` without one.
+
+    It is the label that was given, else the one whose name says so.
+    """
+    support_names = _SUPPORT if labels is None else {labels.support.casefold()}
+    places: list[int] = []
+    for place, label_name in label_names.items():
+        if label_name.casefold() in support_names:
+            places.append(place)
+    if len(places) != 1:
         raise SettingError(
             f"which label of {model} means that a claim is supported? Give label=, of:"
-            f" {', '.join(names.values())}"
+            f" {', '.join(label_names.values())}"
         )
-    return supporting[0]
+    return places[0]
 
 
 def folder_of(model: str | Path, revision: str | None) -> Path:
@@ -290,16 +332,17 @@ def folder_of(model: str | Path, revision: str | None) -> Path:
         raise SettingError(f"{model} is no folder on this machine")
     hub = import_extra("huggingface_hub", "local", "an encoder")
     try:
-        return Path(
-            hub.snapshot_download(str(model), revision=revision, local_files_only=True)
+        cached_folder = hub.snapshot_download(
+            str(model), revision=revision, local_files_only=True
         )
     except (OSError, ValueError) as error:
-        pinned = f" --revision {revision}" if revision else ""
+        revision_option = f" --revision {revision}" if revision else ""
         raise SettingError(
-            f"{model}{pinned} is no folder and not in Hugging Face's cache on this"
-            " machine, and nothing is fetched while judging; fetch it first: hf"
-            f" download {model}{pinned}"
+            f"{model}{revision_option} is no folder and not in Hugging Face's cache on"
+            " this machine, and nothing is fetched while judging; fetch it first: hf"
+            f" download {model}{revision_option}"
         ) from error
+    return Path(cached_folder)
 
 
 def _onnx_file(folder: Path) -> Path | None:
@@ -324,8 +367,10 @@ def commit_of(folder: Path, onnx_file: Path | None = None) -> str:
     if onnx_file is not None:
         files = [onnx_file]
     else:
-        weight_files = ("*.safetensors", "*.bin", "*.gguf")
-        files = sorted(path for form in weight_files for path in folder.glob(form))
+        files = []
+        for pattern in ("*.safetensors", "*.bin", "*.gguf"):
+            files += folder.glob(pattern)
+        files.sort()
     digest = sha256()
     for file in files:
         with file.open("rb") as weights:
@@ -333,8 +378,8 @@ def commit_of(folder: Path, onnx_file: Path | None = None) -> str:
     return digest.hexdigest()[:12]
 
 
-def _onnx(file: Path) -> Logits:
-    """Run a model by ONNX Runtime."""
+def _onnx_logits(file: Path) -> Logits:
+    """The function that runs a model by ONNX Runtime."""
     runtime = import_extra("onnxruntime", "local", "an encoder in ONNX form")
     providers = [
         name
@@ -351,37 +396,42 @@ def _onnx(file: Path) -> Logits:
     return logits
 
 
-def _by_torch(model: Any, kind: Kind, words: tuple[int, int]) -> Logits:
-    """Run a model by torch; of one that replies, the logits of these two words count."""
+def _torch_logits(network: Any, kind: Kind, reply_tokens: tuple[int, int]) -> Logits:
+    """The function that runs a model by torch.
+
+    Of a model that replies in words, the logits of these two tokens count.
+    """
     if kind == "seq2seq":
-        return _first_word(model, words, model.config.decoder_start_token_id)
-    return _classified(model)
+        return _logits_of_reply(network, reply_tokens)
+    return _logits_of_classifier(network)
 
 
-def _classified(model: Any) -> Logits:
+def _logits_of_classifier(network: Any) -> Logits:
     torch = import_extra("torch", "local", "an encoder")
 
     def logits(tokens: Any) -> Any:
         with torch.inference_mode():
-            outputs = model(**tokens.to(model.device)).logits
+            outputs = network(**tokens.to(network.device)).logits
         return outputs.float().tolist()
 
     return logits
 
 
-def _first_word(model: Any, words: tuple[int, int], start: int) -> Logits:
-    """Run a sequence-to-sequence model for the logits of the first word of its reply."""
+def _logits_of_reply(network: Any, reply_tokens: tuple[int, int]) -> Logits:
+    """The function that gives the logits of two tokens as the first one of a reply."""
     torch = import_extra("torch", "local", "an encoder")
+    start_token = network.config.decoder_start_token_id
 
     def logits(tokens: Any) -> Any:
-        tokens = tokens.to(model.device)
-        begin = torch.full((len(tokens["input_ids"]), 1), start, device=model.device)
+        placed_tokens = tokens.to(network.device)
+        n_pairs = len(placed_tokens["input_ids"])
+        empty_replies = torch.full((n_pairs, 1), start_token, device=network.device)
         with torch.inference_mode():
-            outputs = model(
-                input_ids=tokens["input_ids"],
-                attention_mask=tokens["attention_mask"],
-                decoder_input_ids=begin,
+            outputs = network(
+                input_ids=placed_tokens["input_ids"],
+                attention_mask=placed_tokens["attention_mask"],
+                decoder_input_ids=empty_replies,
             ).logits
-        return outputs[:, 0, list(words)].float().tolist()
+        return outputs[:, 0, list(reply_tokens)].float().tolist()
 
     return logits

@@ -230,7 +230,7 @@ class EncoderJudge(Judge):
         return None
 
     def _adherent(self, question: Adherent) -> Asked[Poll]:
-        """Each claim of the answer against the contexts; the weakest counts."""
+        """Judge each claim of the answer against the contexts; the weakest claim counts."""
         answer = question["answer"]
         parts = parts_of(answer, user_question_of(question))
         unjudged = tuple(ClaimSupport(text=text) for text in parts.others)
@@ -243,11 +243,13 @@ class EncoderJudge(Judge):
             return Asked((poll,))
         contexts = "\n\n".join(question["contexts"])
         if self.kind == "tokens":
-            probabilities, n_windows = self._supported_within(
+            probabilities, n_windows = self._probabilities_by_tokens(
                 contexts, answer, parts.claims
             )
         else:
-            probabilities, n_windows = self._supported(contexts, parts.claims)
+            probabilities, n_windows = self._probabilities_of_claims(
+                contexts, parts.claims
+            )
         claims = tuple(
             ClaimSupport(text=claim, probability=probability)
             for claim, probability in zip(parts.claims, probabilities, strict=True)
@@ -256,28 +258,31 @@ class EncoderJudge(Judge):
         score = self._score(weakest, len(claims))
         poll = Poll(
             verdict="yes" if score >= 0.5 else "no",
-            reason=_reason(claims, parts.others, self._in_words(weakest, score)),
-            unsupported=self._unsupported(claims, score),
+            reason=_reason(
+                claims, parts.others, self._weakest_in_words(weakest, score)
+            ),
+            unsupported=self._unsupported_claims(claims, score),
             encoder_claims=claims + unjudged,
         )
         weight = Weight(round(score, 4), "encoder")
         return Asked((poll,), weights=(weight,), windows=_where_several(n_windows))
 
     def _score(self, weakest: float, n_claims: int) -> float:
+        """The score of an answer: its weakest claim's, corrected for the number of claims."""
         if self.correction is None:
             return weakest
         return self.correction.score(weakest, n_claims)
 
-    def _in_words(self, weakest: float, score: float) -> str:
+    def _weakest_in_words(self, weakest: float, score: float) -> str:
         """The probability of the weakest claim, and the score that is made of it."""
         if self.correction is None:
             return f"p = {weakest}"
         return f"p = {weakest}, corrected for the number of claims {score:.2f}"
 
-    def _unsupported(
+    def _unsupported_claims(
         self, claims: Sequence[ClaimSupport], score: float
     ) -> tuple[str, ...]:
-        """The claims for which an answer is rejected: none of one that is accepted."""
+        """The claims for which an answer is rejected; () for an answer that is accepted."""
         if score >= 0.5:
             return ()
         return tuple(
@@ -287,9 +292,12 @@ class EncoderJudge(Judge):
         )
 
     def _facts_in_context(self, question: FactInContext) -> Asked[Any]:
-        """Each fact against the context."""
+        """Judge each fact against the context."""
+        # several facts are asked about in one question, or each in its own
         part = question.parts.get("facts") or question.parts["fact"]
-        probabilities, n_windows = self._supported(question["context"], part.texts)
+        probabilities, n_windows = self._probabilities_of_claims(
+            question["context"], part.texts
+        )
         verdicts = [
             {
                 "label": label,
@@ -307,30 +315,47 @@ class EncoderJudge(Judge):
             windows=_where_several(n_windows) * len(probabilities),
         )
 
-    def _supported(
+    def _probabilities_of_claims(
         self, premise: str, claims: Sequence[str]
     ) -> tuple[list[float], int]:
-        """Return for each claim the probability that some window supports it.
+        """The probability of each claim, and the number of windows of the premise.
 
-        With these comes the number of windows.
+        A premise that is too long is read in windows. A claim is supported as well as
+        the best window supports it.
         """
         if self.kind == "tokens":
-            by_claim = [self._supported_within(premise, one, (one,)) for one in claims]
-            return [chances[0] for chances, _ in by_claim], by_claim[0][1]
+            return self._probabilities_claim_by_claim(premise, claims)
         windows = self.windows(premise, claims)
-        probabilities = self.probabilities(
-            [(window, claim) for claim in claims for window in windows]
-        )
-        best_by_claim = [
-            max(probabilities[start : start + len(windows)])
-            for start in range(0, len(probabilities), len(windows))
-        ]
-        return best_by_claim, len(windows)
+        best_probabilities: list[float] = []
+        pairs = [(window, claim) for claim in claims for window in windows]
+        probabilities = iter(self.probabilities(pairs))
+        for _ in claims:
+            probabilities_of_claim = list(islice(probabilities, len(windows)))
+            best_probabilities.append(max(probabilities_of_claim))
+        return best_probabilities, len(windows)
 
-    def _supported_within(
+    def _probabilities_claim_by_claim(
+        self, premise: str, claims: Sequence[str]
+    ) -> tuple[list[float], int]:
+        """The probability of each claim, as if it were the whole answer.
+
+        A token classifier reads an answer as a whole; facts belong to no common one.
+        The number of windows is that of the first claim.
+        """
+        probabilities: list[float] = []
+        windows_by_claim: list[int] = []
+        for claim in claims:
+            (probability,), n_windows = self._probabilities_by_tokens(
+                premise, answer=claim, claims=(claim,)
+            )
+            probabilities.append(probability)
+            windows_by_claim.append(n_windows)
+        return probabilities, windows_by_claim[0]
+
+    def _probabilities_by_tokens(
         self, premise: str, answer: str, claims: Sequence[str]
     ) -> tuple[list[float], int]:
-        """Return for each claim of an answer the probability of its weakest token.
+        """For each claim of an answer the probability of its weakest token.
 
         The model reads the whole answer beside each window of the contexts. Of each
         token the window that supports it best counts. With the probabilities comes the
@@ -338,24 +363,24 @@ class EncoderJudge(Judge):
         """
         answer = self._clean(answer)
         windows = self.windows(premise, [answer])
-        by_window = self._outputs([(window, answer) for window in windows])
-        best: dict[tuple[int, int], float] = {}
-        for chances in by_window:
-            for start, end, chance in chances:
-                best[start, end] = max(chance, best.get((start, end), 0.0))
+        chances_by_window = self._outputs([(window, answer) for window in windows])
+        best_by_token: dict[tuple[int, int], float] = {}
+        for token_chances in chances_by_window:
+            for start, end, chance in token_chances:
+                best_so_far = best_by_token.get((start, end), 0.0)
+                best_by_token[start, end] = max(chance, best_so_far)
         probabilities: list[float] = []
         position = 0
         for claim in claims:
-            begin, end = _span(answer, self._clean(claim), position)
-            position = end
-            own = [
-                chance
-                for (start, stop), chance in best.items()
-                if start < end and stop > begin
-            ]
-            if not own:
+            claim_start, claim_end = _span(answer, self._clean(claim), position)
+            position = claim_end
+            chances_in_claim: list[float] = []
+            for (start, end), chance in best_by_token.items():
+                if start < claim_end and end > claim_start:
+                    chances_in_claim.append(chance)
+            if not chances_in_claim:
                 raise JudgeError(f"{self.model} read no token of a claim")
-            probabilities.append(min(own))
+            probabilities.append(min(chances_in_claim))
         return probabilities, len(windows)
 
     def windows(self, premise: str, hypotheses: Sequence[str]) -> list[str]:
@@ -365,11 +390,11 @@ class EncoderJudge(Judge):
 
         ``ContextWindowExceeded`` if a hypothesis leaves too little room for them.
         """
-        longest = max(self._count_tokens(text) for text in hypotheses)
-        room = self._longest - longest - _SLACK
+        most_tokens = max(self._count_tokens(text) for text in hypotheses)
+        room = self._longest - most_tokens - _SLACK
         if room < self._longest // 4:
             raise ContextWindowExceeded(
-                f"a claim of {longest} tokens leaves too little room for contexts in a"
+                f"a claim of {most_tokens} tokens leaves too little room for contexts in a"
                 f" window of {self._longest}; give window=, if the model can read more"
             )
         premise = self._clean(premise)
@@ -380,8 +405,9 @@ class EncoderJudge(Judge):
         windows: list[str] = []
         for start in range(0, max(1, len(spans) - overlap), room - overlap):
             window_spans = spans[start : start + room]
-            begin, end = window_spans[0][0], window_spans[-1][1]
-            windows.append(premise[begin:end])
+            window_start, _ = window_spans[0]
+            _, window_end = window_spans[-1]
+            windows.append(premise[window_start:window_end])
         return windows
 
     def _count_tokens(self, hypothesis: str) -> int:
@@ -408,42 +434,50 @@ class EncoderJudge(Judge):
         return self._outputs(pairs)
 
     def _outputs(self, pairs: Sequence[Pair]) -> list[Any]:
-        """What the model says of each pair: a probability, or those of tokens."""
+        """What the model says of each pair: a probability, or those of its tokens.
+
+        Of several threads that ask, the one that holds the lock runs the model for all
+        that wait.
+        """
         future: Future[list[Any]] = Future()
         self._waiting.append((pairs, future))
-        with self._running:  # whoever runs the model does so for all who wait
+        with self._running:
             if not future.done():
                 waiting = [*self._waiting]
                 self._waiting = []
-                # whose pair it was shows where each is asked alone
+                # A pair that the model cannot take fails all of them: below, each
+                # thread asks for its own pairs alone, and only one of them fails.
                 with suppress(Exception):
-                    self._settle(waiting)
+                    self._answer_waiting(waiting)
             if not future.done():
-                self._settle([(pairs, future)])
+                self._answer_waiting([(pairs, future)])
         return future.result()
 
-    def _settle(self, waiting: Sequence[_Waiting]) -> None:
-        """Compute the pairs of all who wait, and give each the part that is theirs."""
+    def _answer_waiting(self, waiting: Sequence[_Waiting]) -> None:
+        """Run the model on the pairs of all threads that wait, and give each its outputs."""
         all_pairs = [pair for pairs, _ in waiting for pair in pairs]
-        probabilities = iter(self._probabilities(all_pairs))
+        outputs = iter(self._run_in_batches(all_pairs))
         for pairs, future in waiting:
-            future.set_result(list(islice(probabilities, len(pairs))))
+            future.set_result(list(islice(outputs, len(pairs))))
 
-    def _probabilities(self, pairs: Sequence[Pair]) -> list[Any]:
-        """To four places, which hardly depend on what else is in a batch."""
+    def _run_in_batches(self, pairs: Sequence[Pair]) -> list[Any]:
+        """The model's output for each pair, with probabilities rounded to four places.
+
+        So they hardly depend on what else is in a batch.
+        """
         outputs: list[Any] = [0.0] * len(pairs)
         # texts of about the same length need little padding
         places = sorted(range(len(pairs)), key=lambda place: _length(pairs[place]))
         for start in range(0, len(places), self.batch):
-            batch = places[start : start + self.batch]
+            places_of_batch = places[start : start + self.batch]
             tokens = self._read(
-                [pairs[place] for place in batch],
+                [pairs[place] for place in places_of_batch],
                 padding=True,
                 return_tensors=self._tensors,
             )
-            for row, (place, logits) in enumerate(
-                zip(batch, self._run(tokens), strict=True)
-            ):
+            logits_of_batch = self._run(tokens)
+            for row, logits in enumerate(logits_of_batch):
+                place = places_of_batch[row]
                 if self.kind == "tokens":
                     outputs[place] = self._token_chances(
                         pairs[place], tokens, row, logits
@@ -455,19 +489,22 @@ class EncoderJudge(Judge):
     def _token_chances(
         self, pair: Pair, tokens: Any, row: int, logits: Sequence[Sequence[float]]
     ) -> _TokenChances:
-        """What the model says of each token of the second text."""
-        sides = tokens.sequence_ids(row)
-        encoding = tokens.encodings[row]
-        return [
-            (start, end, round(self._probability(token_logits), 4))
-            for side, (start, end), token_logits in zip(
-                sides, encoding.offsets, logits, strict=True
-            )
-            if side == 1 and pair[1][start:end].strip()
-        ]
+        """Start, end and probability of each token of a pair's second text, blanks left out."""
+        _, hypothesis = pair
+        sides = tokens.sequence_ids(row)  # 0 for the first text, 1 for the second
+        spans = tokens.encodings[row].offsets
+        token_chances: _TokenChances = []
+        for side, (start, end), token_logits in zip(sides, spans, logits, strict=True):
+            if side == 1 and hypothesis[start:end].strip():
+                chance = round(self._probability(token_logits), 4)
+                token_chances.append((start, end, chance))
+        return token_chances
 
     def _probability(self, logits: Sequence[float]) -> float:
-        """The sigmoid of a single output, the softmax of several."""
+        """The probability of the label that means support.
+
+        It is the sigmoid of a single output, and the softmax of several.
+        """
         positive = logits[self._positive]
         alternatives = [*logits, 0.0] if len(logits) == 1 else logits
         if not all(isfinite(logit) for logit in alternatives):
@@ -482,11 +519,12 @@ class EncoderJudge(Judge):
         if self.template is None:
             texts = [premises, hypotheses]
         else:
-            filled = [
+            prompts = [
                 _filled(self.template, premise=premise, hypothesis=hypothesis)
                 for premise, hypothesis in zip(premises, hypotheses, strict=True)
             ]
-            texts = [filled, hypotheses] if self.kind == "tokens" else [filled]
+            # a token classifier reads the answer as a text of its own
+            texts = [prompts, hypotheses] if self.kind == "tokens" else [prompts]
         with self._reading:
             return self._tokenizer(*texts, **settings)
 
@@ -499,6 +537,7 @@ class EncoderJudge(Judge):
 
 
 def _check_kind(kind: str) -> None:
+    """Raise ``SettingError`` for a kind that does not exist."""
     if kind in KINDS:
         return
     raise SettingError(
@@ -508,6 +547,7 @@ def _check_kind(kind: str) -> None:
 
 
 def _check_label(setting: str, label: object) -> None:
+    """Raise ``SettingError`` for a label that is no text."""
     if label is None or (isinstance(label, str) and label.strip()):
         return
     raise SettingError(
@@ -553,7 +593,7 @@ def _filled(template: str, **texts: str) -> str:
 
 
 def _span(answer: str, claim: str, position: int) -> tuple[int, int]:
-    """Where a claim stands in its answer, from a position on; all of it if nowhere."""
+    """Where a claim stands in its answer, from a position on; the whole answer if nowhere."""
     words = r"\s+".join(map(re.escape, claim.split()))
     match = re.compile(words).search(answer, position) if words else None
     return (0, len(answer)) if match is None else match.span()
@@ -568,8 +608,10 @@ def _reason(claims: Sequence[ClaimSupport], others: Sequence[str], weakest: str)
     )
     if others:
         shown = ", ".join(f'"{text}"' for text in others[:_SHOWN_OTHERS])
-        more = len(others) - _SHOWN_OTHERS
-        reason += f"; no claim: {shown}" + (f" and {more} more" if more > 0 else "")
+        reason += f"; no claim: {shown}"
+    n_more = len(others) - _SHOWN_OTHERS
+    if n_more > 0:
+        reason += f" and {n_more} more"
     return reason
 
 

@@ -333,7 +333,7 @@ def test_which_label_supports_a_claim(
     names: dict[int, str], label: str | None, place: int
 ) -> None:
     labels = None if label is None else Labels(label)
-    assert checkpoints._place("m", names, labels) == place
+    assert checkpoints._place_of_support("m", names, labels) == place
 
 
 @pytest.mark.parametrize(
