@@ -36,18 +36,18 @@ LOCAL = "local/"
 
 _USED_FOR = "typed questions to a model on this machine"
 _TASK = "decision"
-_STATED = 100_000
-"""A tokenizer that states no window states a larger one."""
+_NO_STATED_WINDOW = 100_000
+"""A tokenizer that knows no window states a number above this one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Answered:
-    """What came of one question.
+class _QuestionOutcome:
+    """What the model gave for one question.
 
     Args:
         n_tokens: Tokens that the model read.
         failure: Why there is no answer; None if there is one.
-        answers: The answer, by the name of the question.
+        answers: The answer by the name of the question; empty if there is none.
     """
 
     n_tokens: int = 0
@@ -138,14 +138,14 @@ class LocalDecisionModel(DecisionModel):
         A question whose prompt is longer than the window, or whose labels the model
         would hardly reply, has a choice that says so instead of probabilities.
         """
-        answered = call_in_thread(
-            partial(self._answered, request.messages[0].content),
+        reply = call_in_thread(
+            partial(self._answer_each, request.messages[0].content),
             context=copy_context(),
             name=f"ragmetrics {self.name}",
         )
-        return await asyncio.wrap_future(answered)
+        return await asyncio.wrap_future(reply)
 
-    def _answered(self, text: str) -> ChatReply:
+    def _answer_each(self, text: str) -> ChatReply:
         """Answer each question of a request by itself, one after the other."""
         asked = systemone_fields(text)
         answers: dict[str, Any] = {}
@@ -154,39 +154,42 @@ class LocalDecisionModel(DecisionModel):
         for place, (name, question) in enumerate(asked["questions"].items()):
             request = {"state": asked["state"], "questions": {name: question}}
             with self._running:
-                answered = self._answer_to(request)
-            n_tokens += answered.n_tokens
-            if answered.failure is None:
-                answers |= answered.answers
+                outcome = self._answer_one(request)
+            n_tokens += outcome.n_tokens
+            if outcome.failure is None:
+                answers |= outcome.answers
             else:
-                failures[place] = answered.failure
+                failures[place] = outcome.failure
         choices = list(systemone_choices(self.name, text, {"answers": answers}))
         for place, failure in failures.items():
             choices[place] = failure
         usage = Usage(calls=1, prompt_tokens=n_tokens, cost=0.0)
         return ChatReply(tuple(choices), usage)
 
-    def _answer_to(self, request: Mapping[str, Any]) -> _Answered:
+    def _answer_one(self, request: Mapping[str, Any]) -> _QuestionOutcome:
         """The pipeline's answer to one question, or why there is none."""
         prompts = self._pipeline.preprocess(request)
         n_tokens = _length(prompts)
         if n_tokens > self._window:
-            return _Answered(failure=Choice(f"{n_tokens} tokens", "length"))
+            return _QuestionOutcome(failure=Choice(f"{n_tokens} tokens", "length"))
         outputs = self._pipeline.forward(prompts)
-        mass = self._mass(prompts)
-        # not a number is less than no floor
-        if not mass >= MASS_FLOOR:
-            failure = Choice(f"{LABELS_UNLIKELY}{mass:.3f}", "other")
-            return _Answered(n_tokens, failure)
-        return _Answered(n_tokens, answers=self._pipeline.postprocess(outputs))
+        label_mass = self._label_mass(prompts)
+        # written so that "not a number" fails, too
+        if not label_mass >= MASS_FLOOR:
+            failure = Choice(f"{LABELS_UNLIKELY}{label_mass:.3f}", "other")
+            return _QuestionOutcome(n_tokens, failure)
+        return _QuestionOutcome(n_tokens, answers=self._pipeline.postprocess(outputs))
 
     def _keep_logits(self, model: Any, inputs: Any, outputs: Any) -> None:
         """Keep what the model gives for the token that follows a prompt."""
         del model, inputs  # as torch hands them over
         self._logits = getattr(outputs, "logits", None)
 
-    def _mass(self, prompts: Any) -> float:
-        """The probability of all labels of the last question; 1 for a head of its own."""
+    def _label_mass(self, prompts: Any) -> float:
+        """The probability that the next token is any label of the last question.
+
+        1.0 for a model that answers by a head of its own.
+        """
         if not self._reads_labels:
             return 1.0
         ((_, (question,)),) = prompts["prompts"]
@@ -204,10 +207,12 @@ def _pipeline(folder: Path, device: str | None) -> Any:
             f"transformers {transformers.__version__} has no pipeline for typed"
             " questions: install 5.23 or a newer one"
         )
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    best_device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return transformers.pipeline(
-            _TASK, device=place, **_model_and_tokenizer(transformers, folder)
+            _TASK,
+            device=device or best_device,
+            **_model_and_tokenizer(transformers, folder),
         )
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise SettingError(
@@ -256,8 +261,10 @@ def _window(model: str | Path, pipeline: Any, wanted: int | None) -> int:
         )
     if wanted is not None:
         return wanted
-    stated = [pipeline.tokenizer.model_max_length, positions]
-    windows: list[int] = [window for window in stated if window and window < _STATED]
+    windows: list[int] = []
+    for stated_window in (pipeline.tokenizer.model_max_length, positions):
+        if stated_window and stated_window < _NO_STATED_WINDOW:
+            windows.append(stated_window)
     if not windows:
         raise SettingError(
             f"neither the tokenizer nor the config of {model} states how many tokens it"
