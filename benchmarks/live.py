@@ -133,7 +133,7 @@ def accounted(processor: SampleProcessor, asked: int) -> tuple[str, Goal]:
         next(iter(processor.aggregates.values())).__dict__[name]
         for name in ("scored", "undefined", "failed")
     )
-    without, dropped = sum(processor.without.values()), processor.dropped
+    without, dropped = sum(processor.without_sample.values()), processor.dropped
     return (
         f"{scored} judged, {without} without a sample, {dropped} dropped",
         Goal(f"{asked} in all", scored + without + dropped == asked),

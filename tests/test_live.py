@@ -142,7 +142,7 @@ def test_a_chain_gives_the_sample_of_its_adapter_and_of_its_exported_spans() -> 
     assert sample == exported
     assert sample.capture is not None
     assert (sample.contexts[0].text, sample.capture.grade) == (FACT, "exact")
-    assert live.without == {"no_retrieval": 1}
+    assert live.without_sample == {"no_retrieval": 1}
     assert live.aggregates["context_adherence"].scored == 1
     assert live.stop()
     assert (live.dropped, len(live.problems)) == (0, 0)
@@ -182,7 +182,7 @@ def test_a_retrieval_that_lost_its_trace_is_joined_to_no_run() -> None:
         application.model("Who?")
     (sample,) = live.samples
     assert ([one.text for one in sample.contexts], sample.answer) == ([FACT], None)
-    assert live.without == {"no_retrieval": 1}
+    assert live.without_sample == {"no_retrieval": 1}
     assert live.stop()
 
 
@@ -276,7 +276,7 @@ def test_nothing_of_a_judge_is_judged() -> None:
         application.ask()
     assert live.samples == ()
     assert live.stop()
-    assert (live.dropped, live.without) == (0, {})
+    assert (live.dropped, live.without_sample) == (0, {})
 
 
 class Odd:

@@ -14,6 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spans_by_hand import (
+    ANSWER,
+    GATE,
+    MILL,
+    PROMPT,
+    QUESTION,
+    Told,
+    openinference,
+    otlp,
+    span,
+    value,
+)
 
 from ragmetrics_core import Report, Sample, evaluate
 from ragmetrics_core.capture import InputError, Message
@@ -23,97 +35,10 @@ from ragmetrics_core.traces import samples_from_spans
 from ragmetrics_core.traces.values import parse_objects, plain
 
 ROOT = Path(__file__).parents[1]
-QUESTION, ANSWER = "When was the gate built?", "It was built in 1632."
-GATE, MILL = "The gate was built in 1632.", "The mill lies by the river Lahn."
-PROMPT = f"Answer from this:\n{GATE}\n{MILL}\nQuestion: {QUESTION}"
 DOCUMENTS = [
     {"page_content": GATE, "id": "gate", "metadata": {"score": 0.9}},
     {"page_content": MILL, "id": "mill", "metadata": {}},
 ]
-Told = dict[str, Any]
-
-
-def span(
-    name: str,
-    parent: str = "",
-    start: int = 1,
-    end: int = 100,
-    trace: str = "a",
-    **attributes: Any,
-) -> Told:
-    """A span of OTLP; a name of an attribute has two underscores for a dot."""
-    return {
-        "traceId": trace * 32,
-        "spanId": name.encode().hex().ljust(16, "0")[:16],
-        "parentSpanId": parent and parent.encode().hex().ljust(16, "0")[:16],
-        "name": name,
-        "startTimeUnixNano": str(start),
-        "endTimeUnixNano": str(end),
-        "attributes": [
-            {"key": key.replace("__", "."), "value": value(one)}
-            for key, one in attributes.items()
-        ],
-    }
-
-
-def value(one: Any) -> Told:
-    kinds = {str: "stringValue", float: "doubleValue", bool: "boolValue"}
-    return {"intValue": str(one)} if type(one) is int else {kinds[type(one)]: one}
-
-
-def otlp(*spans: Told, scope: str = "") -> Told:
-    return {
-        "resourceSpans": [
-            {"scopeSpans": [{"scope": {"name": scope}, "spans": list(spans)}]}
-        ]
-    }
-
-
-def openinference(
-    trace: str = "a", start: int = 1, question: str = QUESTION
-) -> list[Told]:
-    """A chain with a retriever and a model."""
-
-    def one(
-        name: str, parent: str, begin: int, end: int, kind: str, **attributes: Any
-    ) -> Told:
-        return span(
-            name,
-            parent,
-            start + begin,
-            start + end,
-            trace,
-            openinference__span__kind=kind,
-            **attributes,
-        )
-
-    prompt = PROMPT.replace(QUESTION, question)
-    return [
-        one("chain", "", 0, 90, "CHAIN", input__value=question, output__value=ANSWER),
-        one(
-            *("search", "chain", 10, 20, "RETRIEVER"),
-            input__value=question,
-            **{
-                "retrieval.documents.0.document.id": "gate",
-                "retrieval.documents.0.document.content": GATE,
-                "retrieval.documents.0.document.score": 0.9,
-                "retrieval.documents.1.document.id": "mill",
-                "retrieval.documents.1.document.content": MILL,
-            },
-        ),
-        one(
-            *("model", "chain", 30, 80, "LLM"),
-            **{
-                "llm.input_messages.0.message.role": "user",
-                "llm.input_messages.0.message.content": prompt,
-            },
-            **{
-                "llm.output_messages.0.message.role": "assistant",
-                "llm.output_messages.0.message.content": ANSWER,
-            },
-            llm__model_name="small",
-        ),
-    ]
 
 
 def told(
@@ -224,7 +149,7 @@ def test_each_dialect_tells_the_same_run(name: str) -> None:
     for dialect in (None, name):
         read = samples_from_spans([otlp(*DIALECTS[name])], dialect=dialect)
         assert [seen(one) for one in read] == [WANTED]
-        assert read.notes.without == []
+        assert read.notes.without_sample == []
         assert [one.id for one in read] == ["a" * 32]
 
 
@@ -711,7 +636,7 @@ def test_a_trace_that_is_too_large_is_noted(tmp_path: Path) -> None:
     )
     read = samples_from_spans(path, max_trace_mb=1)
     assert [seen(one) for one in read] == [WANTED]
-    assert read.notes.without == [("b" * 32, "too_large")]
+    assert read.notes.without_sample == [("b" * 32, "too_large")]
     assert evaluate(read, "adherence", judge="lexical").summary().bad_rows == 1
 
 
@@ -746,7 +671,10 @@ def test_one_giant_line_is_read_element_by_element(
     assert len(text) > 5 * 2**20
     read = samples_from_spans(path, max_trace_mb=5)
     assert [seen(one) for one in read] == [WANTED]
-    assert (read.notes.bad, read.notes.without) == ([], [("b" * 32, "too_large")])
+    assert (read.notes.unreadable, read.notes.without_sample) == (
+        [],
+        [("b" * 32, "too_large")],
+    )
 
 
 TOO_LARGE = {
@@ -780,7 +708,7 @@ def test_what_would_take_too_much_memory_is_a_bad_line_that_names_the_limit(
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
-    (bad,) = read.notes.bad
+    (bad,) = read.notes.unreadable
     assert str(bad).startswith("line 2 would take ")
     assert "max_trace_mb=4 allows no more" in str(bad)
     path.write_bytes(gzip.compress(value))
@@ -798,7 +726,7 @@ def test_deep_nesting_is_a_bad_line(opening: bytes, tmp_path: Path) -> None:
     )
     read = samples_from_spans(path)
     assert [seen(one) for one in read] == [WANTED]
-    assert len(read.notes.bad) == 1
+    assert len(read.notes.unreadable) == 1
 
 
 def test_a_packed_file_that_holds_more_than_any_traces_is_refused(
@@ -829,7 +757,10 @@ def test_a_trace_without_a_sample_is_noted_with_the_reason() -> None:
     silent = span("silent", trace="c", openinference__span__kind="CHAIN")
     read = samples_from_spans([otlp(*openinference(), *chat, silent)])
     assert [one.id for one in read] == ["a" * 32]
-    assert read.notes.without == [("b" * 32, "no_retrieval"), ("c" * 32, "no_content")]
+    assert read.notes.without_sample == [
+        ("b" * 32, "no_retrieval"),
+        ("c" * 32, "no_content"),
+    ]
 
 
 def cycle() -> list[Told]:
@@ -954,8 +885,8 @@ def test_a_span_that_cannot_be_read_takes_no_other_with_it(
     )
     read = samples_from_spans(path)
     assert [one.id[0] for one in read] == ["a", "c", "d"]
-    assert read.notes.without == [("b" * 32, "unreadable")]
-    assert [str(one) for one in read.notes.bad] == [
+    assert read.notes.without_sample == [("b" * 32, "unreadable")]
+    assert [str(one) for one in read.notes.unreadable] == [
         "line 2 holds a span that cannot be read"
     ] * 4
 
@@ -973,7 +904,7 @@ def test_an_object_with_a_key_twice_is_a_bad_line_and_in_a_text_no_object(
     path.write_text(f"{good}\n{odd}\n", encoding="utf-8")
     read = samples_from_spans(path)
     assert [one.id and one.id[0] for one in read] == ["a"]
-    assert [str(one) for one in read.notes.bad] == [
+    assert [str(one) for one in read.notes.unreadable] == [
         "line 2 holds no span: an object has more than one value for x; keep one of"
         " them"
     ]
@@ -992,7 +923,7 @@ def test_a_trace_whose_name_is_no_text_takes_no_other_with_it() -> None:
         ]
     )
     assert [one.id and one.id[0] for one in read] == ["a", "c"]
-    assert [str(one) for one in read.notes.bad] == [
+    assert [str(one) for one in read.notes.unreadable] == [
         "line 1 holds a span that cannot be read"
     ]
 
@@ -1030,7 +961,7 @@ def test_a_value_that_is_nested_too_deep_is_noted(depth: int, form: str) -> None
             item["value"] = deep(depth, form)
     read = samples_from_spans([otlp(*openinference(), *spans)])
     assert [seen(one) for one in read] == [WANTED]
-    assert read.notes.without == [("b" * 32, "unreadable")]
+    assert read.notes.without_sample == [("b" * 32, "unreadable")]
 
 
 def search_of(spans: list[Told]) -> Told:
@@ -1099,7 +1030,7 @@ def test_equal_ids_of_unlike_spans_are_noted() -> None:
         [like, otlp(*openinference(question="Who was the mason?"))]
     )
     assert [(one.id[0], *seen(one)) for one in read] == [("b", *WANTED)]
-    assert read.notes.without == [("a" * 32, "unreadable")]
+    assert read.notes.without_sample == [("a" * 32, "unreadable")]
 
 
 def test_what_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
@@ -1113,10 +1044,10 @@ def test_what_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     path.write_bytes(packed[:-4000])
     read = samples_from_spans(path)
     assert [one.id[0] for one in read] == ["a", "b", "c"]
-    assert read.notes.bad
+    assert read.notes.unreadable
     path.write_bytes(gzip.compress(f"{lines[0]}\n".encode())[:-8])  # its sum is missing
     assert [one.id[0] for one in read] == ["a"]
-    assert [str(one) for one in read.notes.bad] == [
+    assert [str(one) for one in read.notes.unreadable] == [
         "line 2 holds no span: not JSON (Expecting value)"
     ]
 
@@ -1130,7 +1061,7 @@ def test_spans_of_another_tenant_stay_apart() -> None:
     ]
     read = samples_from_spans([otlp(*openinference(), *other)])
     assert [seen(one) for one in read] == [WANTED]
-    assert read.notes.without == [("b" * 32, "no_retrieval")]
+    assert read.notes.without_sample == [("b" * 32, "no_retrieval")]
 
 
 @pytest.mark.parametrize(
@@ -1149,7 +1080,7 @@ def test_separate_traces_are_not_joined(start: int) -> None:
     assert [(one.id, seen(one)) for one in read] == [
         ("b" * 32, (QUESTION, [("gate", GATE)], None, "incomplete"))
     ]
-    assert read.notes.without == [("a" * 32, "no_retrieval")]
+    assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
 
 
 @pytest.mark.parametrize("flags", [0, 0x300], ids=["lost", "of another process"])
@@ -1731,7 +1662,7 @@ def test_a_step_of_another_tracer_leaves_a_workflow_of_llamaindex_readable() -> 
     ]
     read = samples_from_spans([otlp(workflow, *steps, *engine, scope="llama_index")])
     assert [sample.answer for sample in read] == [ANSWER]
-    assert read.notes.without == []
+    assert read.notes.without_sample == []
 
 
 def test_a_text_that_begins_with_the_name_of_llamaindexs_messages_is_a_text() -> None:
@@ -1756,7 +1687,7 @@ def test_what_an_evaluator_of_llamaindex_asks_is_no_turn(asked: str) -> None:
     ):
         read = samples_from_spans(values)
         assert [seen(one) for one in read] == [SEEN]
-        assert read.notes.without == [("b" * 32, "judge")]
+        assert read.notes.without_sample == [("b" * 32, "judge")]
 
 
 @pytest.mark.parametrize(
@@ -1793,7 +1724,7 @@ def test_a_run_of_another_instrumentation_of_haystack_is_noted() -> None:
     run[0]["name"] = "Pipeline.run"
     read = samples_from_spans([otlp(*run)])
     assert list(read) == []
-    assert read.notes.without == [("a" * 32, "framework")]
+    assert read.notes.without_sample == [("a" * 32, "framework")]
 
 
 LEAST = dict.fromkeys(

@@ -85,6 +85,12 @@ def add_to(commands: Any) -> None:
     )
     add(
         parser,
+        "--context-tools",
+        "of traces: tools whose text is evidence, separated by commas",
+        "NAMES",
+    )
+    add(
+        parser,
         "--metrics",
         "separated by commas; by default those of the four that apply; also"
         " context_sufficiency, answer_relevance",

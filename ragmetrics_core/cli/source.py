@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -55,7 +54,9 @@ class _File:
     whole: bool = False  # read to its end
     unread: dict[str, None] = field(default_factory=dict)
     columns_read: ColumnsRead = field(default_factory=ColumnsRead)
-    notes: list[str] = field(default_factory=list)  # what traces gave no sample
+    notes: list[str] = field(
+        default_factory=list
+    )  # what traces gave none, or none that is whole
     traces: "recorded.SpanSamples | None" = None
 
     @cached_property
@@ -93,10 +94,14 @@ class Source:
                     " JSON, Phoenix, MLflow, Langfuse, LangSmith): leave out --traces"
                 )
         resolve = import_named_object(options.resolve) if options.resolve else None
+        context_tools = options.context_tools and options.context_tools.split(",")
         self._files = list(map(_File, options.files))
         for file in self._files if options.traces else ():
             file.traces = recorded.samples_from_spans(
-                file.path, resolve=resolve, dialect=options.dialect
+                file.path,
+                resolve=resolve,
+                dialect=options.dialect,
+                context_tools=context_tools,
             )
         self._limit, self._strict = options.limit, options.strict
         columns = {name: getattr(options, f"{name}_column") for name in COLUMNS}
@@ -184,20 +189,7 @@ class Source:
             yield row
         if traces is None:
             return
-        without_sample = [
-            f"{count} {code}"
-            for code, count in Counter(code for _, code in traces.notes.without).items()
-        ]
-        file.notes = (
-            [f"{file.path}: traces that gave no sample: {', '.join(without_sample)}"]
-            if without_sample
-            else []
-        )
-        file.notes += (
-            [f"{file.path}: {len(traces.notes.bad)} unreadable lines or spans"]
-            if traces.notes.bad
-            else []
-        )
+        file.notes = [f"{file.path}: {line}" for line in traces.notes.sentences]
 
     def _rows(self, file: _File) -> Iterator[Sample | RowError]:
         """The rows of a file, each bad one with its place."""
@@ -251,7 +243,7 @@ class Source:
         """Return for each file what was not used.
 
         That is the columns that no field of a sample was made of, those of which some
-        rows were made and others not, and what gave no sample.
+        rows were made and others not, and what traces gave no whole sample.
         """
         lines = [
             f"{file.path}: {file.columns}, kept as metadata"

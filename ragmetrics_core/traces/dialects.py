@@ -6,7 +6,7 @@ A **dialect** is one set of such names. They stand in ``dialects.toml``.
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any, cast
@@ -101,6 +101,36 @@ def reading_of(
         reading.input = reading.input or _text_or_messages(reading.prompt)
         reading.output = reading.output or _text_or_messages(reading.replies)
     return reading
+
+
+def dialects_of(attributes: Mapping[str, Any]) -> list[str]:
+    """The names of the dialects that wrote a span.
+
+    Traceloop's spans bear the mark of OpenTelemetry's as well, and only theirs have
+    attributes that begin with ``traceloop.``.
+    """
+    dialects = []
+    for dialect, names in DIALECTS.items():
+        prefixes = tuple(names.get("mark_prefixes", ()))
+        if prefixes:
+            is_written_by = any(key.startswith(prefixes) for key in attributes)
+        else:
+            is_written_by = names["mark"] in attributes
+        if is_written_by:
+            dialects.append(dialect)
+    return dialects
+
+
+def switches_of(dialects: Collection[str]) -> dict[str, str]:
+    """What makes some instrumentations record texts, by the names of their dialects.
+
+    Dialects that always record texts have no switch.
+    """
+    switches = {}
+    for dialect, names in DIALECTS.items():
+        if dialect in dialects and "switch" in names:
+            switches[dialect] = names["switch"]
+    return switches
 
 
 def session_of(attributes: Mapping[str, Any]) -> str | None:

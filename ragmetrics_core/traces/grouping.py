@@ -74,7 +74,7 @@ class Lines:
         values = [source] if isinstance(source, (str, Path)) else list(source)
         self.paths = [Path(value) for value in values if isinstance(value, (str, Path))]
         self.values = [] if self.paths else values
-        self.bad: list[RowError] = []
+        self.unreadable: list[RowError] = []
         self.piped: BufferedReader | None = None
         if Path("-") in self.paths:
             self.piped = _spool(sys.stdin.buffer)
@@ -249,7 +249,7 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
     """Yield each trace with its spans, in the order in which they ended.
 
     Args:
-        lines: Where the spans stand; ``bad`` then says which lines hold none.
+        lines: Where the spans stand; ``unreadable`` then says which lines hold none.
 
     Returns:
         Ids of traces with their spans; None for spans that are larger than allowed.
@@ -271,21 +271,23 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
     """Write into an index which lines hold spans of which trace."""
     index.execute(_CREATE_INDEX)
-    lines.bad.clear()
+    lines.unreadable.clear()
     unknown_keys = ""  # of the first line of no known form
     for number, place in enumerate(lines.places(), start=1):
         try:
             spans = lines.parse(place)
         except TooLarge as error:
-            lines.bad.append(RowError(f"line {number} {error}"))
+            lines.unreadable.append(RowError(f"line {number} {error}"))
         except (UnknownForm, *WRONG) as error:
             if isinstance(error, UnknownForm):
                 unknown_keys = unknown_keys or str(error)
-            lines.bad.append(RowError(f"line {number} holds no span: {_reason(error)}"))
+            lines.unreadable.append(
+                RowError(f"line {number} holds no span: {_reason(error)}")
+            )
         else:
             _index_line(index, lines, number, place, spans)
     has_spans = index.execute("SELECT 1 FROM lines LIMIT 1").fetchone() is not None
-    if lines.bad and not has_spans:
+    if lines.unreadable and not has_spans:
         _refuse_all(lines, unknown_keys)
     index.execute("CREATE INDEX by_trace ON lines (trace)")
 
@@ -295,7 +297,7 @@ def _refuse_all(lines: Lines, unknown_keys: str) -> NoReturn:
     names = ", ".join(map(str, lines.paths)) or "the list"
     if unknown_keys:
         raise InputError(_NO_FORM.format(names, unknown_keys))
-    raise RowError(f"{names}, {lines.bad[0]}")
+    raise RowError(f"{names}, {lines.unreadable[0]}")
 
 
 def _reason(error: Exception) -> str:
@@ -317,7 +319,7 @@ def _index_line(
     for span in spans:
         is_text = _is_text(span.trace)
         if not span.id or not is_text:
-            lines.bad.append(UnreadableSpan(number, span.trace))
+            lines.unreadable.append(UnreadableSpan(number, span.trace))
         if span.trace and is_text:
             rows.append((span.trace, span.end, length_per_span, *place))
     index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)

@@ -4,7 +4,7 @@ It fits OpenTelemetry's SDK, of which nothing is imported.
 """
 
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import chain
 from typing import Any
 
@@ -22,7 +22,8 @@ from ragmetrics_core.capture.hooks import Lock
 from ragmetrics_core.data import Sample, SampleResult
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.reporting.report import Sink
-from ragmetrics_core.traces.reader import Code, TraceReader
+from ragmetrics_core.traces.notes import Code
+from ragmetrics_core.traces.reader import TraceReader
 from ragmetrics_core.traces.span_trees import Resolve
 from ragmetrics_core.traces.spans import Span, spans_in
 
@@ -55,6 +56,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             the trace that was quiet longest is let go.
         resolve: As for ``samples_from_spans``.
         dialect: As for ``samples_from_spans``.
+        context_tools: As for ``samples_from_spans``.
         sample_rate: Share of the traces that are judged, as for an adapter's ``watch``.
         max_queue: As for an adapter's ``watch``; so are the arguments that follow.
         keep: Whether every result is kept for ``report()``.
@@ -69,7 +71,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         InputError: If there is no such dialect.
 
     Attributes:
-        without: How many traces gave no sample as they ended, by the codes of
+        without_sample: How many traces gave no sample as they ended, by the codes of
             docs/traces.md; a retrieval that a later trace goes on with is
             ``incomplete``.
         dropped: Traces not judged: they were let go, went on at the end, or more than
@@ -84,7 +86,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         ...     span.set_attributes({"openinference.span.kind": "CHAIN", "input.value": "Hello"})
         >>> processor.stop()
         True
-        >>> processor.without
+        >>> processor.without_sample
         Counter({'no_retrieval': 1})
     """
 
@@ -97,6 +99,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         max_open: int = 10_000,
         resolve: Resolve | None = None,
         dialect: str | None = None,
+        context_tools: Collection[str] | None = None,
         sample_rate: float = 1.0,
         max_queue: int | None = 1000,
         keep: bool = False,
@@ -114,6 +117,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         self._max_open = max_open
         self._dialect = dialect
         self._resolve = resolve
+        self._context_tools = context_tools
         self._ending = Lock()
         settings = WatchSettings(
             sample_rate=sample_rate,
@@ -137,8 +141,8 @@ class SampleProcessor(BackgroundEvaluator[int]):
     def after_fork(self) -> None:
         """Begin anew in a forked process: earlier spans are the parent's as well."""
         super().after_fork()
-        self._reader = TraceReader(self._dialect, self._resolve)
-        self.without: Counter[Code] = Counter()
+        self._reader = TraceReader(self._dialect, self._resolve, self._context_tools)
+        self.without_sample: Counter[Code] = Counter()
         # spans by trace, that of the latest span at the end
         self._open_spans: OrderedDict[int, list[Any]] = OrderedDict()
         self._n_open_spans = 0
@@ -223,17 +227,15 @@ class SampleProcessor(BackgroundEvaluator[int]):
             return []
         name = spans[0].trace
         samples = self._reader.read(name, spans)
-        if not samples:
-            reason = self._reader.without[name]
-            self.without[reason] += 1
-        # the reader would remember each trace of a process that never ends
-        self._reader.without.clear()
-        self._reader.used.traces.clear()
+        reason = self._reader.without_sample.get(name)
+        if reason is not None:
+            self.without_sample[reason] += 1
+        self._reader.forget_traces()
         return samples
 
     def _waiting_samples(self) -> list[Sample]:
         """The samples that still wait for a later trace."""
-        return self._reader.turns.finish()
+        return self._reader.finish()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Accept no further spans, judge the ended traces, and count the others.

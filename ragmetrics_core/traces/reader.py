@@ -4,7 +4,9 @@ A **mark** is an attribute by which a span of a known instrumentation is recogni
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -12,20 +14,17 @@ from typing import Any, Literal
 from ragmetrics_core.capture import InputError, Overrides, RowError, Turns
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces import haystack, llamaindex
-from ragmetrics_core.traces.dialects import DIALECTS, Reading
+from ragmetrics_core.traces.dialects import (
+    DIALECTS,
+    Reading,
+    dialects_of,
+    switches_of,
+)
 from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
+from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
 from ragmetrics_core.traces.span_trees import Call, Resolve, calls_of, trees_of
 from ragmetrics_core.traces.spans import WRONG, Span
 
-Code = Literal[
-    "no_retrieval",
-    "incomplete",
-    "no_content",
-    "judge",
-    "framework",
-    "too_large",
-    "unreadable",
-]
 # The traces of these codes may hold answers that nobody judged.
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
 _LLAMAINDEX_METHOD = re.compile(
@@ -36,41 +35,29 @@ _HAYSTACK_SPAN = re.compile(
 )
 _OPENINFERENCE_MARK = "openinference.span.kind"
 _MAX_KEYS = 12  # of attributes, in a message
-_SPANS_ARE_MISSING = (
-    "spans of the trace are missing: beside its root one stands whose parent is not"
-    " there"
-)
 _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
 
 
 @dataclass(frozen=True)
-class _UsedTraces(Overrides):
-    """Overrides that find nothing, and note of which traces samples are made.
+class _TracesOfSamples(Overrides):
+    """What the user says of traces, and note of the traces that one sample is made of.
+
+    The rules look every field up with ``find``, and hand in the traces of the sample in
+    the making.
 
     Attributes:
-        traces: The ids of these traces.
+        by_first_trace: The ids of these traces, by the id of the first one. That is
+            also the id of the sample.
     """
 
-    traces: set[str] = field(default_factory=set)
+    by_first_trace: dict[str, set[str]] = field(default_factory=dict)
 
     def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:  # noqa: ARG002  # overridden
-        """Note the traces of a sample in the making."""
-        self.traces.update(places)
+        """Note the traces of a sample in the making, the latest first; nothing is found."""
+        if places:
+            traces = self.by_first_trace.setdefault(places[-1], set())
+            traces.update(places)
         return False, None
-
-
-@dataclass
-class Notes:
-    """What a reading of spans left out.
-
-    Attributes:
-        without: Traces that gave no sample, with the reason in the words of
-            docs/traces.md.
-        bad: A problem for each line that was not read, and for each span.
-    """
-
-    without: list[tuple[str, Code]] = field(default_factory=list)
-    bad: list[RowError] = field(default_factory=list)
 
 
 class TraceReader:
@@ -81,22 +68,26 @@ class TraceReader:
     Args:
         dialect: The only dialect that is read; None for all.
         resolve: Texts of documents of which only ids were recorded.
+        context_tools: Names of the tools whose text is a context.
 
     Raises:
         InputError: If there is no such dialect.
+        SettingError: If ``context_tools`` is one text.
 
     Attributes:
-        turns: Joins runs of one question or conversation; its ``finish`` gives what
-            still waits there.
-        used: Which traces samples were made of.
-        without: Why a trace gives no sample, of each that was read, whether it gave one
-            or not.
+        without_sample: Why a trace gives no sample, by its id; of each trace that was
+            read and gave none so far.
+        tools: In how many traces without retrieval a tool returned text, by its name.
+        dialects: The dialects whose marks were seen.
         has_marked_spans: Whether any span bore a mark; until then ``keys`` are names of
             attributes.
     """
 
     def __init__(
-        self, dialect: str | None = None, resolve: Resolve | None = None
+        self,
+        dialect: str | None = None,
+        resolve: Resolve | None = None,
+        context_tools: Collection[str] | None = None,
     ) -> None:
         if dialect is not None and dialect not in DIALECTS:
             raise InputError(
@@ -105,9 +96,11 @@ class TraceReader:
         self._dialect = dialect
         self._resolve = resolve
         self._evaluator_questions = llamaindex.EvaluatorQuestions()
-        self.used = _UsedTraces()
-        self.turns: Turns[Call] = Turns(trees_of, self.used)
-        self.without: dict[str, Code] = {}
+        self._traces_of_samples = _TracesOfSamples(context_tools=context_tools)
+        self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)
+        self.without_sample: dict[str, Code] = {}
+        self.tools: Counter[str] = Counter()
+        self.dialects: set[str] = set()
         self.has_marked_spans = False
         self.keys: set[str] = set()
 
@@ -122,32 +115,54 @@ class TraceReader:
             InputError: If ``resolve`` raises.
         """
         if spans is None:
-            self.without[trace] = "too_large"
+            self.without_sample[trace] = "too_large"
             return []
         try:
-            return self._read(trace, spans)
+            samples = self._read(trace, spans)
         except InputError:
             raise
         except WRONG:
-            self.without[trace] = "unreadable"
-            self.used.traces.discard(trace)
+            self.without_sample[trace] = "unreadable"
+            # what was read of it before joins no other trace
+            with suppress(*WRONG):
+                self._turns.part()
             return []
+        self._strike_traces_of(samples)
+        return samples
+
+    def finish(self) -> list[Sample]:
+        """Return the samples of all that waits for a later trace, and forget it."""
+        samples = self._turns.finish()
+        self._strike_traces_of(samples)
+        return samples
+
+    def forget_traces(self) -> None:
+        """Forget which traces were read: a process that never ends has no end of them."""
+        self.without_sample.clear()
+        self._traces_of_samples.by_first_trace.clear()
+
+    def _strike_traces_of(self, samples: Iterable[Sample]) -> None:
+        """Strike the traces of samples from those that gave none."""
+        by_first_trace = self._traces_of_samples.by_first_trace
+        for sample in samples:
+            first_trace = str(sample.id)
+            for trace in by_first_trace.pop(first_trace, {first_trace}):
+                self.without_sample.pop(trace, None)
 
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
         """Read a trace and return the samples that are complete with it.
 
-        It is noted in ``without`` why the trace gives no sample; that holds only if
-        none is made of it.
+        It is noted in ``without_sample`` why the trace gives no sample. Whoever gets samples
+        of it strikes that again.
         """
         calls = calls_of(spans, self._dialect, self._resolve)
         all_calls = chain.from_iterable(call.walk() for call in calls)
         readings = [call.reading for call in all_calls if call.reading is not None]
-        self._note_keys(spans, readings)
-        # it holds only if no sample is made of the trace
-        self.without[trace] = _why_no_sample(readings)
+        self._note_marks(spans, readings)
+        self.without_sample[trace] = _why_no_sample(readings)
         if _is_haystack(spans):
             if not any(_holds_sockets(span) for span in spans):
-                self.without[trace] = "framework"
+                self.without_sample[trace] = "framework"
                 return []
             haystack.read(calls)
         is_llamaindex = _is_llamaindex(spans)
@@ -155,22 +170,29 @@ class TraceReader:
             llamaindex.read(calls)
         samples: list[Sample] = []
         for call in calls:
-            samples += self.turns.add(call)
-        samples += self.turns.part()
+            samples += self._turns.add(call)
+        samples += self._turns.part()
         if _lacks_spans(calls, spans):
             samples = [
-                _with_warning(sample, _SPANS_ARE_MISSING, grade="incomplete")
+                _with_warning(sample, SPANS_ARE_MISSING, grade="incomplete")
                 for sample in samples
             ]
         if is_llamaindex:
             samples = self._leave_out_evaluators(samples)
             self._evaluator_questions.remember_tool_arguments(calls)
+        if not samples and self.without_sample[trace] == "no_retrieval":
+            self.tools.update(_tools_with_text(calls))
         return samples
 
-    def _note_keys(self, spans: Sequence[Span], readings: Sequence[Reading]) -> None:
-        """Note what attributes there are, for the message that none is a mark."""
+    def _note_marks(self, spans: Sequence[Span], readings: Sequence[Reading]) -> None:
+        """Note the dialects of spans, or, while none is known, their attributes.
+
+        The attributes are for the message that no span bears a mark.
+        """
         if readings:
             self.has_marked_spans = True
+        for span in spans:
+            self.dialects.update(dialects_of(span.attributes))
         if self.has_marked_spans or len(self.keys) > _MAX_KEYS:
             return
         for span in spans:
@@ -184,8 +206,7 @@ class TraceReader:
         users_samples = []
         for sample in samples:
             if self._evaluator_questions.is_not_from_user(sample):
-                self.used.traces.discard(str(sample.id))
-                self.without[str(sample.id)] = "judge"
+                self.without_sample[str(sample.id)] = "judge"
             else:
                 users_samples.append(sample)
         with_warnings = []
@@ -202,6 +223,16 @@ def _why_no_sample(readings: Sequence[Reading]) -> Code:
     if any(_has_content(reading) for reading in readings):
         return "no_retrieval"
     return "no_content"
+
+
+def _tools_with_text(calls: Sequence[Call]) -> set[str]:
+    """The names of the tools of a trace that returned anything."""
+    names = set()
+    for call in chain.from_iterable(call.walk() for call in calls):
+        reading = call.reading
+        if reading is not None and reading.kind == "tool" and reading.output:
+            names.add(reading.tool or call.span.name)
+    return names
 
 
 def _has_content(reading: Reading) -> bool:
@@ -276,9 +307,11 @@ class SpanSamples(Iterable[Sample]):
         resolve: Resolve | None,
         dialect: str | None,
         max_trace_mb: int,
+        context_tools: Collection[str] | None = None,
     ) -> None:
         self._resolve = resolve
         self._dialect = dialect
+        self._context_tools = context_tools
         self.notes = Notes()
         self._new_reader()  # an unknown dialect is refused at once
         self.lines = Lines(source, max_trace_mb * 2**20)
@@ -290,19 +323,23 @@ class SpanSamples(Iterable[Sample]):
             InputError: If a file cannot be read, or no span bears a known mark.
         """
         reader = self._new_reader()
-        self.notes = Notes(bad=self.lines.bad)
+        self.notes = Notes(unreadable=self.lines.unreadable)
         for trace, spans in traces_of(self.lines):
-            yield from reader.read(trace, spans)
+            yield from self._counted(reader.read(trace, spans))
         if reader.keys and not reader.has_marked_spans:
             known = ", ".join(DIALECTS)
             seen = ", ".join(sorted(reader.keys)[:_MAX_KEYS])
             raise InputError(_NO_MARK.format(known, seen))
-        yield from reader.turns.finish()
-        without = []
-        for trace, code in reader.without.items():
-            if trace not in reader.used.traces:
-                without.append((trace, code))
-        self.notes.without = without
+        yield from self._counted(reader.finish())
+        self.notes.without_sample = list(reader.without_sample.items())
+        self.notes.tools = reader.tools
+        self.notes.switches = switches_of(reader.dialects)
+
+    def _counted(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Yield samples, and count those that are incomplete."""
+        for sample in samples:
+            self.notes.count_if_incomplete(sample)
+            yield sample
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
         """Yield the samples, then an error for all that was not read.
@@ -314,10 +351,10 @@ class SpanSamples(Iterable[Sample]):
         # reading to the end fills the notes
         yield from self
         unknown_traces = {}
-        for trace, code in self.notes.without:
+        for trace, code in self.notes.without_sample:
             if code in _UNKNOWN_CONTENT:
                 unknown_traces[trace] = code
-        for error in self.notes.bad:
+        for error in self.notes.unreadable:
             # a span that made its whole trace unreadable is counted with the trace
             if isinstance(error, UnreadableSpan) and error.trace in unknown_traces:
                 continue
@@ -327,7 +364,7 @@ class SpanSamples(Iterable[Sample]):
             yield RowError(f"trace {trace} is {in_words}")
 
     def _new_reader(self) -> TraceReader:
-        return TraceReader(self._dialect, self._resolve)
+        return TraceReader(self._dialect, self._resolve, self._context_tools)
 
 
 def samples_from_spans(
@@ -336,6 +373,7 @@ def samples_from_spans(
     resolve: Resolve | None = None,
     dialect: str | None = None,
     max_trace_mb: int = 256,
+    context_tools: Collection[str] | None = None,
 ) -> SpanSamples:
     """Make samples of recorded traces, as the adapter of the framework would.
 
@@ -351,6 +389,8 @@ def samples_from_spans(
             ``traceloop``; None tells it by the attributes of each span.
         max_trace_mb: Larger traces are left out and noted, and so are lines that would
             take more memory to read.
+        context_tools: Names of the tools whose text is a context, where they return no
+            documents; as for an adapter's ``capture``.
 
     Returns:
         The samples; ``Sample.id`` is the id of the trace. Afterwards ``notes`` say
@@ -359,5 +399,6 @@ def samples_from_spans(
     Raises:
         InputError: If a file cannot be read, nothing has a known form or mark, or
             ``resolve`` raises; when read.
+        SettingError: If ``context_tools`` is one text instead of a set of names.
     """
-    return SpanSamples(source, resolve, dialect, max_trace_mb)
+    return SpanSamples(source, resolve, dialect, max_trace_mb, context_tools)

@@ -30,6 +30,7 @@ from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, 
 from ragmetrics_core.capture.written import name_authors
 from ragmetrics_core.data import InputError
 from ragmetrics_core.traces.dialects import Reading, reading_of, session_of
+from ragmetrics_core.traces.notes import ATTRIBUTES_DROPPED
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
 
@@ -37,10 +38,6 @@ Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
 _DEEPEST = 250  # levels of calls inside one another that are read
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 _ABANDONED = "the stream was abandoned before its end"
-_DROPPED = (
-    "{} spans lack attributes, dropped at the limit of the SDK: raise"
-    " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
-)
 # what a function of the user may raise
 _RESOLVE_ERRORS = (
     ArithmeticError,
@@ -413,7 +410,7 @@ def _tell_what_was_not_recorded(tree: Tree, call: Call) -> None:
     tree.other = tuple(Document("", name) for name in ids_without_text)
     tree.unread = len(ids_without_text) + len(cut_spans)
     if cut_spans:
-        tree.warnings = (_DROPPED.format(len(cut_spans)),)
+        tree.warnings = (ATTRIBUTES_DROPPED.format(len(cut_spans)),)
 
 
 def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:

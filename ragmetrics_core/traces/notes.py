@@ -1,0 +1,160 @@
+"""What a reading of traces could not make samples of, and what mends that."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ragmetrics_core.data import RowError, Sample
+
+# why a trace gave no sample
+Code = Literal[
+    "no_retrieval",
+    "incomplete",
+    "no_content",
+    "judge",
+    "framework",
+    "too_large",
+    "unreadable",
+]
+# what an incomplete sample lacks
+Gap = Literal["texts", "spans", "attributes", "end", "answer", "evidence"]
+
+# What readers write into the warnings of a sample. The gap is told by these words.
+SPANS_ARE_MISSING = (
+    "spans of the trace are missing: beside its root one stands whose parent is not"
+    " there"
+)
+ATTRIBUTES_DROPPED = (
+    "{} spans lack attributes, dropped at the limit of the SDK: raise"
+    " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+)
+_ATTRIBUTES_WERE_DROPPED = ATTRIBUTES_DROPPED.partition(",")[0].removeprefix("{}")
+
+_MOST_TOOLS = 5  # that are named in a sentence
+_MENDS_TRACE: Mapping[Code, str] = {
+    "no_retrieval": (
+        "no span records documents. If the retrieval stands in another trace, put a"
+        " span around both, or name their conversation on both (session.id)"
+    ),
+    "incomplete": "the run broke off, or waits for a person; nothing mends that",
+    "no_content": "no text was recorded",
+    "framework": (
+        "Traceloop's spans of Haystack are not read; use Haystack's own tracing or"
+        " OpenInference"
+    ),
+    "too_large": "give samples_from_spans a larger max_trace_mb=",
+}
+_MENDS_SAMPLE: Mapping[Gap, str] = {
+    "texts": (
+        "documents are recorded by their ids alone: give their texts with resolve=, on"
+        " the command line --resolve module:name"
+    ),
+    "spans": (
+        "spans of the trace are missing: read the files of all processes together, and"
+        " enlarge the exporter's queue (OTEL_BSP_MAX_QUEUE_SIZE)"
+    ),
+    "attributes": (
+        "attributes were dropped at the SDK's limit: raise"
+        " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+    ),
+    "end": "the run failed or was abandoned; nothing mends that",
+    "answer": (
+        "no answer was recorded. If it stands in another trace, put a span around both,"
+        " or name their conversation on both (session.id)"
+    ),
+    "evidence": "what the model was shown was not recorded",
+}
+# gaps that the instrumentation leaves where its texts are switched off
+_TEXTS_MAY_BE_OFF: tuple[Gap, ...] = ("answer", "evidence")
+
+
+@dataclass
+class Notes:
+    """What a reading of spans left out or could not make whole.
+
+    Attributes:
+        without_sample: Traces that gave no sample, with the reason in the words of
+            docs/traces.md.
+        unreadable: A problem for each line that was not read, and for each span.
+        incomplete: How many samples are incomplete, by what they lack.
+        tools: In how many of the traces without retrieval a tool returned text, by its
+            name.
+        switches: What makes the instrumentations seen record texts, by their dialect.
+    """
+
+    without_sample: list[tuple[str, Code]] = field(default_factory=list)
+    unreadable: list[RowError] = field(default_factory=list)
+    incomplete: Counter[Gap] = field(default_factory=Counter)
+    tools: Counter[str] = field(default_factory=Counter)
+    switches: dict[str, str] = field(default_factory=dict)
+
+    def count_if_incomplete(self, sample: Sample) -> None:
+        """Count what a sample lacks, if it is incomplete."""
+        gap = _gap_of(sample)
+        if gap is not None:
+            self.incomplete[gap] += 1
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was left out, how often, and what mends it; nothing where all was read."""
+        lines: list[str] = []
+        counts = Counter(code for _, code in self.without_sample)
+        if counts:
+            listed = ", ".join(f"{count} {code}" for code, count in counts.items())
+            lines.append(f"traces that gave no sample: {listed}")
+        for code in counts:
+            if code in _MENDS_TRACE:
+                lines.append(f"{code}: {_MENDS_TRACE[code]}{self._more_about(code)}")
+        for gap, count in self.incomplete.items():
+            switches = self._switches_in_words() if gap in _TEXTS_MAY_BE_OFF else ""
+            lines.append(f"incomplete samples: {count}: {_MENDS_SAMPLE[gap]}{switches}")
+        if self.unreadable:
+            lines.append(f"{len(self.unreadable)} unreadable lines or spans")
+        return lines
+
+    def _more_about(self, code: Code) -> str:
+        """What else can be said of traces of a code: their tools, or the switches."""
+        if code == "no_content":
+            return self._switches_in_words()
+        if code == "no_retrieval":
+            return self._tools_in_words()
+        return ""
+
+    def _tools_in_words(self) -> str:
+        """Which tools returned text, and the setting that makes it contexts."""
+        if not self.tools:
+            return ""
+        names = [name for name, _ in self.tools.most_common(_MOST_TOOLS)]
+        counts = ", ".join(f"{name} ({self.tools[name]})" for name in names)
+        setting = ", ".join(repr(name) for name in names)
+        return (
+            f". Tools returned text: {counts}. If that is evidence, name them:"
+            f" context_tools={{{setting}}}, on the command line --context-tools"
+            f" {','.join(names)}"
+        )
+
+    def _switches_in_words(self) -> str:
+        """What makes the instrumentations record texts; empty if none is known."""
+        words = [f"{dialect}: {switch}" for dialect, switch in self.switches.items()]
+        if not words:
+            return ""
+        return f". Texts are recorded with {'; '.join(words)}"
+
+
+def _gap_of(sample: Sample) -> Gap | None:
+    """What an incomplete sample lacks; None for a sample that is not incomplete."""
+    notes = sample.capture
+    if notes is None or notes.grade != "incomplete":
+        return None
+    if notes.other:
+        return "texts"
+    if SPANS_ARE_MISSING in notes.warnings:
+        return "spans"
+    if any(_ATTRIBUTES_WERE_DROPPED in warning for warning in notes.warnings):
+        return "attributes"
+    if sample.error is not None:
+        return "end"
+    if sample.answer is None:
+        return "answer"
+    return "evidence"

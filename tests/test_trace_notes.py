@@ -1,0 +1,171 @@
+"""Each trace gives a sample or is named, and the notes say what mends what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from spans_by_hand import ANSWER, GATE, MILL, QUESTION, openinference, otlp, span
+
+from ragmetrics_core.capture import SettingError
+from ragmetrics_core.cli import main as command
+from ragmetrics_core.traces import Notes, SampleProcessor, samples_from_spans
+
+FOUND = f"{GATE}\n\n{MILL}"
+
+
+def agent(trace: str = "a", **further: Any) -> list[dict[str, Any]]:
+    """An agent whose search tool returns text, by the conventions of OpenTelemetry."""
+    asked = {"role": "user", "parts": [{"type": "text", "content": QUESTION}]}
+    call = {"type": "tool_call", "id": "c1", "name": "search_knowledge"}
+    result = {"type": "tool_call_response", "id": "c1", "response": FOUND}
+    answered = {
+        "role": "assistant",
+        "parts": [{"type": "text", "content": ANSWER}],
+    }
+    prompt = [asked, {"role": "assistant", "parts": [call]}]
+    prompt += [{"role": "tool", "parts": [result]}]
+
+    def one(name: str, parent: str, start: int, end: int, **attributes: Any) -> Any:
+        return span(name, parent, start, end, trace, **attributes, **further)
+
+    return [
+        one(
+            *("agent", "", 1, 20),
+            gen_ai__operation__name="invoke_agent",
+            gen_ai__input__messages=json.dumps([asked]),
+            gen_ai__output__messages=json.dumps([answered]),
+        ),
+        one(
+            *("tool", "agent", 4, 5),
+            gen_ai__operation__name="execute_tool",
+            gen_ai__tool__name="search_knowledge",
+            gen_ai__tool__call__arguments='{"query": "gate built"}',
+            gen_ai__tool__call__result=FOUND,
+        ),
+        one(
+            *("chat", "agent", 6, 9),
+            gen_ai__operation__name="chat",
+            gen_ai__input__messages=json.dumps(prompt),
+            gen_ai__output__messages=json.dumps([answered]),
+        ),
+    ]
+
+
+def retrieval_of_ids(trace: str) -> list[dict[str, Any]]:
+    """A retrieval by the conventions of OpenTelemetry, which record no texts."""
+    documents = json.dumps([{"id": "gate", "score": 0.9}])
+    return [
+        span(
+            *("search", "", 1, 2, trace),
+            gen_ai__operation__name="retrieval",
+            gen_ai__retrieval__query__text=QUESTION,
+            gen_ai__retrieval__documents=documents,
+        )
+    ]
+
+
+def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:
+    read = samples_from_spans([otlp(*agent())], context_tools={"search_knowledge"})
+    (sample,) = read
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.contexts] == [FOUND]
+    assert sample.capture is not None
+    assert sample.capture.evidence_from == "undivided"
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["retrieval"]
+    assert read.notes.without_sample == []
+    with pytest.raises(SettingError, match="context_tools must be a set of names"):
+        list(samples_from_spans([], context_tools="search_knowledge"))
+
+
+def test_the_processor_knows_the_tools_that_are_named() -> None:
+    processor = SampleProcessor(
+        [], keep=True, linger_s=0, context_tools={"search_knowledge"}
+    )
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    tracer = provider.get_tracer("app")
+    root, *inner = agent()
+    with tracer.start_as_current_span("agent", attributes=_attributes(root)):
+        for one in inner:
+            name = one["name"]
+            with tracer.start_as_current_span(name, attributes=_attributes(one)):
+                pass
+    assert processor.stop()
+    assert [sample.question for sample in processor.samples] == [QUESTION]
+
+
+def _attributes(recorded: dict[str, Any]) -> dict[str, str]:
+    return {
+        attribute["key"]: attribute["value"]["stringValue"]
+        for attribute in recorded["attributes"]
+    }
+
+
+@pytest.mark.parametrize("name", ["gen_ai.conversation.id", "session.id"])
+def test_a_trace_of_a_conversation_that_gives_no_sample_is_named(name: str) -> None:
+    spans = agent(**{name.replace(".", "__"): "thread 1"})
+    read = samples_from_spans([otlp(*spans), otlp(*openinference("b"))])
+    assert [sample.id for sample in read] == ["b" * 32]
+    assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
+    assert read.notes.tools == {"search_knowledge": 1}
+
+
+def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "spans.jsonl"
+    ids_alone = [
+        retrieval_of_ids("a"),
+        retrieval_of_ids("d"),
+    ]
+    silent = span("chat", trace="c", gen_ai__operation__name="chat")
+    lines = [*ids_alone, agent("b"), [silent], openinference("e")]
+    path.write_text(
+        "\n".join(json.dumps(otlp(*spans)) for spans in lines), encoding="utf-8"
+    )
+    options = ["evaluate", "--traces", str(path), "--judge", "lexical", "--quiet"]
+    assert command.main([*options, "--metrics", "adherence"]) == 0
+    said = capsys.readouterr().out
+    assert "incomplete samples: 2: documents are recorded by their ids alone" in said
+    assert "--resolve module:name" in said
+    assert "traces that gave no sample: 1 no_retrieval, 1 no_content" in said
+    assert "search_knowledge (1)" in said
+    assert "--context-tools search_knowledge" in said
+    assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY" in said
+    tools = ["--context-tools", "search_knowledge"]
+    assert command.main([*options, "--metrics", "adherence", *tools]) == 0
+    said = capsys.readouterr().out
+    assert "traces that gave no sample: 1 no_content" in said
+    assert "--context-tools" not in said
+
+
+def test_each_gap_of_a_sample_is_counted_with_what_mends_it() -> None:
+    chain, search, model = openinference()
+    cases = {
+        "spans": [chain, search, {**model, "parentSpanId": "9" * 16}],
+        "attributes": [chain, {**search, "droppedAttributesCount": 3}, model],
+        "end": [
+            {**chain, "status": {"code": 2, "message": "gone"}},
+            search,
+            {**model, "status": {"code": 2, "message": "gone"}},
+        ],
+        "answer": [search],
+    }
+    for gap, spans in cases.items():
+        read = samples_from_spans([otlp(*spans)])
+        (sample,) = read
+        assert sample.capture is not None
+        assert sample.capture.grade == "incomplete"
+        assert read.notes.incomplete == {gap: 1}
+        assert len(read.notes.sentences) == 1
+
+
+def test_nothing_is_said_where_all_was_read() -> None:
+    read = samples_from_spans([otlp(*openinference())])
+    assert len(list(read)) == 1
+    assert read.notes.sentences == Notes().sentences == []
