@@ -67,7 +67,7 @@ def test_all_well(rows: Callable[..., str], capsys: pytest.CaptureFixture[str]) 
     shown = capsys.readouterr()
     assert "context_utilization  1.000" in shown.out
     assert "context_recall left out: undefined on every row (no reference)" in shown.out
-    assert "1 row: 1 no loss found." in shown.out
+    assert "1 row: 1 no fault found." in shown.out
     assert (
         "Judge: lexical (compares words; misses subtle failures, and some gross ones)."
         in shown.out
@@ -460,7 +460,7 @@ def test_several_files_are_one_run(
     ]
     assert main(["evaluate", *names]) == 0
     assert (
-        "4 rows: 1 without context or another input, 3 no loss found"
+        "4 rows: 1 without context or another input, 3 no fault found"
         in capsys.readouterr().out
     )
     assert main(["evaluate", "c.jsonl", rows({"answer": "y"}, name="d.jsonl")]) == 2
@@ -594,7 +594,7 @@ def test_limit_holds_for_each_file(
 ) -> None:
     names = [rows(GOOD, GOOD, GOOD, name=name) for name in ("a.jsonl", "b.jsonl")]
     assert main(["evaluate", *names, "--limit", "2"]) == 0
-    assert "4 rows: 4 no loss found" in capsys.readouterr().out
+    assert "4 rows: 4 no fault found" in capsys.readouterr().out
 
 
 def test_columns_can_be_named(

@@ -90,7 +90,7 @@ ABSTAINED = Undefined(metric="a", reason="", code="abstained")
         ([facts(1.0, 0.4, 0.4)], None),  # between one third and all
         # ranking
         ([chunks(False, False, True), facts(1.0)], "ranking"),
-        ([chunks(True), facts(1.0, 1.0, after_cutting=0.5)], "ranking"),
+        ([chunks(True), facts(1.0, 1.0, after_cutting=0.5)], "dropped"),
         ([chunks(True), facts(1.0, 1.0, after_cutting=1.0)], None),
         ([chunks(0.4, 0.1, 0.9)], None),  # .33 or .83
         ([chunks(False, True)], None),  # exactly one half

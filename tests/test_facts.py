@@ -134,7 +134,7 @@ def test_frozen_facts_cannot_be_changed(
         )
         == 0
     )
-    assert "2 rows: 2 no loss found" in capsys.readouterr().out
+    assert "2 rows: 2 no fault found" in capsys.readouterr().out
     path.write_text(path.read_text().replace("It was 1856.", "It was 1857."))
     with pytest.raises(InputError, match="were changed after they had been frozen"):
         read_facts(path)

@@ -181,7 +181,7 @@ def test_the_largest_loss_and_the_examples_are_true(rows: list[SampleResult]) ->
             is_largest = weights[code][place] == most[place]
             assert is_named == (is_largest and len(losses) > 1)
     else:
-        assert "No loss" not in first.loss, "few rows are no success"
+        assert "No fault" not in first.loss, "few rows are no success"
     groups = {group.code: group.examples for group in first.groups}
     for code, examples in groups.items():
         for example in examples:
@@ -422,10 +422,10 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
         for place in range(30, 32)
     ]
     alone = screen(well)
-    assert alone.loss == "No loss found in 30 rows."
+    assert alone.loss == "No fault found in 30 rows."
     beside_undefined = screen([*well, *undefined, *abstained])
     assert beside_undefined.loss == (
-        "32 of 62 rows were not scored: 2 declined, 30 without context or another input. No loss"
+        "32 of 62 rows were not scored: 2 declined, 30 without context or another input. No fault"
         " found in the other 30 rows."
     )
     assert beside_undefined.mend_first is not None
@@ -555,7 +555,7 @@ def test_few_rows_are_said_to_be_few_and_have_no_bar(tmp_path: Path) -> None:
     assert first.mend_first is not None
     assert first.mend_first.mending is not None
     assert "at 0 no retrieved text was of use" in first.mend_first.mending.remedy
-    assert first.groups_in_words == "100 rows: 99 declined, 1 no loss found."
+    assert first.groups_in_words == "100 rows: 99 declined, 1 no fault found."
     assert [example.row for example in first.worst] == [2, 3, 4]
     assert first.order_in_words.startswith("Worst first: rows without a score")
     report.to_html(tmp_path / "page.html")

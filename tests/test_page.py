@@ -46,6 +46,7 @@ from ragmetrics_core.data.sample import (
     EvidenceCall,
     Fact,
     Ledger,
+    PassageNote,
     Sample,
     Turn,
 )
@@ -583,7 +584,7 @@ def test_an_address_opens_its_row_and_says_the_filter(
     browser.wait(f"{opened} >= 0 && {opened} < innerHeight")
     assert browser.find("tr.open td.title")[0].text.startswith("q94")
     assert browser.find("#count")[0].text == "50 of 100 rows"
-    assert browser.find("#chips")[0].text.startswith("Group: no loss found")
+    assert browser.find("#chips")[0].text.startswith("Group: no fault found")
     assert browser.driver.current_url == address, "what is seen can be passed on"
     browser.find("tr.open button")[0].click()
     assert browser.driver.current_url.endswith("#group=no_loss")
@@ -681,7 +682,7 @@ def test_grades_are_counted_and_filter_the_table(
     browser.open(tmp_path / "report.html")
     samples = browser.find("#samples")[0].text
     assert "Captured from runs: 2 exact, 1 inferred." in samples
-    assert "4 rows: 3 without a result, 1 no loss found." in samples
+    assert "4 rows: 3 without a result, 1 no fault found." in samples
     browser.find("button[data-value=inferred]")[0].click()
     assert browser.titles() == ["inferred 1"]
     # values of one field are alternatives
@@ -715,7 +716,7 @@ def test_everything_filters_and_stands_in_the_address(
         " one.textContent)"
     )
     # a value for each row is no filter
-    assert names == ["context_utilization", "Group", "tier"]
+    assert names == ["context_utilization", "Group", "Lost on the way", "tier"]
     bar = browser.find("figure g[data-value='0.2~0.3']")[0]
     bar.send_keys(Keys.ENTER)
     assert browser.titles() == ["q1", "q2"]  # closed below, open above
@@ -1121,6 +1122,69 @@ def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
     assert browser.requests() == [(tmp_path / "report.html").as_uri()]
 
 
+@needs_chromium
+def test_an_opened_row_tells_what_became_of_passages_and_facts(
+    browser: Browser, tmp_path: Path
+) -> None:
+    noise, fact = "Bread is baked twice a week.", "Anna Brandt lit the lamp in 1871."
+    kept = PassageNote(
+        retriever="store", rank=1, kept=True, rank_kept=1, context=0, share=0.4
+    )
+    dropped = PassageNote(
+        retriever="store", rank=2, kept=False, dropped_by="picker", share=0.0
+    )
+    capture = CaptureNotes(
+        grade="exact", evidence_from="prompt", passages=(kept, dropped)
+    )
+    evidence = AccuracyEvidence(
+        facts=(Fact(text=fact),),
+        facts_from="io",
+        evaluated="retrieved",
+        context_ids=("a", "b"),
+        cells=((Cell(probability=0.1), Cell(probability=0.9)),),
+        soft=0.9,
+    )
+    found = Scored(
+        metric="retrieval_accuracy", value=1.0, reason="r", evidence=evidence
+    )
+    sample = Sample(
+        question="Who lit it?",
+        contexts=[noise],
+        retrieved=[noise, fact],
+        answer="A wizard.",
+        capture=capture,
+    )
+    lost = SampleResult(index=0, sample=sample, results={found.metric: found})
+    page_of(Report([lost, row(1, 0.5, "another")], RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    browser.find("#journey button[data-value='facts.not_kept']")[0].click()
+    assert browser.titles() == ["Who lit it?"], "a stage shows the rows that it lost"
+    assert "lost=facts.not_kept" in browser.js("return location.hash")
+    browser.find("tr.row button")[0].click()
+    cells = browser.js(
+        "return [...document.querySelectorAll('.detail table.way tr')].map(line =>"
+        " [...line.children].map(cell => cell.textContent))"
+    )
+    assert cells == [
+        ["passage", "retrieved", "kept", "shown"],
+        ["#1", "store, rank 1", "kept, rank 1", "cut to 40 %, text #1"],
+        ["#2", "store, rank 2", "✗ dropped by picker", "–"],
+    ]
+    shown = browser.find("tr.detail")[0].text
+    assert f"{fact} — dropped between search and prompt; passages #2" in shown
+    assert (
+        "Not known: useful (no metric judged whether passages are useful); cited ("
+        in shown
+    )
+    assert browser.find("#chips")[0].text.startswith("Lost on the way: fact dropped")
+    # what the page adds is neither searched nor downloaded
+    assert "journey" not in browser.js("return detail(0)")
+    browser.find("#chips .link")[0].click()
+    assert browser.js("return holds(0, ['picker'])"), "what was recorded is searched"
+    assert not browser.js("return holds(0, ['useful (no'])")
+    assert browser.console() == []
+
+
 @pytest.mark.nightly
 @needs_chromium
 def test_thousands_of_samples(browser: Browser, tmp_path: Path) -> None:
@@ -1405,7 +1469,7 @@ def test_the_first_screen_counts_the_same_as_the_rest(tmp_path: Path) -> None:
         ("1", "unreadable"),
         ("1", "answered without context"),
         ("1", "the judge failed on"),
-        ("1", "no loss found"),
+        ("1", "no fault found"),
     ]
 
 

@@ -14,7 +14,8 @@ from ragmetrics_core.cli import options as shared
 from ragmetrics_core.cli.kept_results import results_at
 from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, show
 from ragmetrics_core.data import InputError
-from ragmetrics_core.page.first_screen import date_of, short_question
+from ragmetrics_core.page.first_screen import date_of
+from ragmetrics_core.page.screen_groups import short_question
 from ragmetrics_core.reporting.comparison import MARGIN, Comparison
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.report import Report

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ragmetrics_core.page.counts import metric_with_gloss
-from ragmetrics_core.page.first_screen import Example, FirstScreen
+from ragmetrics_core.page.first_screen import FirstScreen
+from ragmetrics_core.page.screen_groups import Example
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.reporting.tables import footnotes, text_grid
@@ -25,6 +26,8 @@ def screen_lines(
     lines += [sentence for sentence in sentences if sentence]
     lines += [f"! {warning}" for warning in screen.warnings]
     lines += _stage_to_mend(screen)
+    if screen.lost_on_the_way:
+        lines.append(screen.lost_on_the_way)
     lines += ["", text_grid(summary), ""]
     for metric, words in screen.sentences.items():
         lines.append(f"{metric_with_gloss(metric)}: {words}")
@@ -44,16 +47,21 @@ def _stage_to_mend(screen: FirstScreen) -> list[str]:
     if group is None or group.mending is None:
         return []
     words = f"Mend first: {group.mending.stage} ({screen.why_first})."
-    words += f" {group.mending.remedy}"
-    words += f"{screen.how_found}{_rows_to_look_at(group.examples)}"
-    return [f"{words} {screen.at_risk}".rstrip()]
+    sentences = [
+        words,
+        group.mending.remedy,
+        screen.how_found,
+        _rows_to_look_at(group.examples),
+        screen.at_risk,
+    ]
+    return [" ".join(filter(None, sentences))]
 
 
 def _rows_to_look_at(examples: Sequence[Example]) -> str:
     if not examples:
         return ""
     rows = ", ".join(str(example.row) for example in examples)
-    return f" Look at {'row' if len(examples) == 1 else 'rows'} {rows}."
+    return f"Look at {'row' if len(examples) == 1 else 'rows'} {rows}."
 
 
 def lines_on_rows(examples: Sequence[Example]) -> list[str]:

@@ -4,7 +4,7 @@ Each sentence holds for the rows that are counted, and for no others.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ragmetrics_core.data import (
@@ -196,12 +196,13 @@ class MetricCounts:
     def __init__(self) -> None:
         # for how many rows the metric's sentence holds, and for how many it does not
         self.verdicts = Counter[bool]()
-        self.groups_against = Counter[str]()  # of those for which it does not hold
+        # of those for which it does not hold
+        self.groups_against = Counter[str]()
         self._sum_of_highest = 0.0
         self._n_scored = 0
 
-    def add(self, metric: str, result: Scored, group: str) -> None:
-        """Count the score of a row, which stands in this group."""
+    def add(self, metric: str, result: Scored, groups: Iterable[str]) -> None:
+        """Count the score of a row, which stands in these groups."""
         self._sum_of_highest += highest_of(result)
         self._n_scored += 1
         verdict = verdict_on(metric, result)
@@ -209,7 +210,7 @@ class MetricCounts:
             return
         self.verdicts[verdict] += 1
         if not verdict:
-            self.groups_against[group] += 1
+            self.groups_against.update(groups)
 
     @property
     def highest_mean(self) -> float:

@@ -308,6 +308,74 @@ function cutOf(cut) {
   return element("p", { class: "banner" }, "What is cut on this page: " + lines.join(", ") + ". The results file has it whole.");
 }
 
+// What became of each passage and fact ------------------------------------------------------------------------
+
+const yesOrNo = (value) => (value === undefined ? "–" : element("span", { class: value ? "yes" : "no" }, value ? "✓ yes" : "✗ no"));
+const inText = (passage) => (passage.context === undefined ? "" : ", text #" + passage.context);
+
+function keptOf(passage) {
+  if (passage.kept === undefined) return "–";
+  if (!passage.kept) return element("span", { class: "no" }, "✗ dropped" + (passage.dropped_by ? " by " + passage.dropped_by : ""));
+  return "kept" + (passage.rank_kept === undefined ? "" : ", rank " + passage.rank_kept);
+}
+
+function shownOf(passage) {
+  if (passage.shown === undefined) return "–";
+  if (passage.shown === "not shown") return passage.kept === false ? "–" : element("span", { class: "no" }, "✗ not shown");
+  return (passage.shown === "cut" ? "cut to " + Math.round(100 * (passage.share || 0)) + " %" : "whole") + inText(passage);
+}
+
+// The stages of a passage; a stage of which nothing is known of any passage has no column.
+const STAGES_OF_PASSAGE = [
+  ["retrieved", (passage) => passage.retriever !== undefined, (passage) => (passage.retriever || "–") + (passage.retriever_rank === undefined ? "" : ", rank " + passage.retriever_rank)],
+  ["kept", (passage) => passage.kept !== undefined, keptOf],
+  ["shown", (passage) => passage.shown !== undefined, shownOf],
+  ["useful", (passage) => passage.useful !== undefined, (passage) => yesOrNo(passage.useful)],
+  ["cited", (passage) => passage.cited !== undefined, (passage) => yesOrNo(passage.cited)],
+  ["sentences that rest on it", (passage) => passage.sentences !== undefined, (passage) => (passage.sentences || []).join(", ") || "–"],
+];
+
+function passagesOf({ passages }) {
+  const stages = STAGES_OF_PASSAGE.filter(([, isKnown]) => passages.some(isKnown));
+  if (!stages.length) return [];
+  const name = (passage) => (passage.rank !== undefined ? "#" + passage.rank : passage.context !== undefined ? "text #" + passage.context : "found inside");
+  const rows = passages.map((passage) => element("tr", {}, element("th", { scope: "row" }, name(passage)), ...stages.map(([, , cell]) => element("td", {}, cell(passage)))));
+  const tableOf = (some) => element("div", { class: "scroll", tabindex: "0" }, element("table", { class: "plain way" }, element("thead", {}, element("tr", {}, ...["passage", ...stages.map(([title]) => title)].map((title) => element("th", { scope: "col" }, title)))), element("tbody", {}, ...some)));
+  const rest = rows.splice(20);
+  return [tableOf(rows), rest.length ? folded(counted(rest.length, "more passage"), () => [tableOf(rest)]) : null];
+}
+
+function factsOf({ facts }, row) {
+  if (!facts.length) return [];
+  const accuracy = ofKind(row, "retrieval_accuracy");
+  const texts = accuracy ? accuracy.evidence.facts : [];
+  const items = facts.map((fact, place) => {
+    const lost = fact.lost && columns.journey.losses[fact.lost];
+    const words = fact.known ? lost || "shown to the model" : "not known what became of it";
+    const where = fact.passages ? "; passages #" + fact.passages.join(", #") : "";
+    const kind = fact.known ? (lost ? "no" : "yes") : "muted";
+    return element("li", { class: "text", dir: "auto" }, (texts[place] || { text: "fact " + (place + 1) }).text + " — ", element("span", { class: kind }, words), where);
+  });
+  return [element("h4", {}, "Facts of the reference"), element("ul", {}, ...items)];
+}
+
+function wayOf(journey, row) {
+  if (!journey) return [];
+  const parts = [...passagesOf(journey), ...factsOf(journey, row)].filter(Boolean);
+  const unknown = Object.entries(journey.unknown).map(([stage, why]) => stage + " (" + why + ")");
+  if (unknown.length) parts.push(element("p", { class: "muted" }, "Not known: " + unknown.join("; ") + "."));
+  return parts.length ? block("What became of each passage", ...parts) : [];
+}
+
+// What to try: of a fault of the search what the journey says, where it knows the stage; else what the rule says.
+function remedyOf(code, because, place) {
+  if (!columns.remedies[code]) return null;
+  const cells = columns.journey.of[place];
+  const lost = cells && cells[columns.journey.names.indexOf("lost_at")];
+  const words = lost && columns.search_faults.includes(code) ? ": " + columns.journey.remedies[lost] : (because ? ", because of " + because : "") + ": " + columns.remedies[code];
+  return element("p", { class: "banner" }, "What to try" + words);
+}
+
 function opened(row, columns) {
   const sample = row.sample;
   if (!sample) return block(lines.has(row.index) ? "Bad row" : "Left out", text(row.problem || ""));
@@ -320,12 +388,13 @@ function opened(row, columns) {
   const texts = element("div", { class: "texts", tabindex: "0" }, ...textsOf(row, beside).filter(Boolean));
   return [
     row.cut ? cutOf(row.cut) : null,
-    columns.remedies[code] ? element("p", { class: "banner" }, "What to try" + (because ? ", because of " + because : "") + ": " + columns.remedies[code]) : null,
+    remedyOf(code, because, place),
     sample.error ? element("p", { class: "banner text" }, "The application's run failed: " + sample.error) : null,
     ...((sample.capture || {}).warnings || []).map((warning) => element("p", { class: "banner text" }, warning)),
     ...conversationOf(place),
     element("div", { class: "beside" }, element("div", {}, ...answered), texts),
     ...calls,
+    ...wayOf(recorded(place).journey, row),
     ...(results.length ? block("Scores", element("div", { class: "cards" }, ...results.map(([name, result]) => resultOf(name, result, sample)))) : []),
     ...(results.length ? [costOf(results.map(([, result]) => result))] : []),
     ...retrievedOf(sample),

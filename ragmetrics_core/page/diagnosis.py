@@ -34,9 +34,16 @@ from ragmetrics_core.data import (
     has_answer_without_context,
 )
 from ragmetrics_core.metrics.average_precision import average_precision
+from ragmetrics_core.reporting.sample_journey import journey_of
 
 Code = Literal[
-    "no_context", "outside_store", "retrieval", "ranking", "declined", "generation"
+    "no_context",
+    "outside_store",
+    "retrieval",
+    "dropped",
+    "ranking",
+    "declined",
+    "generation",
 ]
 Says = bool | Literal["missing"] | None
 """What the metrics say of something.
@@ -101,6 +108,8 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
         sayings.update(sayings_of_result)
         score = result.status if result.value is None else format(result.value, ".2f")
         scores.update(dict.fromkeys(sayings_of_result, f"{name} {score}"))
+        if _asked_of_retrieved_alone(result) and sample.retrieved is not None:
+            sayings.update(_of_recorded_facts(row))
     for code, rule in RULES.items():
         for condition in rule.holds:
             if _holds(condition, sayings):
@@ -167,6 +176,21 @@ def _of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
         "any_fact": True if least > 0 else False if most == 0 else None,
         "facts_lost": value - prompted >= _LOST,
     }
+
+
+def _asked_of_retrieved_alone(result: MetricResult) -> bool:
+    """Whether a metric sought facts without saying what of them the model was shown."""
+    evidence = result.evidence
+    return isinstance(evidence, FactMatrix) and evidence.contexts_value is None
+
+
+def _of_recorded_facts(row: SampleResult) -> dict[str, Says]:
+    """What the journey says of facts between retrieval and prompt, if it is settled."""
+    followed = journey_of(row)
+    if followed is None or not followed.is_settled:
+        return {}
+    n_lost = sum(fact.lost in ("not_kept", "not_shown") for fact in followed.facts)
+    return {"facts_lost": n_lost >= _LOST * len(followed.facts)}
 
 
 def _of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:

@@ -5,10 +5,9 @@ mend first with examples, and in which group each row stands.
 """
 
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
 
 from ragmetrics_core.data import (
     Sample,
@@ -16,85 +15,64 @@ from ragmetrics_core.data import (
     Scored,
     caution_about,
     judges_in_words,
-    replace_surrogates,
 )
 from ragmetrics_core.data.metric_evidence import Sufficed
 from ragmetrics_core.page.counts import MetricCounts, answer_holds_up
 from ragmetrics_core.page.diagnosis import RULES
+from ragmetrics_core.page.losses import (
+    count_holding_up,
+    count_rows,
+    count_spoilt,
+    equal_largest,
+    loss_in_words,
+    losses_among,
+    n_rows_wanted,
+    too_few_in_words,
+)
+from ragmetrics_core.page.mending import (
+    GateAtRisk,
+    gate_in_words,
+    groups_to_mend,
+    how_found,
+    why_first,
+)
 from ragmetrics_core.page.row_groups import (
     JUDGE_FAILED,
     LOSSES,
-    MENDINGS,
     NOT_JUDGED,
     NOT_SCORED,
     TITLES,
-    Mending,
     group_of_row,
+)
+from ragmetrics_core.page.screen_groups import (
+    Example,
+    Group,
+    GroupTally,
+    example_of,
+    shorten,
+)
+from ragmetrics_core.page.stages import (
+    STAGE_TITLES,
+    code_of_stage,
+    journey_in_words,
+    stages_of_row,
 )
 from ragmetrics_core.reporting.answering import Answering, AnsweringTally
 from ragmetrics_core.reporting.gates import all_in_words
+from ragmetrics_core.reporting.journey import Journey, JourneyTally
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary, count_in_words
 from ragmetrics_core.statistics.means import mean_interval
-from ragmetrics_core.statistics.paired import mcnemar
 from ragmetrics_core.statistics.repeats import n_repeats
 from ragmetrics_core.statistics.stopping import ROUNDING, Outcome
 
-_N_EXAMPLES = 3
-_CHANCE = 0.05  # the largest p of what chance does not explain
-_LONGEST_QUESTION = 160
 _LONGEST_REASON = 300
 _MOST_FILES = 3
 _CODES = tuple(TITLES)
 _SCORED = {*LOSSES, "no_loss"}  # groups of rows of which losses are known
 _NEVER_FIRST = ("bad_row", "no_loss")  # neither has a question to look at, or a loss
 _WORST_FIRST: tuple[Outcome, ...] = ("failed", "undecided", "passed")
-_SCORE_UNIT = 10_000  # the page holds scores with four decimals
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A row to look at, with its lowest score; None and "" where none is scored."""
-
-    score: float | None
-    index: int
-    metric: str
-    question: str
-    rank: tuple[float, ...]  # the lowest first: as the page sorts its table
-    group: str  # in words
-    is_of_stage: bool = False  # its group names the stage that went wrong
-
-    @property
-    def row(self) -> int:
-        """The number of the row as people count, from 1."""
-        return self.index + 1
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One of the groups, with how many rows stand in it and its worst rows."""
-
-    code: str
-    title: str
-    count: int
-    examples: tuple[Example, ...]
-    n_holding_up: int  # rows whose answer holds up all the same
-
-    @property
-    def n_not_holding_up(self) -> int:
-        """Rows without an answer that holds up."""
-        return self.count - self.n_holding_up
-
-    @property
-    def weight(self) -> tuple[int, int]:
-        """How much there is to mend: rows whose answer does not hold up, then rows."""
-        return self.n_not_holding_up, self.count
-
-    @property
-    def mending(self) -> Mending | None:
-        """What to mend, and how; None where the group names nothing."""
-        return MENDINGS.get(self.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +94,12 @@ class FirstScreen:
     sentences: Mapping[str, str]  # what each metric found
     highest: Mapping[str, float]  # the mean that the judge could give at most
     why_first: str  # why the stage to mend is named
+    how_found: str  # that a rule guessed it, or nobody knows that it matters; or ""
     at_risk: str  # how the gate at risk and the stage to mend belong together
     unscored_first: tuple[str, ...]  # groups whose rows without a score come first
     answering: tuple[Answering, ...]  # of each metric of sufficiency
-
-    @property
-    def how_found(self) -> str:
-        """How the stage to mend was found; "" where no rule guessed it."""
-        if self.mend_first is None or self.mend_first.code not in LOSSES:
-            return ""
-        return " A rule guessed this from the scores."
+    journey: Journey
+    lost_on_the_way: str  # what each stage of the journey lost; "" if nothing is known
 
     @property
     def to_look_at(self) -> tuple[Example, ...]:
@@ -158,7 +132,7 @@ class FirstScreen:
 
 
 class ScreenTally:
-    """The first screen of rows that come one by one; keeps 18 bytes per row.
+    """The first screen of rows that come one by one; keeps some 100 bytes per row.
 
     ``cluster`` says which samples belong together, as in ``Report.summary``: the
     interval of a share counts them as such.
@@ -172,9 +146,9 @@ class ScreenTally:
         self._counts: defaultdict[str, MetricCounts] = defaultdict(MetricCounts)
         self._answering: dict[str, AnsweringTally] = {}
         self._holding_up = bytearray()  # of each row, 1 if its answer holds up
-        self._n_holding_up = Counter[str]()  # by group
-        # the worst of each group, those with a score apart from those without
-        self._examples: defaultdict[tuple[str, bool], list[Example]] = defaultdict(list)
+        self._rows_by_group = GroupTally()
+        self._rows_by_stage = GroupTally()  # of the journey; a row may stand in several
+        self._journey = JourneyTally()
 
     def add(self, row: SampleResult) -> str:
         """Count one row; returns its group."""
@@ -182,23 +156,35 @@ class ScreenTally:
         self._groups.append(_CODES.index(code))
         holds_up = answer_holds_up(row)
         self._holding_up.append(holds_up)
-        self._n_holding_up[code] += holds_up
+        stages = self._add_to_groups(row, code, holds_up=holds_up)
         cluster = self._number_of(row.sample)
         self._clusters.append(cluster)
         for name, result in row.results.items():
             if isinstance(result, Scored):
-                self._counts[name].add(name, result, code)
+                self._counts[name].add(name, result, (code, *stages))
                 if isinstance(result.evidence, Sufficed):
                     self._answering_of(name).add(row, cluster)
         content = _content_of(row.sample)
         if any(content):
             self._hashes_of_contents.append(hash(content))
-        if row.sample is not None:
-            example = _example_of(row, row.sample, code)
-            place = (code, example.score is not None)
-            examples = [*self._examples[place], example]
-            self._examples[place] = _worst(examples, unscored_first=True)
         return code
+
+    def _add_to_groups(
+        self, row: SampleResult, code: str, *, holds_up: bool
+    ) -> Sequence[str]:
+        """Count the row in its group and in the stages that lost something of it.
+
+        Returns:
+            Those stages.
+        """
+        example = example_of(row, TITLES[code], is_of_stage=code in RULES)
+        self._rows_by_group.add(code, example, holds_up=holds_up)
+        followed = self._journey.add(row)
+        stages = () if followed is None else stages_of_row(followed, code)
+        for stage in stages:
+            example = example_of(row, STAGE_TITLES[stage], is_of_stage=True)
+            self._rows_by_stage.add(stage, example, holds_up=holds_up)
+        return stages
 
     def screen(
         self,
@@ -218,8 +204,10 @@ class ScreenTally:
             exit_code: That of the command which shows the screen.
         """
         groups = self._all_groups()
-        losses = _losses_among(groups)
-        to_mend = self._mending_first(groups, decisions)
+        losses = losses_among(groups)
+        journey = self._journey.journey()
+        gate = self._gate_at_risk(decisions)
+        to_mend = groups_to_mend(groups, self._stage_to_mend(journey), gate)
         unscored_first = self._unscored_first(losses)
         counts = {
             numbers.metric: self._counts[numbers.metric] for numbers in summary.metrics
@@ -237,11 +225,16 @@ class ScreenTally:
             mend_first=to_mend[0] if to_mend else None,
             groups=tuple(groups),
             rows=summary.rows,
-            worst=tuple(self._rows_to_look_at(unscored_first)),
+            worst=tuple(self._rows_by_group.worst(unscored_first)),
             sentences=_sentences(counts, summary),
             highest=highest,
-            why_first=_why_first(to_mend, self._against_first_gate(decisions)),
-            at_risk=self._gate_at_risk(decisions, to_mend),
+            why_first=why_first(
+                to_mend, gate, journey, has_intervals=not run.decisions
+            ),
+            how_found=how_found(to_mend, journey),
+            at_risk=gate_in_words(gate, to_mend),
+            journey=journey,
+            lost_on_the_way=journey_in_words(journey, has_intervals=not run.decisions),
             unscored_first=unscored_first,
             answering=tuple(
                 tally.answering(self._n_rows, has_intervals=not run.decisions)
@@ -271,81 +264,35 @@ class ScreenTally:
 
         Those of losses always are. The others are where they outnumber the losses.
         """
-        if self._n_not_scored <= _n_rows_in(losses):
+        if self._n_not_scored <= count_rows(losses):
             return tuple(LOSSES)
         return tuple(code for code in _CODES if code not in _NEVER_FIRST)
 
-    def _rows_to_look_at(self, unscored_first: Sequence[str]) -> list[Example]:
-        """The worst rows of all groups."""
-        candidates = [
-            example
-            for (code, is_scored), examples in self._examples.items()
-            for example in examples
-            if is_scored or code in unscored_first
-        ]
-        return _worst(candidates, unscored_first=True)
-
-    def _mending_first(
-        self, groups: Iterable[Group], decisions: Sequence[Decision]
-    ) -> list[Group]:
-        """The groups to mend, the most important first.
-
-        Of losses that is the one with most rows that count against the first gate that
-        did not pass, or without such a gate the largest.
-        """
-        to_mend = _largest_first(group for group in groups if group.mending)
-        against = self._against_first_gate(decisions)
-        if against and to_mend and to_mend[0].code in LOSSES:
-            to_mend.sort(key=lambda group: -against[group.code])
-        return to_mend
-
-    def _against_first_gate(self, decisions: Sequence[Decision]) -> Counter[str]:
-        """By group the rows that count against the first gate that did not pass."""
-        ordered = _worst_gates_first(decisions)
-        if not ordered or ordered[0].outcome == "passed":
-            return Counter()
-        return self._counts[ordered[0].metric].groups_against
-
-    def _gate_at_risk(
-        self, decisions: Sequence[Decision], to_mend: Sequence[Group]
-    ) -> str:
-        """How many rows that count against the first gate at risk are of the stage.
-
-        "" where no gate is at risk, or none of them is.
-        """
-        against = self._against_first_gate(decisions)
-        if not to_mend or not against[to_mend[0].code]:
-            return ""
-        metric = _worst_gates_first(decisions)[0].metric
-        n_here, n_rows = (
-            against[to_mend[0].code],
-            count_in_words(against.total(), "row"),
-        )
-        verb = "counts" if against.total() == 1 else "count"
-        kind = "is of this kind" if n_here == 1 else "are of this kind"
-        return (
-            f"Of the {n_rows} that {verb} against {metric}, whose gate is not passed,"
-            f" {n_here:,} {kind}."
-        )
-
     def _all_groups(self) -> list[Group]:
         """The groups in which rows stand, in the order in which they are tried."""
-        return [
-            Group(
-                code,
-                title,
-                count,
-                tuple(self._examples_of(code)),
-                self._n_holding_up[code],
-            )
-            for place, (code, title) in enumerate(TITLES.items())
-            if (count := self._groups.count(place))
-        ]
+        groups = (self._rows_by_group.group(*of) for of in TITLES.items())
+        return [group for group in groups if group.count]
 
-    def _examples_of(self, code: str) -> list[Example]:
-        """The worst rows of a group; a row lost without a score is worse than others."""
-        examples = [*self._examples[code, False], *self._examples[code, True]]
-        return _worst(examples, unscored_first=code in LOSSES)
+    def _stage_to_mend(self, journey: Journey) -> Group | None:
+        """The rows in which the stage of the journey to mend first lost something.
+
+        None where the journey names none, or no row needed what was lost.
+        """
+        if journey.mend is None or journey.mend_by is None:
+            return None
+        code = code_of_stage(journey.mend_by, journey.mend)
+        stage = self._rows_by_stage.group(code, STAGE_TITLES[code])
+        return stage if stage.count else None
+
+    def _gate_at_risk(self, decisions: Sequence[Decision]) -> GateAtRisk | None:
+        """The first gate that did not pass; None where all did, or there is none."""
+        ordered = _worst_gates_first(decisions)
+        if not ordered or ordered[0].outcome == "passed":
+            return None
+        counts = self._counts[ordered[0].metric]
+        return GateAtRisk(
+            ordered[0].metric, counts.verdicts[False], counts.groups_against
+        )
 
     def _verdict_on_losses(self, losses: Sequence[Group], summary: Summary) -> str:
         """The largest loss, and the rows without a score by reason; the larger first.
@@ -357,12 +304,12 @@ class ScreenTally:
         drawn = " drawn at random" if self._n_rows < summary.rows else ""
         if not n_not_scored:
             rows = count_in_words(n_scored, "row") + drawn
-            return f"{_loss_in_words(losses, rows, n_scored, summary)}."
+            return f"{loss_in_words(losses, rows, n_scored, summary)}."
         reasons = self._reasons_of_no_score()
         verb = "was" if n_not_scored == 1 else "were"
-        if n_not_scored <= _n_rows_in(losses):
+        if n_not_scored <= count_rows(losses):
             rows = count_in_words(n_scored, "row") + drawn
-            loss = _loss_in_words(losses, rows, n_scored, summary)
+            loss = loss_in_words(losses, rows, n_scored, summary)
             more = count_in_words(n_not_scored, "more row")
             return f"{loss}; {more} {verb} not scored: {reasons}."
         rows = count_in_words(self._n_rows, "row") + drawn
@@ -371,7 +318,7 @@ class ScreenTally:
             others = "the other row"
             if n_scored > 1:
                 others = f"the other {n_scored:,} rows"
-            sentence += f" {_loss_in_words(losses, others, n_scored, summary)}."
+            sentence += f" {loss_in_words(losses, others, n_scored, summary)}."
         return sentence
 
     @property
@@ -398,7 +345,7 @@ class ScreenTally:
         not: the interval holds for both.
         """
         n_scored = self._n_rows - self._n_not_scored
-        are_few = n_scored < _n_wanted(summary)
+        are_few = n_scored < n_rows_wanted(summary)
         # rows that were chosen by their scores have no interval
         declined = "" if run.decisions else self._range_of_declined()
         faults = "" if run.decisions else self._ranges_of_faults(losses)
@@ -408,7 +355,7 @@ class ScreenTally:
             return ""
         parts = []
         if losses and are_few:
-            parts.append(_too_few(n_scored, summary))
+            parts.append(too_few_in_words(n_scored, summary))
         if self._most_are_not_scored and not declined:
             parts.append("whether rows without a score have a fault is not known")
         parts += [ranges for ranges in (declined, faults) if ranges]
@@ -452,7 +399,7 @@ class ScreenTally:
         any_fault = self._range_of(codes)
         if not any_fault:
             return ""
-        n_spoilt, n_holding_up = _n_spoilt(losses), _n_holding_up(losses)
+        n_spoilt, n_holding_up = count_spoilt(losses), count_holding_up(losses)
         is_split = bool(n_spoilt and n_holding_up)
         is_of_all = self._n_not_scored == self._count_of(JUDGE_FAILED)
         these = "rows like these" if is_of_all else "rows like the scored ones"
@@ -463,7 +410,7 @@ class ScreenTally:
         if len(losses) > 1:
             ranges = [
                 f"{group.title}: {self._range_of([group.code], only_spoilt=is_split)}"
-                for group in _equal_largest(losses)
+                for group in equal_largest(losses)
             ]
             words += f" ({'; '.join(ranges)})"
         return f"{words}, {any_fault} any fault" if is_split else words
@@ -538,106 +485,12 @@ class ScreenTally:
         )
 
 
-def _n_spoilt(losses: Iterable[Group]) -> int:
-    """How many rows with a loss have no answer that holds up."""
-    return sum(group.n_not_holding_up for group in losses)
-
-
-def _n_holding_up(losses: Iterable[Group]) -> int:
-    """How many rows with a loss have an answer that holds up all the same."""
-    return sum(group.n_holding_up for group in losses)
-
-
-def _equal_largest(losses: Sequence[Group]) -> list[Group]:
-    """The largest loss, and those that are as large."""
-    most = _size(losses[0], losses)
-    return [group for group in losses if _size(group, losses) == most]
-
-
-def _size(group: Group, losses: Sequence[Group]) -> int:
-    """The rows of a loss without an answer that holds up; all, where all answers do."""
-    return group.n_not_holding_up if _n_spoilt(losses) else group.count
-
-
 def _sentences(counts: Mapping[str, MetricCounts], summary: Summary) -> dict[str, str]:
     """What each metric found, by metric."""
     return {
         numbers.metric: counts[numbers.metric].sentences(numbers)
         for numbers in summary.metrics
     }
-
-
-def _n_rows_in(groups: Iterable[Group]) -> int:
-    """How many rows stand in these groups."""
-    return sum(group.count for group in groups)
-
-
-def _n_wanted(summary: Summary) -> int:
-    """How many scored rows say something; 0 where there is no such limit."""
-    return max((numbers.limits.count for numbers in summary.metrics), default=0)
-
-
-def _too_few(n_scored: int, summary: Summary) -> str:
-    """That the scored rows are too few."""
-    return f"too few rows to say: {n_scored:,} scored, {_n_wanted(summary):,} wanted"
-
-
-def _loss_in_words(
-    losses: Sequence[Group], rows: str, n_scored: int, summary: Summary
-) -> str:
-    """The largest loss, and in how many of these rows it occurs.
-
-    Of few rows without a loss nothing is said but that they are few.
-    """
-    if not losses:
-        if n_scored < _n_wanted(summary):
-            sentence = _too_few(n_scored, summary)
-            return f"{sentence[:1].upper()}{sentence[1:]}"
-        return f"No loss found in {rows}"
-    n_spoilt, n_holding_up = _n_spoilt(losses), _n_holding_up(losses)
-    if n_spoilt and n_holding_up:
-        return _losses_by_answer(losses, rows)
-    n_lost = _n_rows_in(losses)
-    words = f"{n_lost:,} of {rows} {'has' if n_lost == 1 else 'have'} a fault"
-    if rows == "the other row":
-        words = "The other row has a fault"
-    if n_holding_up:
-        words += ", and "
-        words += "its answer holds up" if n_lost == 1 else "all their answers hold up"
-    if len(losses) == 1:
-        return f"{words}: {losses[0].title}"
-    return f"{words}. Largest: {_largest_in_words(losses)}"
-
-
-def _losses_by_answer(losses: Sequence[Group], rows: str) -> str:
-    """The rows whose answer does not hold up, those whose does, the largest loss.
-
-    The largest is the one with most rows whose answer does not hold up.
-    """
-    n_spoilt, n_holding_up = _n_spoilt(losses), _n_holding_up(losses)
-    verb = "has" if n_spoilt == 1 else "have"
-    words = f"{n_spoilt:,} of {rows} {verb} a fault and no answer that holds up"
-    spoilt = [group for group in losses if group.n_not_holding_up]
-    if len(spoilt) == 1:
-        words += f" ({spoilt[0].title})"
-    verb = "has" if n_holding_up == 1 else "have"
-    words += f"; {n_holding_up:,} more {verb} a fault and one that does"
-    if len(spoilt) == 1:
-        return words
-    return f"{words}. Largest among the {n_spoilt:,}: {_largest_in_words(losses)}"
-
-
-def _largest_in_words(losses: Sequence[Group]) -> str:
-    """The largest losses, and the next one where chance may have put it behind."""
-    equal = _equal_largest(losses)
-    n_largest = _size(equal[0], losses)
-    words = "; ".join(f"{group.title} ({n_largest:,})" for group in equal)
-    others = [group for group in losses if group not in equal]
-    if others:
-        n_next = _size(others[0], losses)
-        if n_next and mcnemar(n_largest, n_next) > _CHANCE:
-            words += f"; {others[0].title} ({n_next:,}) is not surely smaller"
-    return words
 
 
 def screen_of(
@@ -682,87 +535,12 @@ def _origin(run: RunFacts) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _example_of(row: SampleResult, sample: Sample, code: str) -> Example:
-    """The row by its lowest score."""
-    scores = [
-        (result.value, name)
-        for name, result in row.results.items()
-        if isinstance(result, Scored)
-    ]
-    score, metric = min(scores, default=(None, ""))
-    return Example(
-        score=score,
-        index=row.index,
-        metric=metric,
-        question=short_question(sample),
-        rank=_rank([value for value, _ in scores]),
-        group=TITLES[code],
-        is_of_stage=code in RULES,
-    )
-
-
 def _content_of(sample: Sample | None) -> tuple[object, ...]:
     """By what a copy of a row is known; empty where there is nothing to compare."""
     if sample is None:
         return ()
     contexts = tuple(context.text for context in sample.contexts)
     return (sample.question, contexts, sample.answer)
-
-
-def _rank(scores: Sequence[float]) -> tuple[float, ...]:
-    """By what scored rows are sorted, the worst first: the lowest score, then the mean.
-
-    The page sorts by the same rule. So both round scores before they compare them.
-    """
-    if not scores:
-        return ()
-    units = [round(score * _SCORE_UNIT) for score in scores]
-    return (min(units), sum(units) / len(units))
-
-
-def _worst(examples: Iterable[Example], *, unscored_first: bool) -> list[Example]:
-    """The worst three, of equal ones the earlier rows.
-
-    Rows without a score come first or last.
-    """
-
-    def place(example: Example) -> tuple[bool, tuple[float, ...], int]:
-        is_scored = example.score is not None
-        return is_scored is unscored_first, example.rank, example.index
-
-    return nsmallest(_N_EXAMPLES, examples, key=place)
-
-
-def _why_first(to_mend: Sequence[Group], against_gate: Counter[str]) -> str:
-    """In how many rows the stage to mend shows, and why it is named before its equals."""
-    if not to_mend:
-        return ""
-    words = count_in_words(to_mend[0].count, "row")
-    n_equal = sum(group.weight == to_mend[0].weight for group in to_mend)
-    if not against_gate and n_equal > 1:
-        words += ", as many as another; this comes first in the pipeline"
-    return words
-
-
-def _losses_among(groups: Iterable[Group]) -> list[Group]:
-    """The groups that went wrong, the largest first."""
-    return _largest_first(group for group in groups if group.code in LOSSES)
-
-
-def _largest_first(groups: Iterable[Group]) -> list[Group]:
-    """Of equal counts the earlier stage first: later ones inherit what it lost."""
-    return sorted(groups, key=lambda group: group.weight, reverse=True)
-
-
-def short_question(sample: Sample) -> str:
-    """The question on one line, cut if it is long; else the answer, or ""."""
-    return _shortened(sample.question or sample.answer or "", _LONGEST_QUESTION)
-
-
-def _shortened(text: str, longest: int) -> str:
-    """The text on one line, cut if it is longer than so many characters."""
-    words = " ".join(str(replace_surrogates(text))[: 10 * longest].split())
-    return words if len(words) <= longest else words[:longest] + "…"
 
 
 def _outcome(decisions: Sequence[Decision]) -> str:
@@ -799,5 +577,5 @@ def _failures(summary: Summary) -> Iterable[str]:
     counts = [
         f"{numbers.metric} {sum(numbers.failed.values()):,}" for numbers in failed
     ]
-    why = _shortened(failed[0].failure, _LONGEST_REASON)
+    why = shorten(failed[0].failure, _LONGEST_REASON)
     yield f"Failed, and left out of the means: {', '.join(counts)}. For example: {why}"

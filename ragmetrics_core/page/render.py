@@ -35,6 +35,11 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     packed,
 )
+from ragmetrics_core.page.stages import (
+    SEARCH_FAULTS,
+    STAGE_ADVICE,
+    interval_in_words,
+)
 from ragmetrics_core.reporting.judge_card import fitting
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
@@ -123,6 +128,7 @@ def page_data(
         "groups": TITLES,
         "unscored_first": screen.unscored_first,
         "journey": journey_cells(rows),
+        "search_faults": SEARCH_FAULTS,
         "facets": facets_of(rows),
         "remedies": {code: rule.remedy for code, rule in RULES.items()},
         "ranks": _points(shares, run),
@@ -138,6 +144,7 @@ def page_data(
         "samples": sum(row.sample is not None and not row.problem for row in rows),
         "shares": shares,
         "rules": RULES,
+        "advices": STAGE_ADVICE,
         "group_counts": {group.code: group.count for group in screen.groups},
         "traits": biases.TRAITS,
         "correlations": correlations,
@@ -202,6 +209,7 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     made.globals["adherence_worth"] = adherence_worth
+    made.globals["interval_in_words"] = interval_in_words
     made.filters.update(
         cut=cut, worth=judge_in_words, data=lambda value: _trusted(json_text(value))
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ragmetrics_core.data import Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.page.diagnosis import HALF, RULES, diagnose
+from ragmetrics_core.page.stages import STAGE_ADVICE
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 NOT_JUDGED = {
@@ -34,7 +35,7 @@ NOT_SCORED = {
 }
 """Groups of judged rows whose outcomes do not say whether anything was lost."""
 
-TITLES = {**NOT_JUDGED, **LOSSES, **NOT_SCORED, "no_loss": "no loss found"}
+TITLES = {**NOT_JUDGED, **LOSSES, **NOT_SCORED, "no_loss": "no fault found"}
 """Every group with what is said of it."""
 
 
@@ -66,8 +67,9 @@ MENDINGS = {
         " missing.",
     ),
     **{str(code): Mending(rule.stage, rule.remedy) for code, rule in RULES.items()},
+    **{code: Mending(of.stage, of.remedy) for code, of in STAGE_ADVICE.items()},
 }
-"""Of the groups that name what to mend."""
+"""Of the groups, and of the stages of the journey, that name what to mend."""
 
 
 def group_of_row(row: SampleResult) -> str:

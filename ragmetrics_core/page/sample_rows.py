@@ -7,14 +7,22 @@ import json
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 from zlib import compressobj
 
 from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
 from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.page.row_groups import group_of_row
-from ragmetrics_core.reporting.journey_columns import COLUMNS, counts_of
+from ragmetrics_core.page.stages import STAGE_TITLES, losses_of_row
+from ragmetrics_core.reporting.journey import ADVICE
+from ragmetrics_core.reporting.journey_columns import COLUMNS, counts_of_journey
 from ragmetrics_core.reporting.jsonl import plain
+from ragmetrics_core.reporting.sample_journey import (
+    FactOnItsWay,
+    Passage,
+    journey_of,
+)
 
 LONGEST = 20_000
 """Most bytes of one text that the page holds."""
@@ -83,19 +91,66 @@ def _outcome_of(result: MetricResult | None) -> float | str | None:
 
 
 def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
-    """The journey of each row as a table has it: names of the columns, cells by row.
+    """The journey of each row as tables and filters have it.
 
-    A row of which nothing is known has None.
+    Returns:
+        ``names`` of the columns and the cells of each row (``of``), None for a row of
+        which nothing is known; ``titles`` of the stages, and of each row the places of
+        those that lost something of it (``lost``); what to do about each loss
+        (``remedies``).
     """
-    counts = [counts_of(row) for row in rows]
-    cells = [[of_row[name] for name in COLUMNS] for of_row in counts]
+    places = {code: place for place, code in enumerate(STAGE_TITLES)}
+    cells: list[list[Any] | None] = []
+    lost = []
+    for row in rows:
+        followed = journey_of(row)
+        counts = counts_of_journey(followed)
+        cells_of_row = [counts[name] for name in COLUMNS]
+        is_known = any(cell is not None for cell in cells_of_row)
+        cells.append(cells_of_row if is_known else None)
+        codes = () if followed is None else losses_of_row(followed)
+        lost.append([places[code] for code in codes])
     return {
         "names": COLUMNS,
-        "of": [
-            of_row if any(cell is not None for cell in of_row) else None
-            for of_row in cells
-        ],
+        "of": cells,
+        "titles": STAGE_TITLES,
+        "lost": lost,
+        "losses": {loss: advice.title for loss, advice in ADVICE.items()},
+        "remedies": {loss: advice.remedy for loss, advice in ADVICE.items()},
     }
+
+
+def journey_data(row: SampleResult) -> dict[str, Any] | None:
+    """What became of each passage and fact of a row, for the opened row.
+
+    What is not known is left out; None where nothing is.
+    """
+    followed = journey_of(row)
+    if followed is None or not (followed.passages or followed.facts):
+        return None
+    return {
+        "passages": [_passage_data(passage) for passage in followed.passages],
+        "facts": [_fact_data(fact) for fact in followed.facts],
+        "unknown": dict(followed.unknown),
+    }
+
+
+def _passage_data(passage: Passage) -> dict[str, Any]:
+    """The known fields of a passage; its share only where it was cut."""
+    fields = {**asdict(passage), "id": None}  # which stands beside its text
+    if passage.shown != "cut":
+        fields["share"] = None
+    return {name: value for name, value in fields.items() if value not in (None, ())}
+
+
+def _fact_data(fact: FactOnItsWay) -> dict[str, Any]:
+    """What became of a fact: where it was lost, or that it is not known."""
+    data: dict[str, Any] = {"known": fact.known}
+    if fact.lost is not None:
+        data["lost"] = fact.lost
+    if fact.passages:
+        data["passages"] = fact.passages
+    return data
 
 
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
@@ -142,13 +197,16 @@ def _short_facts(metadata: Mapping[str, Any]) -> dict[str, str]:
 def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
     """Yield everything known of each row, one JSON object per line, in their order.
 
-    ``cut`` tells what texts lost.
+    ``cut`` tells what texts lost, ``journey`` what became of passages and facts.
     """
     for row in rows:
         n_cut = Counter[str]()
         shown = _short(plain(_without_earlier_items(row)), "", n_cut)
         if n_cut.total():
             shown["cut"] = +n_cut
+        journey = journey_data(row)
+        if journey is not None:
+            shown["journey"] = journey
         yield json_text(shown) + "\n"
 
 

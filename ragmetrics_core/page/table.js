@@ -48,7 +48,13 @@ function element(tag, properties, ...children) {
   return made;
 }
 
+// A row as the report writes it, less what became of its passages and facts, which the page adds.
 const detail = (place) => {
+  const { journey, ...row } = recorded(place);
+  return row;
+};
+
+const recorded = (place) => {
   const own = index[place];
   const line = lines.get(own[0]);
   return line ? JSON.parse(line) : { index: own[0], problem: "Its texts are not on this page, which would be too large with them; they are in the results file (--out).", sample: null, results: {} };

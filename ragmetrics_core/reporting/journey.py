@@ -35,7 +35,7 @@ _LOSSES: tuple[Loss, ...] = get_args(Loss)
 _LOSSES_OF_PASSAGES: tuple[Loss, ...] = _LOSSES[2:]
 _LOSSES_OF_FACTS: tuple[Loss, ...] = _LOSSES[:5]
 _BY_PASSAGES = (
-    " It is not known whether what was lost was needed: for that give references, or"
+    "It is not known whether what was lost was needed: for that give references, or"
     " facts, and let RetrievalAccuracy ask."
 )
 
@@ -134,9 +134,22 @@ class Journey:
         if self.mend is None:
             return ""
         advice = ADVICE[self.mend]
-        stage = self.of(self.mend, self.mend_by or "passages")
-        caution = "" if self.mend_by == "facts" or self._is_settled else _BY_PASSAGES
-        return f"Mend {advice.stage} first: {stage}. {advice.remedy}{caution}"
+        words = f"Mend {advice.stage} first: {self.stage_to_mend}. {advice.remedy}"
+        return f"{words} {self.caution}".rstrip()
+
+    @property
+    def stage_to_mend(self) -> StageLoss | None:
+        """The numbers of the stage to mend first; None without ``mend``."""
+        if self.mend is None:
+            return None
+        return self.of(self.mend, self.mend_by or "passages")
+
+    @property
+    def caution(self) -> str:
+        """That nobody knows whether what was lost was needed; "" where it is known."""
+        if self.mend is None or self.mend_by == "facts" or self._is_settled:
+            return ""
+        return _BY_PASSAGES
 
     @property
     def _is_settled(self) -> bool:

@@ -21,7 +21,11 @@ COLUMNS = (*COUNTS, "lost_at")
 
 def counts_of(row: SampleResult) -> dict[str, int | str | None]:
     """Count what passed each stage of one row, by ``COLUMNS``; None: not known."""
-    journey = journey_of(row)
+    return counts_of_journey(journey_of(row))
+
+
+def counts_of_journey(journey: SampleJourney | None) -> dict[str, int | str | None]:
+    """The same, of the journey of a row; None is that of a row without one."""
     if journey is None:
         return dict.fromkeys(COLUMNS)
     counts = {**_counts_of_passages(journey), **_counts_of_facts(journey)}

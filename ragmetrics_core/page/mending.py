@@ -1,0 +1,123 @@
+"""What to mend first: the stage of the largest fault.
+
+The journey names the stage that lost what an answer needed, where that was recorded.
+Rules guess the others from the scores.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ragmetrics_core.page.row_groups import LOSSES, TITLES
+from ragmetrics_core.page.screen_groups import Group, largest_first
+from ragmetrics_core.page.stages import (
+    SEARCH_FAULTS,
+    STAGE_TITLES,
+    interval_in_words,
+)
+from ragmetrics_core.reporting.journey import Journey
+from ragmetrics_core.reporting.summary import count_in_words
+
+_ORDER = tuple(TITLES)
+
+
+class GateAtRisk(NamedTuple):
+    """The first gate that did not pass, and how many rows count against it.
+
+    ``n_rows_by_group`` counts them by group and by stage of the journey.
+    """
+
+    metric: str
+    n_rows: int
+    n_rows_by_group: Mapping[str, int]
+
+
+def groups_to_mend(
+    groups: Sequence[Group], stage: Group | None, gate: GateAtRisk | None
+) -> list[Group]:
+    """The groups that name what to mend, the most important first.
+
+    Of faults that is the group with most rows that count against the gate at risk, or
+    without such a gate the largest.
+
+    Args:
+        groups: All groups of rows, in the order in which they are tried.
+        stage: The rows in which a stage of the journey lost something; it stands for
+            the faults of the search that rules guess.
+        gate: The gate at risk, if any.
+    """
+    candidates = [group for group in groups if group.mending is not None]
+    if stage is not None:
+        candidates = _with_stage(candidates, stage)
+    to_mend = largest_first(candidates)
+    if gate is not None and gate.n_rows and to_mend and _is_fault(to_mend[0]):
+        to_mend.sort(key=lambda group: -gate.n_rows_by_group.get(group.code, 0))
+    return to_mend
+
+
+def _with_stage(groups: Sequence[Group], stage: Group) -> list[Group]:
+    """The groups with the stage in place of the faults of the search."""
+    first_of_search = _ORDER.index(SEARCH_FAULTS[0])
+    earlier = [group for group in groups if _ORDER.index(group.code) < first_of_search]
+    others = [group for group in groups if group not in earlier]
+    later = [group for group in others if group.code not in SEARCH_FAULTS]
+    return [*earlier, stage, *later]
+
+
+def _is_fault(group: Group) -> bool:
+    """Whether its rows went wrong; those of other groups have no score."""
+    return group.code in LOSSES or group.code in STAGE_TITLES
+
+
+def why_first(
+    to_mend: Sequence[Group],
+    gate: GateAtRisk | None,
+    journey: Journey,
+    *,
+    has_intervals: bool,
+) -> str:
+    """In how many rows the first of them shows, and why it comes before its equals."""
+    if not to_mend:
+        return ""
+    words = count_in_words(to_mend[0].count, "row")
+    n_equal = sum(group.weight == to_mend[0].weight for group in to_mend)
+    is_of_gate = gate is not None and gate.n_rows > 0
+    if not is_of_gate and n_equal > 1:
+        words += ", as many as another; this comes first in the pipeline"
+    stage = journey.stage_to_mend
+    if to_mend[0].code not in STAGE_TITLES or stage is None:
+        return words
+    title = STAGE_TITLES[to_mend[0].code].partition(" ")[2]
+    share = f"{stage.lost:,} of {stage.of:,} {stage.unit} {title}"
+    if has_intervals:
+        share += f", 95 % interval {interval_in_words(stage)}"
+    return f"{share}; in {words}"
+
+
+def how_found(to_mend: Sequence[Group], journey: Journey) -> str:
+    """That a rule guessed the first of them, or nobody knows that it matters.
+
+    "" where neither is so.
+    """
+    if not to_mend:
+        return ""
+    if to_mend[0].code in LOSSES:
+        return "A rule guessed this from the scores."
+    return journey.caution if to_mend[0].code in STAGE_TITLES else ""
+
+
+def gate_in_words(gate: GateAtRisk | None, to_mend: Sequence[Group]) -> str:
+    """How many rows that count against the gate at risk stand in the first group.
+
+    "" where no gate is at risk, or none of them does.
+    """
+    if gate is None or not to_mend:
+        return ""
+    n_here = gate.n_rows_by_group.get(to_mend[0].code, 0)
+    if not n_here:
+        return ""
+    verb = "counts" if gate.n_rows == 1 else "count"
+    kind = "is of this kind" if n_here == 1 else "are of this kind"
+    return (
+        f"Of the {count_in_words(gate.n_rows, 'row')} that {verb} against {gate.metric},"
+        f" whose gate is not passed, {n_here:,} {kind}."
+    )

@@ -1,0 +1,166 @@
+"""Rows to look at, and the groups of rows as the first screen shows them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from ragmetrics_core.data import Sample, SampleResult, Scored, replace_surrogates
+from ragmetrics_core.page.row_groups import LOSSES, MENDINGS, Mending
+from ragmetrics_core.page.stages import STAGE_TITLES
+
+_N_EXAMPLES = 3
+_LONGEST_QUESTION = 160
+_SCORE_UNIT = 10_000  # the page holds scores with four decimals
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A row to look at, with its lowest score; None and "" where none is scored."""
+
+    score: float | None
+    index: int
+    metric: str
+    question: str
+    rank: tuple[float, ...]  # the lowest first: as the page sorts its table
+    group: str  # in words
+    is_of_stage: bool = False  # its group names the stage that went wrong
+
+    @property
+    def row(self) -> int:
+        """The number of the row as people count, from 1."""
+        return self.index + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One of the groups, with how many rows stand in it and its worst rows."""
+
+    code: str
+    title: str
+    count: int
+    examples: tuple[Example, ...]
+    n_holding_up: int  # rows whose answer holds up all the same
+
+    @property
+    def n_not_holding_up(self) -> int:
+        """Rows without an answer that holds up."""
+        return self.count - self.n_holding_up
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How much there is to mend: rows whose answer does not hold up, then rows."""
+        return self.n_not_holding_up, self.count
+
+    @property
+    def mending(self) -> Mending | None:
+        """What to mend, and how; None where the group names nothing."""
+        return MENDINGS.get(self.code)
+
+
+class GroupTally:
+    """Groups that grow row by row; of each the worst rows are kept."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+        self._n_holding_up = Counter[str]()
+        # rows with a score apart from those without
+        self._examples = defaultdict[tuple[str, bool], list[Example]](list)
+
+    def add(self, code: str, example: Example | None, *, holds_up: bool) -> None:
+        """Count a row in a group; there is no example of a row that is no sample."""
+        self._counts[code] += 1
+        self._n_holding_up[code] += holds_up
+        if example is not None:
+            place = (code, example.score is not None)
+            examples = [*self._examples[place], example]
+            self._examples[place] = worst_examples(examples, unscored_first=True)
+
+    def group(self, code: str, title: str) -> Group:
+        """One group as it stands now; its count may be 0."""
+        examples = [*self._examples[code, False], *self._examples[code, True]]
+        # a row lost without a score is worse than others
+        is_loss = code in LOSSES or code in STAGE_TITLES
+        return Group(
+            code=code,
+            title=title,
+            count=self._counts[code],
+            examples=tuple(worst_examples(examples, unscored_first=is_loss)),
+            n_holding_up=self._n_holding_up[code],
+        )
+
+    def worst(self, unscored: Container[str]) -> list[Example]:
+        """The worst rows of all groups, with those without a score of some groups."""
+        candidates = [
+            example
+            for (code, is_scored), examples in self._examples.items()
+            for example in examples
+            if is_scored or code in unscored
+        ]
+        return worst_examples(candidates, unscored_first=True)
+
+
+def example_of(row: SampleResult, group: str, *, is_of_stage: bool) -> Example | None:
+    """The row by its lowest score; None for a row that is no sample.
+
+    ``group`` is that of the row in words.
+    """
+    if row.sample is None:
+        return None
+    scores = [
+        (result.value, name)
+        for name, result in row.results.items()
+        if isinstance(result, Scored)
+    ]
+    score, metric = min(scores, default=(None, ""))
+    return Example(
+        score=score,
+        index=row.index,
+        metric=metric,
+        question=short_question(row.sample),
+        rank=_rank([value for value, _ in scores]),
+        group=group,
+        is_of_stage=is_of_stage,
+    )
+
+
+def _rank(scores: Sequence[float]) -> tuple[float, ...]:
+    """By what scored rows are sorted, the worst first: the lowest score, then the mean.
+
+    The page sorts by the same rule. So both round scores before they compare them.
+    """
+    if not scores:
+        return ()
+    units = [round(score * _SCORE_UNIT) for score in scores]
+    return (min(units), sum(units) / len(units))
+
+
+def worst_examples(
+    examples: Iterable[Example], *, unscored_first: bool
+) -> list[Example]:
+    """The worst three, of equal ones the earlier rows.
+
+    Rows without a score come first or last.
+    """
+
+    def place(example: Example) -> tuple[bool, tuple[float, ...], int]:
+        is_scored = example.score is not None
+        return is_scored is unscored_first, example.rank, example.index
+
+    return nsmallest(_N_EXAMPLES, examples, key=place)
+
+
+def largest_first(groups: Iterable[Group]) -> list[Group]:
+    """Of equal counts the earlier stage first: later ones inherit what it lost."""
+    return sorted(groups, key=lambda group: group.weight, reverse=True)
+
+
+def short_question(sample: Sample) -> str:
+    """The question on one line, cut if it is long; else the answer, or ""."""
+    return shorten(sample.question or sample.answer or "", _LONGEST_QUESTION)
+
+
+def shorten(text: str, longest: int) -> str:
+    """The text on one line, cut if it is longer than so many characters."""
+    words = " ".join(str(replace_surrogates(text))[: 10 * longest].split())
+    return words if len(words) <= longest else words[:longest] + "…"

@@ -1,0 +1,107 @@
+"""The stages of the journey on the first screen, and the rows in which each lost something.
+
+A stage is named by what is counted and what became of it, as in ``facts.not_shown``.
+"""
+
+from collections.abc import Sequence
+from typing import get_args
+
+from ragmetrics_core.reporting.journey import ADVICE, Advice, Journey, StageLoss, Unit
+from ragmetrics_core.reporting.sample_journey import Loss, SampleJourney
+from ragmetrics_core.reporting.summary import count_in_words
+
+UNITS: tuple[Unit, ...] = get_args(Unit)
+SEARCH_FAULTS = ("outside_store", "retrieval", "dropped")
+"""Groups of rows whose retrieved text lacks the answer, as a rule guesses from scores.
+
+Where the journey knows which stage lost it, the stage is named in their place.
+"""
+
+
+def code_of_stage(unit: Unit, loss: Loss) -> str:
+    """The name of a stage."""
+    return f"{unit}.{loss}"
+
+
+STAGE_ADVICE: dict[str, Advice] = {
+    code_of_stage(unit, loss): advice
+    for unit in UNITS
+    for loss, advice in ADVICE.items()
+}
+"""What each stage is called, and what to do about its loss."""
+
+STAGE_TITLES = {
+    code: f"{code.partition('s.')[0]} {advice.title}"
+    for code, advice in STAGE_ADVICE.items()
+}
+"""What became of a fact or a passage, in words."""
+
+
+def stages_of_row(sample: SampleJourney, group: str) -> Sequence[str]:
+    """The stages that lost something of a row which it needed.
+
+    A fact of the reference was needed. Of a lost passage nobody knows that, so it
+    counts only in a row whose retrieved text lacks the answer.
+    """
+    if group in SEARCH_FAULTS:
+        return losses_of_row(sample)
+    return _losses_of_facts(sample)
+
+
+def losses_of_row(sample: SampleJourney) -> Sequence[str]:
+    """The stages that lost something of a row, each once, those of facts first."""
+    codes = list(_losses_of_facts(sample))
+    for passage in sample.passages:
+        if passage.lost is not None:
+            codes.append(code_of_stage("passages", passage.lost))
+        if passage.shown == "cut":
+            codes.append(code_of_stage("passages", "cut"))
+    return tuple(dict.fromkeys(codes))
+
+
+def _losses_of_facts(sample: SampleJourney) -> Sequence[str]:
+    """The stages that lost a fact of a row, each once."""
+    codes = [
+        code_of_stage("facts", fact.lost)
+        for fact in sample.facts
+        if fact.known and fact.lost is not None
+    ]
+    return tuple(dict.fromkeys(codes))
+
+
+def journey_in_words(journey: Journey, *, has_intervals: bool) -> str:
+    """What each stage lost, in one line; "" if nothing is known of any."""
+    losses = [stage for stage in journey.stages if stage.lost]
+    n_without = len(journey.stages) - len(losses)
+    sentences = []
+    if losses:
+        title = "Lost on the way, with 95 % intervals"
+        if not has_intervals:
+            title = "Lost on the way"
+        stages = "; ".join(
+            stage_in_words(stage, has_interval=has_intervals) for stage in losses
+        )
+        sentences.append(f"{title}: {stages}.")
+    if n_without:
+        others = "other " if losses else ""
+        words = count_in_words(n_without, f"{others}stage")
+        sentences.append(f"Nothing was lost at {words} of which something is known.")
+    return " ".join(sentences)
+
+
+def stage_in_words(stage: StageLoss, *, has_interval: bool) -> str:
+    """What one stage lost, and the steps that dropped it where they have names."""
+    title = ADVICE[stage.loss].title
+    words = f"{stage.lost:,} of {stage.of:,} {stage.unit} {title}"
+    if has_interval:
+        words += f" ({interval_in_words(stage)})"
+    if stage.by:
+        names = [f"{count:,} by {name}" for name, count in stage.by.items()]
+        words += f", {', '.join(names)}"
+    return words
+
+
+def interval_in_words(stage: StageLoss) -> str:
+    """The interval of the share that a stage lost."""
+    low, high = round(100 * stage.interval.low), round(100 * stage.interval.high)
+    return f"{low} to {high} %"
