@@ -128,7 +128,7 @@ def test_marks_mean_what_the_prompt_numbered(name: str) -> None:
 def test_marks_of_a_prompt_without_numbers_are_unknown(label: str) -> None:
     sample = chain(label)
     assert sample.citations is None
-    assert "nothing says which context" in sample.citations_unknown
+    assert "does not tell which context" in sample.citations_unknown
 
 
 def test_a_numbered_prompt_and_an_answer_without_marks() -> None:

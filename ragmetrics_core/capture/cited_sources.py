@@ -46,10 +46,10 @@ def citations_of_sources(
         [((1,), ()), ((), ('z',))]
     """
     text = answer or ""
-    holders = _holders([source.quote for source in sources], contexts)
+    holders = holders_of_quotes([source.quote for source in sources], contexts)
     citations: list[Citation] = []
     for source, holder in zip(sources, holders, strict=True):
-        start, end = _span(source, text)
+        start, end = span_of_source(source, text)
         places = _places(source, holder, contexts, numbering or {})
         label = str(source.id) if source.id is not None else source.quote or ""
         citations.append(
@@ -80,7 +80,7 @@ def _places(
     return (holder,) if holder is not None and holder in places else places
 
 
-def _holders(
+def holders_of_quotes(
     quotes: Sequence[str | None], contexts: Sequence[Context]
 ) -> list[int | None]:
     """For each quote the first context that holds it; None for none."""
@@ -105,7 +105,7 @@ def _holder(quote: str, texts: Sequence[str]) -> int | None:
     )
 
 
-def _span(source: CitedSource, answer: str) -> tuple[int, int]:
+def span_of_source(source: CitedSource, answer: str) -> tuple[int, int]:
     """The part of an answer that a source is named for; all of it if that is not known."""
     if source.start is not None and source.end is not None:
         if 0 <= source.start <= source.end <= len(answer):

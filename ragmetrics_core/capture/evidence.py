@@ -22,7 +22,6 @@ from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
-from ragmetrics_core.capture.prompt_numbers import numbering_in
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.showings import Showings, Shown
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node, Tree
@@ -32,7 +31,6 @@ from ragmetrics_core.data import (
     EvidenceFrom,
     Grade,
 )
-from ragmetrics_core.data.citations import marks_in
 
 _UNTOLD = (
     "the answering prompt does not tell which retrieved texts it shows; all stand"
@@ -98,8 +96,6 @@ class Evidenced:
     contexts: Contexts
     retrieved: tuple[Document, ...] | None  # None if that is unknown
     passages: Passages  # what became of each of them
-    # by number the place of the context that the prompts show under it; None: unknown
-    numbering: dict[str, int] | None
     sources: tuple[str, ...]  # names of the calls that retrieved
     feeding: tuple[Node, ...]  # calls of models whose replies the answering call read
     brought: tuple[Brought, ...]  # in the order of the ledger
@@ -157,33 +153,12 @@ def evidence(
         order=arrivals.order,
         unnamed_tools=unnamed_tools,
         warnings=(*contexts.warnings, *passages.warnings, *doubtful),
-        numbering=_numbering(contexts, shown, answered.text),
     )
 
 
 def _names_of(calls: Iterable[Node]) -> tuple[str, ...]:
     """The names of some calls, each once."""
     return tuple(dict.fromkeys(call.name for call in calls))
-
-
-def _numbering(
-    contexts: Contexts, shown: Shown | None, answer: str | None
-) -> dict[str, int] | None:
-    """The place of each context by the number under which prompts show it.
-
-    None if no prompt tells the contexts. The numbers of a mere list count only for an
-    answer that has marks such as ``[1]``.
-    """
-    if shown is None or contexts.evidence_from != "prompt":
-        return None
-    prompts = [
-        message.text
-        for call in shown.calls
-        for message in call.prompt
-        if message.role != "assistant"
-    ]
-    texts = [context.text for context in contexts.items]
-    return numbering_in(prompts, texts, lists=bool(marks_in(answer or "")))
 
 
 # The contexts

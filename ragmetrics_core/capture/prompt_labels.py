@@ -35,6 +35,12 @@ _FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
 _PART = re.compile(r"\s[|–—-]\s|[|,;]")
 _NUMBER = re.compile(r"[0-9]{1,4}")
 _NUMBER_FIRST = re.compile(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
+# What may stand before a number in brackets: "Document [1]", "- [2]".
+_BEFORE_A_NUMBER = re.compile(
+    r"""[#>*\-"']*\s*(?:source|document|doc|passage|context|chunk|citation|reference|result)?
+    [\s#:]*""",
+    re.IGNORECASE | re.VERBOSE,
+)
 # "Source 1:", "### Document 2 (a.pdf)", "3."
 _NUMBERED = re.compile(
     r"""[#>*\-\s]*(?:source|document|doc|passage|context|chunk|citation|reference|result)?
@@ -216,12 +222,15 @@ def _line(raw: str) -> _Line | None:
     brackets = [match[1] or match[2] for match in _BRACKETS.finditer(line)]
     if brackets:
         rest = _BRACKETS.sub(" ", line)
-        shape = f"[{len(brackets)}]" + _shape_of(line[: line.index(brackets[0])])
-        return _Line(shape, _labels([*brackets, rest]), _number_in(brackets))
-    number = _NUMBERED.match(line)
-    if number is not None:
-        labels = _labels([line[number.end() :]])
-        return _Line(_shape_of(number[0]), labels, str(int(number["number"])))
+        begins = line[: line.index(brackets[0]) - 1]
+        is_numbered = _BEFORE_A_NUMBER.fullmatch(begins) is not None
+        number = _number_in(brackets) if is_numbered else None
+        shape = f"[{len(brackets)}]{_shape_of(begins)}"
+        return _Line(shape, _labels([*brackets, rest]), number)
+    numbered = _NUMBERED.match(line)
+    if numbered is not None:
+        labels = _labels([line[numbered.end() :]])
+        return _Line(_shape_of(numbered[0]), labels, str(int(numbered["number"])))
     pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
     if pair is not None:
         value = pair[2].strip(" \"',")

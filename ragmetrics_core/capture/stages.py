@@ -8,6 +8,7 @@ back.
 
 from ragmetrics_core.capture.answer import Answered, answers
 from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.citing import Cited, cited_by
 from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.capture.evidence import Evidenced, evidence
 from ragmetrics_core.capture.ledger import ledger
@@ -16,7 +17,6 @@ from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.showings import Showings
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
-from ragmetrics_core.data.citations import citations_of_marks
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
@@ -54,6 +54,7 @@ def _sample(
 ) -> Sample:
     """The sample of one answer."""
     tree, contexts, retrieved = turn.tree, evidenced.contexts, evidenced.retrieved
+    cited = cited_by(turn, answered, evidenced)
     sample = Sample(
         question=turn.question or answered.answer.question,
         contexts=contexts.items,
@@ -68,16 +69,17 @@ def _sample(
         generator=answered.model,
         error=turn.error,
         **tree.given,
-        capture=_notes(turn, answered, evidenced),
+        capture=_notes(turn, answered, evidenced, cited),
         ledger=calls,
     )
-    if evidenced.numbering is None or sample.answer is None or sample.citations:
+    if cited.citations is None or sample.answer != answered.text or sample.citations:
         return sample
-    cited = citations_of_marks(sample.answer, evidenced.numbering)
-    return sample.model_copy(update={"citations": cited})
+    return sample.model_copy(update={"citations": cited.citations})
 
 
-def _notes(turn: Turn, answered: Answered, evidenced: Evidenced) -> CaptureNotes:
+def _notes(
+    turn: Turn, answered: Answered, evidenced: Evidenced, cited: Cited
+) -> CaptureNotes:
     """How the sample came about, and how sure it is."""
     tree, contexts = turn.tree, evidenced.contexts
     places = {
@@ -102,6 +104,7 @@ def _notes(turn: Turn, answered: Answered, evidenced: Evidenced) -> CaptureNotes
         complete=tree.complete and not turn.error,
         passages=evidenced.passages.notes,
         dropped_inside=dict(evidenced.passages.dropped_inside) or None,
+        citations_unknown=cited.why_unknown or None,
     )
 
 

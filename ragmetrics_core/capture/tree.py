@@ -108,6 +108,9 @@ class CitedSource:
         end: Where it ends.
         label: The number by which the answer's own marks name it, where the framework
             tells it.
+        page: The page that it names beside the id; several contexts may have the id.
+        is_cited: False for a source that the framework only counts, so that the numbers
+            of the others have a meaning.
     """
 
     id: str | int | None = None
@@ -116,6 +119,8 @@ class CitedSource:
     start: int | None = None
     end: int | None = None
     label: str | None = None
+    page: str | None = None
+    is_cited: bool = True
 
 
 @dataclass(frozen=True, slots=True)

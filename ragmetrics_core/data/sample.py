@@ -176,6 +176,11 @@ class CaptureNotes(Frozen):
             " hand on; they are not among the retrieved."
         ),
     )
+    citations_unknown: str | None = Field(
+        default=None,
+        repr=False,
+        description="Why it is not known what the answer cites; None if it is.",
+    )
 
 
 def _with_texts(value: object) -> object:
@@ -378,7 +383,10 @@ class Sample(Frozen):
     @property
     def citations_unknown(self) -> str:
         """Why it is not known what the answer cites, in words; "" if it is known."""
-        return "" if self.citations is not None else why_unknown(self.answer)
+        if self.citations is not None:
+            return ""
+        recorded = None if self.capture is None else self.capture.citations_unknown
+        return recorded or why_unknown(self.answer)
 
     @model_validator(mode="before")
     @classmethod

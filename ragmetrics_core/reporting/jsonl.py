@@ -35,7 +35,14 @@ from ragmetrics_core.reporting.run_facts import Input, RunFacts
 FORMAT = 3
 _MAGIC = "ragmetrics_report"
 # came under the same number, so they are written only where there is one
-_LATER = ("ledger", "row_key", "citations", "passages", "dropped_inside")
+_LATER = (
+    "ledger",
+    "row_key",
+    "citations",
+    "passages",
+    "dropped_inside",
+    "citations_unknown",
+)
 _DEEPEST = 100
 _UNFINISHED = {
     "interrupted": True,

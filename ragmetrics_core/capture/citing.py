@@ -1,0 +1,557 @@
+"""What a captured answer cites: the last part of stage 3. Pure.
+
+Three things tell it, and the first that tells something decides: the word of the
+framework or of the model's provider, the marks in the answer, and the sources that a
+structured reply names. A mark or a number means what the prompt showed under it. Where
+that cannot be known, nothing is told, and the reason is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ragmetrics_core.capture.answer import Answered
+from ragmetrics_core.capture.calls import Calls, Reply, end_of
+from ragmetrics_core.capture.cited_sources import holders_of_quotes, span_of_source
+from ragmetrics_core.capture.evidence import Evidenced
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.prompt_labels import Labels, labels_in
+from ragmetrics_core.capture.prompt_numbers import numbering_in
+from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.structured_sources import has_unread_lists, sources_in
+from ragmetrics_core.capture.tree import CitedSource, Node
+from ragmetrics_core.data import Citation
+from ragmetrics_core.data.citations import (
+    citations_of_marks,
+    marks_in,
+    may_cite,
+    places_of,
+    plain_label,
+)
+
+_LONGEST_LABEL = 80
+_NO_MEANING = "the prompt does not tell which context {} means"
+_SEVERAL = "the prompt shows several texts under {}"
+_SHOWN_ELSEWHERE = (
+    "the prompt shows something under {} that is none of the contexts, or names it"
+    " elsewhere"
+)
+_CHANGED = (
+    "the application changed the marks that the model wrote: what they mean now is not"
+    " recorded"
+)
+_UNREAD_FORM = "the answer may cite in a form that is not read"
+_UNREAD_FIELDS = "the structured answer has lists that may name sources"
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """What is known of the citations of one answer.
+
+    Args:
+        citations: What it cites; () if it cites nothing; None if that is not known.
+        why_unknown: Why it is not known, in words; "" if it is, or if nothing more can
+            be said than that no prompt numbered the contexts.
+    """
+
+    citations: tuple[Citation, ...] | None = None
+    why_unknown: str = ""
+
+
+class _UnknownMeaning(Exception):
+    """What an answer names has no meaning that can be known; the message is the reason."""
+
+
+def cited_by(turn: Turn, answered: Answered, evidenced: Evidenced) -> Cited:
+    """Tell what an answer cites.
+
+    Args:
+        turn: The turn.
+        answered: The answer, and the call that wrote it.
+        evidenced: What the answer could rest on.
+    """
+    if answered.text is None:
+        return Cited()
+    search = _Search(turn, answered, evidenced)
+    why_unknown = ""
+    for rule in (_by_the_provider, _by_marks, _by_a_structured_reply):
+        try:
+            citations = rule(search)
+        except _UnknownMeaning as reason:
+            why_unknown = why_unknown or str(reason)
+            continue
+        if citations:
+            return Cited(citations)
+        if citations is not None and not why_unknown:
+            return Cited(())
+    if why_unknown:
+        return Cited(None, why_unknown)
+    return _without_marks(search)
+
+
+def _without_marks(search: _Search) -> Cited:
+    """What an answer without any mark or named source cites: nothing, if it was asked to cite."""
+    if may_cite(search.text):
+        return Cited(None, "" if marks_in(search.text) else _UNREAD_FORM)
+    if search.reply is not None and any(map(has_unread_lists, search.reply.values)):
+        return Cited(None, _UNREAD_FIELDS)
+    return Cited(() if search.is_numbered else None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What the rules of the citations look at."""
+
+    turn: Turn
+    answered: Answered
+    evidenced: Evidenced
+
+    @property
+    def text(self) -> str:
+        """The answer."""
+        return self.answered.text or ""
+
+    @property
+    def calls(self) -> Calls:
+        """The calls of the turn."""
+        return self.turn.calls
+
+    @cached_property
+    def reply(self) -> Reply | None:
+        """What the answering call said; None if no call is known."""
+        call = self.answered.call
+        return None if call is None else self.calls.replies.get(call)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The texts of the contexts."""
+        return [context.text for context in self.evidenced.contexts.items]
+
+    @cached_property
+    def prompts(self) -> list[str]:
+        """What the answering call, and those that feed it, were shown; no reply is among it."""
+        call = self.answered.call
+        readers = [*self.evidenced.feeding, *([call] if call is not None else [])]
+        return _messages_shown_to(readers)
+
+    @cached_property
+    def is_told_by_prompts(self) -> bool:
+        """Whether the prompts tell the contexts."""
+        return self.evidenced.contexts.evidence_from in ("prompt", "undivided")
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What the prompts tell of the labels of contexts."""
+        return self.labels_of(self.prompts)
+
+    @cached_property
+    def numbers(self) -> list[str]:
+        """The numbers under which the prompts show contexts."""
+        return [label for label in self.labels.places if label.isdigit()]
+
+    @cached_property
+    def is_numbered(self) -> bool:
+        """Whether the prompts number the contexts as sources; numbers of a mere list do not."""
+        shown = "\n".join(self.prompts)
+        return bool(self.numbers) and any(
+            all(_count_of_number(form, number, shown) for number in self.numbers)
+            for form in (_IN_BRACKETS, _BEHIND_A_WORD)
+        )
+
+    def labels_of(self, prompts: Sequence[str]) -> Labels:
+        """What some prompts tell of the labels of contexts.
+
+        A number that also stands above a text of an earlier turn is ambiguous.
+        """
+        if not self.is_told_by_prompts:
+            return Labels()
+        labels = labels_in(prompts, self.texts)
+        ambiguous = set(labels.ambiguous)
+        by_number = numbering_in(
+            prompts, self.texts, lists=bool(marks_in(self.text)) or bool(self.sources)
+        )
+        places = dict(labels.places)
+        for number, place in (by_number or {}).items():
+            if places.get(number, (place,)) != (place,):
+                ambiguous.add(number)
+            places[number] = (place,)
+        if by_number:
+            ambiguous -= set(by_number)
+        earlier = labels_in(prompts, self._texts_of_earlier_turns(prompts))
+        ambiguous |= set(earlier.ambiguous) & set(places)
+        ambiguous |= {
+            label for label in earlier.places if label.isdigit() and label in places
+        }
+        return Labels(
+            {label: named for label, named in places.items() if label not in ambiguous},
+            frozenset(ambiguous),
+        )
+
+    def _texts_of_earlier_turns(self, prompts: Sequence[str]) -> list[str]:
+        """Texts that earlier turns found and these prompts still show."""
+        items = (item.text for call in self.evidenced.earlier for item in call.items)
+        return [
+            text
+            for text in dict.fromkeys(items)
+            if text not in self.texts
+            and any(text[:200] in prompt for prompt in prompts)
+        ]
+
+    @cached_property
+    def annotator(self) -> Node | None:
+        """A later call that was shown the answer and names its sources; None if there is none.
+
+        langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: a second call
+        annotates the answer of the first.
+        """
+        call = self.answered.call
+        if call is None or not self.text.strip():
+            return None
+        line = as_one_line(self.text)
+        for later in self.calls.models:
+            if later.began < end_of(call) or later is call:
+                continue
+            reads_answer = any(
+                line in as_one_line(message.text) for message in later.prompt
+            )
+            if reads_answer and _sources_of(self.calls.replies[later]):
+                return later
+        return None
+
+    @cached_property
+    def sources(self) -> tuple[CitedSource, ...] | None:
+        """The sources that the structured reply names; None if it names none."""
+        sources = None if self.reply is None else _sources_of(self.reply)
+        if sources is None and self.annotator is not None:
+            return _sources_of(self.calls.replies[self.annotator])
+        return sources
+
+    @cached_property
+    def text_of_the_model(self) -> tuple[int, int] | None:
+        """The part of the answer that the model wrote; None if its marks were changed.
+
+        It is all of the answer where that stands in the reply, or has its marks.
+        """
+        if self.reply is None:
+            return 0, len(self.text)
+        line = as_one_line(self.text)
+        if line in self.reply.line or line in self.reply.fields:
+            return 0, len(self.text)
+        written = self.reply.text.strip()
+        start = self.text.find(written) if written else -1
+        if start >= 0:
+            return start, start + len(written)
+        of_answer = [mark.labels for mark in marks_in(self.text)]
+        of_reply = [mark.labels for mark in marks_in(self.reply.text)]
+        fits = any(
+            of_reply[place : place + len(of_answer)] == of_answer
+            for place in range(len(of_reply) - len(of_answer) + 1)
+        )
+        return (0, len(self.text)) if fits else None
+
+
+def _messages_shown_to(calls: Iterable[Node]) -> list[str]:
+    """The messages of the prompts of some calls, without what a model had said."""
+    return [
+        message.text
+        for call in calls
+        for message in call.prompt
+        if message.role != "assistant"
+    ]
+
+
+def _sources_of(reply: Reply) -> tuple[CitedSource, ...] | None:
+    """The sources that a reply names in its structure, or in XML; None if it names none."""
+    for value in (*reply.values, reply.text):
+        sources = sources_in(value)
+        if sources is not None:
+            return sources
+    return None
+
+
+# The rules. Each returns the citations, () for an answer that says that it has none,
+# and None where it finds nothing; it raises _UnknownMeaning where something is named
+# whose meaning is not known.
+
+
+def _by_the_provider(search: _Search) -> tuple[Citation, ...] | None:
+    """The sources that the model's provider says a reply cites.
+
+    OpenAI, annotations of a message: addresses and files, each with its place in the
+    text. An empty list says nothing: providers send one with every answer.
+    """
+    call = search.answered.call
+    message = None if call is None else call.reply
+    sources = None if message is None else message.cited
+    if not sources or message is None:
+        return None
+    moved = _moved_sources(sources, message.text, search.text)
+    return _citations_of(search, moved, search.labels, search.prompts)
+
+
+def _moved_sources(
+    sources: Iterable[CitedSource], reply: str, answer: str
+) -> list[CitedSource]:
+    """Sources whose places in a reply are told as places in the answer.
+
+    A source whose part of the reply does not stand in the answer counts for all of it.
+    """
+    if reply == answer:
+        return list(sources)
+    moved = []
+    for source in sources:
+        statement = source.statement
+        if source.start is not None and source.end is not None:
+            statement = reply[source.start : source.end]
+        moved.append(
+            CitedSource(
+                id=source.id, quote=source.quote, statement=statement, page=source.page
+            )
+        )
+    return moved
+
+
+def _by_marks(search: _Search) -> tuple[Citation, ...] | None:
+    """The marks in the answer, by the labels of the prompt.
+
+    run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb: the
+    prompt shows "Source 1:" above each text, and the answer says "[1]".
+    """
+    labels = search.labels
+    numbering = {**_numbering_of_the_framework(search), **labels.places}
+    marks = marks_in(search.text, numbering)
+    if not marks:
+        return _by_the_framework(search)
+    part = search.text_of_the_model
+    if part is None:
+        raise _UnknownMeaning(_CHANGED)
+    start, end = part
+    citations = []
+    for mark, citation in zip(
+        marks, citations_of_marks(search.text, numbering), strict=True
+    ):
+        if not start <= mark.start < end:
+            continue
+        for label in mark.labels:
+            if label not in numbering:
+                _check_that_it_dangles(label, search, labels, search.prompts)
+        citations.append(citation)
+    return tuple(citations) or None
+
+
+def _numbering_of_the_framework(search: _Search) -> dict[str, tuple[int, ...]]:
+    """By number the contexts that the framework says the answer's marks name.
+
+    deepset-ai/haystack, haystack/components/builders/answer_builder.py:
+    ``reference_pattern`` reads the marks, counting the documents that it was given. Its
+    count is used where the prompt gives no numbers, if the documents stand in the
+    prompt in this order.
+    """
+    cited = search.answered.answer.cited or ()
+    if search.numbers or search.labels.ambiguous:
+        return {}
+    ids = [context.id for context in search.evidenced.contexts.items]
+    numbering: dict[str, tuple[int, ...]] = {}
+    for source in cited:
+        places = [place for place, own in enumerate(ids) if own == source.id]
+        if source.label is None or len(places) != 1:
+            return {}
+        if places != [int(source.label) - 1]:
+            return {}
+        numbering[source.label] = (places[0],)
+    return numbering
+
+
+def _by_the_framework(search: _Search) -> tuple[Citation, ...] | None:
+    """The sources that the framework says an answer without readable marks cites.
+
+    They count for all of the answer. Where the prompt gives numbers, these decide.
+    """
+    cited = search.answered.answer.cited
+    if not cited or not any(source.is_cited for source in cited):
+        return None
+    numbering = {**_numbering_of_the_framework(search), **search.labels.places}
+    citations = []
+    for source in cited:
+        if not source.is_cited:
+            continue
+        places = places_of(source.label or "", numbering)
+        if not places:
+            raise _UnknownMeaning(_NO_MEANING.format(f"[{source.label}]"))
+        citations.append(Citation(start=0, end=len(search.text), contexts=places))
+    return tuple(citations)
+
+
+def _by_a_structured_reply(search: _Search) -> tuple[Citation, ...] | None:
+    """The sources that a structured reply names by number, id or quote.
+
+    langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: ``CitedAnswer`` and
+    ``QuotedAnswer``.
+    """
+    sources = search.sources
+    if sources is None:
+        return None
+    labels, prompts = search.labels, search.prompts
+    if search.annotator is not None:
+        prompts = [*prompts, *_messages_shown_to([search.annotator])]
+        labels = search.labels_of(prompts)
+    return _citations_of(search, sources, labels, prompts)
+
+
+# What a source means
+
+
+def _citations_of(
+    search: _Search,
+    sources: Sequence[CitedSource],
+    labels: Labels,
+    prompts: Sequence[str],
+) -> tuple[Citation, ...]:
+    """Citations of sources that are named beside the answer's text."""
+    contexts = search.evidenced.contexts.items
+    holders = holders_of_quotes([source.quote for source in sources], contexts)
+    citations = []
+    for source, holder in zip(sources, holders, strict=True):
+        places = _places_of_source(source, holder, search, labels)
+        name = str(source.id) if source.id is not None else source.quote or ""
+        if not places:
+            _check_that_it_dangles(name, search, labels, prompts)
+        start, end = span_of_source(source, search.text)
+        dangling = () if places else (name[:_LONGEST_LABEL],)
+        citations.append(
+            Citation(start=start, end=end, contexts=places, dangling=dangling)
+        )
+    return tuple(citations)
+
+
+def _places_of_source(
+    source: CitedSource, holder: int | None, search: _Search, labels: Labels
+) -> tuple[int, ...]:
+    """Places of the contexts that a source names; () if it names none that was shown.
+
+    A number or label of the prompt goes first, then an id or a value of the metadata.
+    Of several contexts the one that holds the quote, or has the page, is meant. A quote
+    decides where nothing else does.
+    """
+    if source.id is None:
+        return () if holder is None else (holder,)
+    name = plain_label(str(source.id))
+    places: tuple[int, ...] = ()
+    for label in (str(source.id).strip(), name):
+        places = places or places_of(label, labels.places)
+    if not places and not name.isdigit():
+        places = _places_by_metadata(str(source.id).strip(), search)
+    if len(places) > 1 and holder in places:
+        return (holder,)
+    if len(places) > 1 and source.page is not None:
+        return _places_of_page(places, source.page, search)
+    if not places and holder is not None:
+        return (holder,)
+    return places
+
+
+def _places_by_metadata(name: str, search: _Search) -> tuple[int, ...]:
+    """Places of the contexts that have a name as id, or as a value of their metadata."""
+    return tuple(
+        place
+        for place, context in enumerate(search.evidenced.contexts.items)
+        if context.id == name
+        or any(_is_name(value, name) for value in context.metadata.values())
+    )
+
+
+def _is_name(value: object, name: str) -> bool:
+    """Whether a value of metadata is a name, or a path or address that ends in it."""
+    if not isinstance(value, str):
+        return False
+    return value == name or re.split(r"[/\\]", value)[-1] == name
+
+
+def _places_of_page(
+    places: Sequence[int], page: str, search: _Search
+) -> tuple[int, ...]:
+    """Those of some contexts whose metadata have a page.
+
+    Raises:
+        _UnknownMeaning: If none has it: pages may be counted in another way.
+    """
+    contexts = search.evidenced.contexts.items
+    of_page = tuple(
+        place
+        for place in places
+        if any(
+            "page" in str(key).lower() and str(value) == page
+            for key, value in contexts[place].metadata.items()
+        )
+    )
+    if not of_page:
+        raise _UnknownMeaning(_NO_MEANING.format(f"page {page}"))
+    return of_page
+
+
+def _check_that_it_dangles(
+    name: str, search: _Search, labels: Labels, prompts: Sequence[str]
+) -> None:
+    """Make sure that a name that means no context was shown to nobody.
+
+    Raises:
+        _UnknownMeaning: If the prompt gives its contexts no numbers or names, gives
+            this number to several texts, or shows the name elsewhere.
+    """
+    label = plain_label(name)
+    word = (
+        f"[{label[:_LONGEST_LABEL]}]" if label.isdigit() else "a source that it names"
+    )
+    if label in labels.ambiguous:
+        raise _UnknownMeaning(_SEVERAL.format(word))
+    if label.isdigit():
+        has_numbers = any(known.isdigit() for known in labels.places)
+        has_numbers = has_numbers or bool(_numbering_of_the_framework(search))
+        if not has_numbers and search.texts:
+            raise _UnknownMeaning(_NO_MEANING.format(word))
+        is_shown = _is_number_shown(label, labels, prompts, search.turn.known)
+    else:
+        line = as_one_line(label).lower()
+        is_shown = any(line in as_one_line(prompt).lower() for prompt in prompts)
+    if is_shown:
+        raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(word))
+
+
+def _is_number_shown(
+    number: str, labels: Labels, prompts: Sequence[str], known_texts: Iterable[str]
+) -> bool:
+    """Whether a prompt shows something under a number as it shows the contexts under theirs.
+
+    What stands in known texts, such as the examples of a template, does not count.
+    """
+    numbers = [label for label in labels.places if label.isdigit()]
+    if not numbers:
+        return False
+    shown = "\n".join(prompts)
+    known_text = "\n".join(known_texts)
+    for form in _FORMS_OF_NUMBERS:
+        if not all(_count_of_number(form, known, shown) for known in numbers):
+            continue
+        if _count_of_number(form, number, shown) > _count_of_number(
+            form, number, known_text
+        ):
+            return True
+    return False
+
+
+# How a line that labels a text with a number begins: "[1]", "Source 1", "1.".
+_IN_BRACKETS = r"^[ \t#>*\-]*\[0*{}\]"
+_BEHIND_A_WORD = (
+    r"^[ \t#>*\-\[<(]*[A-Za-z]+[ \t]*(?:id|no\.?|number)?[ \t\"'#\[=:]*0*{}\b"
+)
+_IN_A_LIST = r"^[ \t#>*\-]*0*{}[.):]"
+_FORMS_OF_NUMBERS = (_IN_BRACKETS, _BEHIND_A_WORD, _IN_A_LIST)
+
+
+def _count_of_number(form: str, number: str, text: str) -> int:
+    """How many lines of a text begin with a number in a form."""
+    pattern = form.replace("{}", re.escape(number))
+    return len(re.findall(pattern, text, re.MULTILINE | re.IGNORECASE))

@@ -1,0 +1,185 @@
+"""Sources that a structured reply names beside its answer: by number, id or quote. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ragmetrics_core.capture.tree import CitedSource
+
+_FEWEST_WORDS_OF_A_QUOTE = 5
+# Keys of a list of sources: CitedAnswer.citations, source_ids, supporting_quotes.
+_KEY_OF_SOURCES = re.compile(
+    r"(?:.*_)?(?:citations?|cited(?:_\w+)?|sources?|references?|refs?|quotes?|annotations?"
+    r"|evidences?|justifications?|(?:source|doc|document|chunk|citation|passage|node|context)"
+    r"(?:_?(?:ids?|indices|indexes|numbers?)|s)|excerpts?|passages?)",
+    re.IGNORECASE,
+)
+# Keys of what a source is named by, the surest first.
+_KEYS_OF_ID = (
+    re.compile(
+        r"(?:(?:source|doc|document|chunk|citation|passage|context|clause|ref|reference|node)_?)?"
+        r"(?:id|index|idx|number|no|num)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"source|url|link|(?:source|document|doc|file|pdf)?_?(?:path|name|uri|url|title)"
+        r"|file|document|doc|citation|reference|ref",
+        re.IGNORECASE,
+    ),
+)
+_KEY_OF_QUOTE = re.compile(
+    r"(?:exact_|verbatim_|quoted_|supporting_|source_)?"
+    r"(?:quotes?|text|snippet|excerpt|passage|content|evidence|span|sentence)",
+    re.IGNORECASE,
+)
+_KEY_OF_STATEMENT = re.compile(
+    r"statement|sentence|claim|text|answer|content|point", re.IGNORECASE
+)
+_KEY_OF_PAGE = re.compile(r"page(?:_?(?:number|no|label|num))?", re.IGNORECASE)
+# LangChain's recipe for models without structured output asks for these elements.
+_XML_CITATION = re.compile(r"<citation>(.*?)</citation>", re.DOTALL | re.IGNORECASE)
+_XML_FIELD = re.compile(r"<(\w+)>\s*([^<>]*?)\s*</\1>")
+
+
+def sources_in(value: object) -> tuple[CitedSource, ...] | None:
+    """Return the sources that a structured reply names.
+
+    Args:
+        value: The reply as plain data, or its text where that is XML.
+
+    Returns:
+        The sources in their order; () if it has an empty list of them; None if it
+        names none, or in a form that is not known.
+
+    Examples:
+        >>> [source.id for source in sources_in({"answer": "It fell.", "citations": [2]})]
+        [2]
+        >>> sources_in({"answer": "It fell."}) is None
+        True
+    """
+    if isinstance(value, str):
+        return _sources_of_xml(value)
+    if not isinstance(value, Mapping):
+        return None
+    listed = [
+        element for key, element in value.items() if _KEY_OF_SOURCES.fullmatch(str(key))
+    ]
+    if listed:
+        return _sources_of_lists(listed)
+    statements = [
+        element
+        for elements in value.values()
+        if isinstance(elements, (list, tuple))
+        for element in elements
+    ]
+    return _sources_of_statements(statements)
+
+
+def has_unread_lists(value: object) -> bool:
+    """Whether a structured reply has a list or a mapping in which it may name sources."""
+    if not isinstance(value, Mapping):
+        return False
+    return any(
+        isinstance(element, (list, tuple, Mapping)) for element in value.values()
+    )
+
+
+def _sources_of_lists(listed: Iterable[object]) -> tuple[CitedSource, ...] | None:
+    """The sources of all lists of a reply; None if one of their elements is not known."""
+    sources: list[CitedSource] = []
+    for elements in listed:
+        each = elements if isinstance(elements, (list, tuple)) else [elements]
+        for element in each:
+            source = _source_of(element)
+            if source is None:
+                return None
+            sources.append(source)
+    return tuple(sources)
+
+
+def _sources_of_statements(
+    elements: Iterable[object],
+) -> tuple[CitedSource, ...] | None:
+    """The sources of statements that have a list of their own; None if there is no such list."""
+    sources: list[CitedSource] = []
+    has_list = False
+    for element in elements:
+        if not isinstance(element, Mapping):
+            return None
+        named = sources_in(element)
+        statement = _first_text(element, _KEY_OF_STATEMENT)
+        if named is None or statement is None:
+            return None
+        has_list = True
+        sources += [_with_statement(source, statement) for source in named]
+    return tuple(sources) if has_list else None
+
+
+def _with_statement(source: CitedSource, statement: str) -> CitedSource:
+    """The source, named for one statement."""
+    return CitedSource(
+        id=source.id, quote=source.quote, statement=statement, page=source.page
+    )
+
+
+def _source_of(element: object) -> CitedSource | None:
+    """The source that an element of a list names; None if it is of no known form."""
+    if isinstance(element, bool) or element is None:
+        return None
+    if isinstance(element, int):
+        return CitedSource(id=element)
+    if isinstance(element, str):
+        return _source_of_text(element)
+    if not isinstance(element, Mapping):
+        return None
+    id_of_source = _id_of(element)
+    quote = _first_text(element, _KEY_OF_QUOTE)
+    if id_of_source is None and quote is None:
+        return None
+    return CitedSource(
+        id=id_of_source, quote=quote, page=_first_value(element, _KEY_OF_PAGE)
+    )
+
+
+def _source_of_text(text: str) -> CitedSource | None:
+    """A text that names a source: a quote if it has some words, else an id or a short quote."""
+    if not text.strip():
+        return None
+    if len(text.split()) >= _FEWEST_WORDS_OF_A_QUOTE:
+        return CitedSource(quote=text)
+    return CitedSource(id=text, quote=text)
+
+
+def _id_of(element: Mapping[Any, Any]) -> str | int | None:
+    """What an element names its source by: an id or number, else an address or name."""
+    for keys in _KEYS_OF_ID:
+        for key, value in element.items():
+            is_name = isinstance(value, (str, int)) and not isinstance(value, bool)
+            if is_name and str(value).strip() and keys.fullmatch(str(key)):
+                return value  # type: ignore[no-any-return] # is_name says what it is
+    return None
+
+
+def _first_text(element: Mapping[Any, Any], keys: re.Pattern[str]) -> str | None:
+    """The first text under one of some keys; None if there is none."""
+    for key, value in element.items():
+        if isinstance(value, str) and value.strip() and keys.fullmatch(str(key)):
+            return value
+    return None
+
+
+def _first_value(element: Mapping[Any, Any], keys: re.Pattern[str]) -> str | None:
+    """The first text or number under one of some keys, as a text; None if there is none."""
+    for key, value in element.items():
+        if isinstance(value, (str, int)) and keys.fullmatch(str(key)):
+            return str(value)
+    return None
+
+
+def _sources_of_xml(text: str) -> tuple[CitedSource, ...] | None:
+    """The sources of ``<citation>`` elements; None if there are none, or one is not known."""
+    citations = _XML_CITATION.findall(text)
+    if not citations:
+        return None
+    elements = [dict(_XML_FIELD.findall(inside)) for inside in citations]
+    return _sources_of_lists([elements])
