@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typed_rows import FORMS, GOLDEN, METRICS, ROW, SAMPLE
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -67,25 +68,6 @@ from ragmetrics_core.testing.decision_loopback import (
 from ragmetrics_core.testing.loopback import Fault
 
 Body = dict[str, Any]
-GOLDEN = Path(__file__).parent / "golden" / "typed"
-FORMS: dict[str, Callable[[str], DecisionModel]] = {
-    "decisions": lambda address: OpenAIDecisionModel("tiny", api_base=address),
-    "systemone": lambda address: SystemOneModel("tiny", api_base=address),
-}
-ROW: dict[str, Any] = {
-    "question": "Who lit the lamp, and when?",
-    "contexts": ["Anna lit the lamp.", "It was in May.", "Peter sold boats."],
-    "answer": "Anna lit it. It was in May.",
-    "reference": "Anna lit the lamp in May.",
-    "facts": ["Anna lit the lamp.", "It was in May."],
-}
-SAMPLE = Sample.from_row(ROW)
-METRICS: tuple[Metric, ...] = (
-    ContextUtilization(judging="listwise"),
-    ContextAdherence(cause=False),
-    ContextRecall(),
-    RetrievalAccuracy(calls="per_context"),
-)
 
 
 @pytest.fixture(params=FORMS)

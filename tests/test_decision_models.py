@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
+from typed_rows import FORMS
 
 from ragmetrics_core import ContextRecall, ContextUtilization, evaluate
 from ragmetrics_core.data import (
@@ -30,18 +30,12 @@ from ragmetrics_core.models.addresses import TYPESAFE, provider_endpoint
 from ragmetrics_core.models.decision_model import (
     DecisionModel,
     LiteLLMDecisionModel,
-    OpenAIDecisionModel,
     SystemOneModel,
 )
 from ragmetrics_core.testing.decision_loopback import DecisionServer
 from ragmetrics_core.testing.loopback import Fault
 
 Body = dict[str, Any]
-GOLDEN = Path(__file__).parent / "golden" / "typed"
-FORMS: dict[str, Callable[[str], DecisionModel]] = {
-    "decisions": lambda address: OpenAIDecisionModel("tiny", api_base=address),
-    "systemone": lambda address: SystemOneModel("tiny", api_base=address),
-}
 OF_LITELLM = "systemone/hosted_vllm/tiny"
 needs_litellm = pytest.mark.skipif(
     find_spec("litellm") is None, reason="without the extra litellm"

@@ -26,6 +26,7 @@ from ragmetrics_core.data.metric_evidence import ProbabilityFrom
 from ragmetrics_core.data.replies import Points
 from ragmetrics_core.data.typed import Chances, Decided, Typed
 from ragmetrics_core.metrics.declined import (
+    instructions_on_declining,
     question_and_answer,
     question_on_declining,
     standalone_question_part,
@@ -170,9 +171,7 @@ class AnswerRelevance(Metric):
                 examples=self.examples,
                 language=self.language,
             ),
-            instructions_for_judge(
-                "declined", None, "question answer", language=self.language
-            ),
+            instructions_on_declining(self.language),
         )
 
     def settings(self) -> dict[str, str]:

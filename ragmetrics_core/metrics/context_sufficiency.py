@@ -40,6 +40,7 @@ from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.data.typed import Chances, Decided, State, Typed
 from ragmetrics_core.metrics.declined import (
     DeclinedJudgement,
+    instructions_on_declining,
     question_on_declining,
     standalone_question_part,
 )
@@ -220,9 +221,7 @@ class ContextSufficiency(Metric):
                 examples=self.examples,
                 language=self.language,
             ),
-            instructions_for_judge(
-                "declined", None, "question answer", language=self.language
-            ),
+            instructions_on_declining(self.language),
         )
 
     def settings(self) -> dict[str, str]:

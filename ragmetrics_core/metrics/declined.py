@@ -6,7 +6,16 @@ be read alone.
 
 from collections.abc import Sequence
 
-from ragmetrics_core.data import Asked, Bit, Comment, Part, Question, Sample, SilentData
+from ragmetrics_core.data import (
+    Asked,
+    Bit,
+    Comment,
+    Instructions,
+    Part,
+    Question,
+    Sample,
+    SilentData,
+)
 from ragmetrics_core.data.typed import Chances, Decided, State, Typed
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import opening
@@ -72,6 +81,13 @@ def standalone_question_part(sample: Sample) -> Part:
     return Part("Question", sample.question, history=sample.history)
 
 
+def instructions_on_declining(language: str | None) -> Instructions:
+    """What a judge is told that is asked whether an answer declines."""
+    return instructions_for_judge(
+        "declined", None, "question answer", language=language
+    )
+
+
 def question_on_declining(sample: Sample, language: str | None) -> Declined:
     """The question whether the answer of a sample declines."""
     return Declined(
@@ -79,9 +95,7 @@ def question_on_declining(sample: Sample, language: str | None) -> Declined:
             "question": standalone_question_part(sample),
             "answer": Part("Answer", sample.answer or ""),
         },
-        instructions=instructions_for_judge(
-            "declined", None, "question answer", language=language
-        ),
+        instructions=instructions_on_declining(language),
         Reply=DeclinedJudgement,
         decided=_DECIDED,
         example=_EXAMPLES,

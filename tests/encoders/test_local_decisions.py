@@ -17,6 +17,7 @@ import tiny_encoders as tiny
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typed_rows import METRICS, ROW, SAMPLE
 
 from ragmetrics_core import (
     ContextAdherence,
@@ -37,20 +38,6 @@ from ragmetrics_core.judging.decision_judge import DecisionJudge
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
 
-ROW: dict[str, Any] = {
-    "question": "Who lit the lamp, and when?",
-    "contexts": ["Anna lit the lamp.", "It was in May.", "Peter sold boats."],
-    "answer": "Anna lit it. It was in May.",
-    "reference": "Anna lit the lamp in May.",
-    "facts": ["Anna lit the lamp.", "It was in May."],
-}
-SAMPLE = Sample.from_row(ROW)
-METRICS: tuple[Metric, ...] = (
-    ContextUtilization(judging="listwise"),
-    ContextAdherence(cause=False),
-    ContextRecall(),
-    RetrievalAccuracy(calls="per_context"),
-)
 YES = {"Yes": 0.75, "No": 0.245}
 
 
