@@ -19,6 +19,7 @@ from ragmetrics_core.judging.judge import ScriptedJudge as ScriptedJudge
 from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge as LexicalJudge
 from ragmetrics_core.metrics.answer_relevance import AnswerRelevance as AnswerRelevance
+from ragmetrics_core.metrics.citation_quality import CitationQuality as CitationQuality
 from ragmetrics_core.metrics.context_adherence import (
     ContextAdherence as ContextAdherence,
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 _FACT = re.compile(r"^(F\d+): ", re.MULTILINE)
+_LINE = re.compile(r"^(S\d+): ", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -98,7 +99,27 @@ def _sentences(prompt: str) -> object:
     return {"question": f"What is known of this: {words}?", "sentences": sentences}
 
 
+def _supported(prompt: str) -> object:
+    """A verdict on passages together, or one on each."""
+    if '"passages"' not in prompt:
+        return {"reason": "By digest.", "supported": _bit(prompt)}
+    labels = [label for label, _ in fenced(prompt, "Passage")]
+    return {
+        "passages": [
+            {"label": label, "supported": _bit(prompt, label)} for label in labels
+        ]
+    }
+
+
+def _claims(prompt: str) -> object:
+    """A verdict on each sentence."""
+    labels = _LINE.findall(prompt)
+    verdicts = [{"label": label, "claims": _bit(prompt, label)} for label in labels]
+    return {"sentences": verdicts}
+
+
 _REPLIES: dict[str, Callable[[str], object]] = {
+    "supported": _supported,
     "grade": _judged(
         "grade",
         lambda prompt, label: int(_draw(prompt, label) * 4),
@@ -119,6 +140,7 @@ _REPLIES: dict[str, Callable[[str], object]] = {
             {"claim": "A claim.", "needs": "evidence" if _bit(prompt) else "none"}
         ],
     },
+    "claims": _claims,
     "verdict": _adherent,
     "score": lambda prompt: {"reason": "By digest.", "score": round(_draw(prompt), 2)},
     "facts": _facts,

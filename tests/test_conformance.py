@@ -17,6 +17,11 @@ from ragmetrics_core.data import errors
 from ragmetrics_core.data.errors import JudgeError
 from ragmetrics_core.data.replies import Asked, Weight
 from ragmetrics_core.metrics.answer_relevance import Addresses, RelevanceGrade
+from ragmetrics_core.metrics.citation_support import (
+    MakesClaim,
+    Supports,
+    SupportsAlone,
+)
 from ragmetrics_core.metrics.context_adherence import Sufficiency, Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
@@ -85,6 +90,36 @@ def sufficient_contexts(question, reply):
     )
 
 
+def supports(question, reply):
+    said = [
+        {name: poll[name] for name in poll if name != "probability"}
+        for poll in reply["says"]
+    ]
+    weights = [
+        Weight(poll["probability"]) for poll in reply["says"] if "probability" in poll
+    ]
+    return Asked(tuple(map(question.read, said)), weights=tuple(weights))
+
+
+def supports_alone(question, reply):
+    by_text = dict(zip(reply["about"]["passages"], reply["says"], strict=True))
+    part = question.parts["passages"]
+    verdicts = [
+        {"label": label, "supported": by_text[text]}
+        for label, text in zip(part.labels, part.texts, strict=True)
+    ]
+    return question.read({"passages": verdicts})
+
+
+def makes_claim(question, reply):
+    labels = question.parts["sentences"].labels
+    verdicts = [
+        {"label": label, "claims": claims}
+        for label, claims in zip(labels, reply["says"], strict=True)
+    ]
+    return question.read({"sentences": verdicts})
+
+
 def addresses(question, reply):
     p = reply["says"].get("probability")
     weights = () if p is None else (Weight(p, "decision"),)
@@ -95,6 +130,9 @@ READERS = {
     SufficientContexts: sufficient_contexts,
     Declined: lambda question, reply: DeclinedJudgement(**reply["says"]),
     Addresses: addresses,
+    Supports: supports,
+    SupportsAlone: supports_alone,
+    MakesClaim: makes_claim,
     Useful: useful,
     Adherent: adherent,
     RestsOn: rests_on,
@@ -179,7 +217,9 @@ def test_the_metric_gives_what_the_case_expects(metric, case):
         )
         for name, value in reply["about"].items():
             asked = shown(question, name)
-            assert (sorted(asked) if name == "chunks" else asked) == value
+            if name in ("chunks", "passages"):  # their order means nothing
+                asked, value = sorted(asked), sorted(value)
+            assert asked == value
     assert result.status == expected["status"]
     if expected["status"] == "scored":
         assert_equal(result.value, expected["value"], "value", exactly=exact(case))
@@ -337,7 +377,50 @@ def relevance(case):
     return Fraction(reply["says"]["grade"], 3) if p is None else decimal(p)
 
 
+def citations(case):
+    """By the definition, over sets of contexts; where nobody was asked, support is monotone."""
+    contexts = case["sample"]["contexts"]
+    known = {}
+    for reply in said(case, "supports"):
+        polls = reply["says"]
+        p = polls[0].get("probability")
+        share = Fraction(sum(poll["supported"] for poll in polls), len(polls))
+        key = (reply["about"]["statement"], frozenset(reply["about"]["passages"]))
+        known[key] = (share if p is None else decimal(p)) > Fraction(1, 2)
+
+    def phi(texts, statement):
+        wording = statement["text"].split()
+        if any(
+            sentence.split() == wording
+            for text in texts
+            for sentence in re.split(r"(?<=[.!?])\s+", text)
+        ):
+            return True
+        return any(
+            verdict and key[0] == statement["text"] and key[1] <= set(texts)
+            for key, verdict in known.items()
+        )
+
+    claiming = [
+        one for one in case["expected"]["evidence"]["statements"] if one["claims"]
+    ]
+    n_supported = n_precise = n_cited = 0
+    for statement in claiming:
+        cited = [contexts[one["rank"] - 1] for one in statement["citations"]]
+        is_supported = phi(cited, statement)
+        n_supported += is_supported
+        n_cited += len(cited) + len(statement["dangling"])
+        for place, text in enumerate(cited):
+            others = cited[:place] + cited[place + 1 :]
+            irrelevant = not phi([text], statement) and phi(others, statement)
+            n_precise += is_supported and not irrelevant
+    recall = Fraction(n_supported, len(claiming))
+    precision = Fraction(n_precise, n_cited or 1)
+    return 2 * recall * precision / ((recall + precision) or 1)
+
+
 DEFINITIONS = {
+    "citation_quality": citations,
     "context_sufficiency": sufficiency,
     "answer_relevance": relevance,
     "context_utilization": utilization,

@@ -112,7 +112,8 @@ def test_an_import_is_cheap() -> None:
 
 
 PUBLIC = """
-    AnswerRelevance ContextAdherence ContextRecall ContextSufficiency ContextUtilization RetrievalAccuracy Metric metric
+    AnswerRelevance CitationQuality ContextAdherence ContextRecall ContextSufficiency ContextUtilization
+    RetrievalAccuracy Metric metric
     Question LabelProbability ask
     Sample Context Fact Turn Report Scored Undefined Failed RagMetricsError evaluate aevaluate iter_results
     compare_until_decided

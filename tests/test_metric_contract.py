@@ -19,6 +19,7 @@ from ragmetrics_core import (
     ScriptedJudge,
     evaluate,
 )
+from ragmetrics_core.data.citations import citations_of_marks
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
 from ragmetrics_core.metrics.answer_relevance import (
@@ -26,6 +27,13 @@ from ragmetrics_core.metrics.answer_relevance import (
     AnswerRelevance,
     RelevanceEvidence,
 )
+from ragmetrics_core.metrics.citation_quality import (
+    CitationEvidence,
+    CitationQuality,
+    JudgedCitation,
+    JudgedStatement,
+)
+from ragmetrics_core.metrics.citation_support import Supports, SupportsAlone
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import RateRecall, RecallEvidence
 from ragmetrics_core.metrics.context_sufficiency import (
@@ -227,6 +235,34 @@ class TestAnswerRelevance(MetricContract):
         return FULL, ScriptedJudge({Addresses: {"grade": 0}, Declined: {"declined": 0}})
 
 
+CITING = FULL.model_copy(
+    update={
+        "answer": "Anna did [1].",
+        "citations": citations_of_marks("Anna did [1].", {"1": 0}),
+    }
+)
+
+
+class TestCitationQuality(MetricContract):
+    reads = frozenset({"question", "contexts", "citations"})
+
+    def metric(self):
+        return CitationQuality()
+
+    def good(self):
+        return CITING, ScriptedJudge({Supports: {"supported": 1}})
+
+    def bad(self):
+        return CITING, ScriptedJudge(
+            {Supports: {"supported": 0}, SupportsAlone: _none_supported}
+        )
+
+
+def _none_supported(question):
+    labels = question.parts["passages"].labels
+    return {"passages": [{"label": label, "supported": 0} for label in labels]}
+
+
 NEEDS = {
     "context_utilization": {"question", "contexts", "answer"},
     "context_adherence": {"contexts", "answer"},
@@ -287,7 +323,7 @@ def test_settings_are_checked_and_frozen(name):
 def test_language_reaches_the_judge_and_the_signature(name):
     metric = metric_named(name, language="German")
     judge = ScriptedJudge({})
-    metric.score(FULL, judge=judge)
+    metric.score(CITING, judge=judge)
     assert judge.asked[0].instructions.language == "German"
     assert metric.signature != metric_named(name).signature
 
@@ -442,6 +478,9 @@ EVIDENCE = [
     AccuracyEvidence,
     SufficiencyEvidence,
     RelevanceEvidence,
+    CitationEvidence,
+    JudgedCitation,
+    JudgedStatement,
     SentenceSupport,
 ]
 

@@ -18,6 +18,7 @@ import pytest
 from plausible import plausible_reply
 
 from ragmetrics_core import (
+    CitationQuality,
     ContextAdherence,
     ContextRecall,
     ContextUtilization,
@@ -31,6 +32,11 @@ from ragmetrics_core.data.results import SampleResult
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import schema_of
 from ragmetrics_core.metrics.answer_relevance import Addresses, AnswerRelevance
+from ragmetrics_core.metrics.citation_support import (
+    MakesClaim,
+    Supports,
+    SupportsAlone,
+)
 from ragmetrics_core.metrics.context_adherence import Sufficient
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import (
@@ -120,6 +126,27 @@ SAMPLES = [
         },
     },
 ]
+# Of one metric alone, behind those of all.
+FURTHER_SAMPLES: dict[str, list[dict[str, Any]]] = {
+    "citations": [
+        {
+            "question": "Who lit it, and when?",
+            "contexts": [LIT, "Peter sold boats.", "It was in May."],
+            "answer": "Sure. Anna lit it [1][3]. It rained [2, 9]. That was it.",
+            "citations": [
+                {"start": 6, "end": 25, "contexts": [0], "mark": [18, 21]},
+                {"start": 6, "end": 25, "contexts": [2], "mark": [21, 24]},
+                {
+                    "start": 26,
+                    "end": 44,
+                    "contexts": [1],
+                    "dangling": ["9"],
+                    "mark": [36, 42],
+                },
+            ],
+        }
+    ]
+}
 METRICS: dict[str, Metric] = {
     "utilization": ContextUtilization(),
     "listwise": ContextUtilization(judging="listwise", k=3),
@@ -134,6 +161,7 @@ METRICS: dict[str, Metric] = {
     "recall": ContextRecall(),
     "sufficiency": ContextSufficiency(),
     "relevance": AnswerRelevance(),
+    "citations": CitationQuality(required=True),
     "accuracy": RetrievalAccuracy(),
     "per_context": RetrievalAccuracy(
         calls="per_context", extraction="cot", combination="noisy_or"
@@ -150,6 +178,9 @@ ANSWERED = (
     SufficientContexts,
     Declined,
     Addresses,
+    Supports,
+    SupportsAlone,
+    MakesClaim,
 )
 GOLDEN = Path(__file__).with_name("golden") / "asked"
 
@@ -198,7 +229,8 @@ def written(name: str) -> str:
     """The questions that a metric asks of all samples, and the lines of its results, as a person can read them."""
     scripted = judge()
     lines = []
-    for place, sample in enumerate(map(Sample.model_validate, SAMPLES)):
+    rows = [*SAMPLES, *FURTHER_SAMPLES.get(name, [])]
+    for place, sample in enumerate(map(Sample.model_validate, rows)):
         result = METRICS[name].score(sample, judge=scripted)
         line = json_line(
             SampleResult(index=place, sample=sample, results={name: result})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ragmetrics_core.data import SettingError
 from ragmetrics_core.encoders import EncoderJudge
-from ragmetrics_core.encoders.claims import parts_of
+from ragmetrics_core.lexical.claims import parts_of
 from ragmetrics_core.statistics.rater_agreement import auroc
 from ragmetrics_core.statistics.weakest_claim import (
     ClaimCorrection,

@@ -39,6 +39,27 @@ def lacks_context(sample: Sample) -> bool:
     return has_contexts_field or found_nothing or sample.ledger is not None
 
 
+def why_contexts_are_unknown(sample: Sample) -> str:
+    """Say why it is not known what the model was shown; "" where that is known.
+
+    It is not known where the capture is incomplete, where contexts were not recorded,
+    and where evidence stands in the ledger alone.
+    """
+    if is_captured_in_part(sample):
+        return "the capture is incomplete, so what was shown is not known"
+    if not sample.missing("contexts") or lacks_context(sample):
+        return ""
+    if not sample.missing("ledger"):
+        return "no contexts, but other evidence that calls brought"
+    return "no contexts were recorded"
+
+
+def is_captured_in_part(sample: Sample) -> bool:
+    """Whether a sample was captured, and its run broke or told only a part."""
+    notes = sample.capture
+    return notes is not None and (notes.grade == "incomplete" or not notes.complete)
+
+
 def answer_holds_contexts(sample: Sample) -> bool:
     """Tell whether the answer contains each of its contexts whole.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Generic, Literal, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -28,6 +28,7 @@ from ragmetrics_core.data.sample import Sample, Turn
 from ragmetrics_core.data.typed import Decided
 
 Label = int | str
+Outcome = TypeVar("Outcome")
 Texts = str | tuple[str, ...] | None
 # Fewest characters of a text that is worth cutting, and characters that both its
 # windows hold.
@@ -339,6 +340,35 @@ def ask(
     batch = check_batch(questions)
     replies = (yield batch) if batch else ()
     return cast("tuple[Asked[R] | NotAnswered, ...]", replies)
+
+
+def ask_side_by_side(
+    plans: Sequence[Generator[Batch, Replies, Outcome]],
+) -> Generator[Batch, Replies, tuple[Outcome, ...]]:
+    """Carry out several plans at once: what all of them ask in a step is one batch.
+
+    Returns what each plan returned, in order; use it with ``yield from``.
+    """
+    outcomes: dict[int, Outcome] = {}
+    replies_for: dict[int, Replies | None] = dict.fromkeys(range(len(plans)))
+    while replies_for:
+        batches: dict[int, Batch] = {}
+        questions: list[Question[Any]] = []
+        for place, replies in replies_for.items():
+            try:
+                # A generator starts with None.
+                batches[place] = plans[place].send(cast("Replies", replies))
+            except StopIteration as end:
+                outcomes[place] = end.value
+                continue
+            questions += batches[place]
+        answered = yield from ask(questions)
+        replies_for = {}
+        start = 0
+        for place, batch in batches.items():
+            replies_for[place] = answered[start : start + len(batch)]
+            start += len(batch)
+    return tuple(outcomes[place] for place in range(len(plans)))
 
 
 def check_batch(step: object) -> Batch:

@@ -288,6 +288,88 @@ def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class CitedStatement:
+    """A sentence of an answer without its marks, and what it cites.
+
+    Args:
+        text: The sentence.
+        contexts: Places of the contexts that it names, from 0, each once.
+        dangling: What it names and nobody was shown, each once.
+    """
+
+    text: str
+    contexts: tuple[int, ...] = ()
+    dangling: tuple[str, ...] = ()
+
+
+def cited_statements(
+    answer: str | None, citations: Sequence[Citation]
+) -> tuple[CitedStatement, ...]:
+    """Split an answer into its sentences, each with what it cites.
+
+    A citation belongs to each sentence that its span overlaps. One that overlaps none
+    belongs to the sentence before it, or else to the first.
+
+    Args:
+        answer: The answer.
+        citations: What it cites.
+
+    Returns:
+        A statement for each sentence, in order; marks are removed from their texts.
+
+    Examples:
+        >>> answer = "It is old [1]. It fell. [1, 9]"
+        >>> cited = citations_of_marks(answer, {"1": 0})
+        >>> [(one.text, one.contexts, one.dangling) for one in cited_statements(answer, cited)]
+        [('It is old.', (0,), ()), ('It fell.', (0,), ('9',))]
+    """
+    text = answer or ""
+    sentences = _strip_marks(text, _marks_of(text, citations)).statements
+    citations_by_place: list[list[Citation]] = [[] for _ in sentences]
+    for citation in citations:
+        for place in _places_cited_for(citation, sentences):
+            citations_by_place[place].append(citation)
+    return tuple(
+        _cited_statement(sentence.text, named)
+        for sentence, named in zip(sentences, citations_by_place, strict=True)
+    )
+
+
+def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
+    """The marks of an answer: those that look like marks, and those of its citations."""
+    spans = {(mark.start, mark.end) for mark in marks_in(answer)}
+    spans.update(one.mark for one in citations if one.mark is not None)
+    marks: list[Mark] = []
+    for start, end in sorted(spans):
+        if not marks or start >= marks[-1].end:
+            marks.append(Mark(start, end, ()))
+    return marks
+
+
+def _places_cited_for(
+    citation: Citation, sentences: Sequence[Statement]
+) -> Sequence[int]:
+    """Places of the sentences that a citation is of."""
+    overlapped = [
+        place
+        for place, sentence in enumerate(sentences)
+        if citation.start < sentence.end and sentence.start < citation.end
+    ]
+    if overlapped or not sentences:
+        return overlapped
+    n_begun = bisect_right(sentences, citation.start, key=lambda one: one.start)
+    return [max(n_begun - 1, 0)]
+
+
+def _cited_statement(text: str, citations: Sequence[Citation]) -> CitedStatement:
+    contexts = [place for citation in citations for place in citation.contexts]
+    dangling = [label for citation in citations for label in citation.dangling]
+    return CitedStatement(
+        text, tuple(dict.fromkeys(contexts)), tuple(dict.fromkeys(dangling))
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class _Stripped:
     """An answer without its marks, as sentences that know where they stand in it."""
 

@@ -209,7 +209,15 @@ class Undefined(_Result):
 
     status: Literal["undefined"] = "undefined"
     value: None = None
-    code: Literal["missing", "abstained", "declined", "no_facts", "other"] = "missing"
+    code: Literal[
+        "missing",
+        "abstained",
+        "declined",
+        "no_facts",
+        "no_claim",
+        "no_citations",
+        "other",
+    ] = "missing"
 
 
 class Failed(_Result):

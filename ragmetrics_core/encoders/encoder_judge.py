@@ -28,8 +28,8 @@ from ragmetrics_core.data.errors import ContextWindowExceeded, JudgeError, Setti
 from ragmetrics_core.data.frozen import check_number
 from ragmetrics_core.data.nearest import did_you_mean
 from ragmetrics_core.encoders.checkpoints import KINDS, Kind, Labels, load, name_of
-from ragmetrics_core.encoders.claims import parts_of
 from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.lexical.claims import parts_of
 from ragmetrics_core.lexical.declining import user_question_of
 from ragmetrics_core.metrics.fact_matrix import FactInContext
 from ragmetrics_core.metrics.polls import Adherent, ClaimSupport, Poll

@@ -31,9 +31,9 @@ from ragmetrics_core.data.errors import (
     JudgeUnavailable,
     UnusableReply,
 )
-from ragmetrics_core.encoders.claims import AnswerParts, parts_of
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.judging.probabilities import weights_at
+from ragmetrics_core.lexical.claims import AnswerParts, parts_of
 from ragmetrics_core.lexical.declining import user_question_of
 from ragmetrics_core.metrics.context_utilization import Useful
 from ragmetrics_core.metrics.fact_matrix import FactInContext

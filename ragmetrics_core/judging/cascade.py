@@ -36,10 +36,13 @@ SHIPPED_QUESTIONS = (
     "Declined",
     "ExtractFacts",
     "FactInContext",
+    "MakesClaim",
     "RateRecall",
     "RestsOn",
     "Sufficient",
     "SufficientContexts",
+    "Supports",
+    "SupportsAlone",
     "Useful",
 )
 """The types of question of the metrics that ship, also where none is imported yet."""

@@ -20,6 +20,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.lexical import features
+from ragmetrics_core.lexical.claims import parts_of
 from ragmetrics_core.lexical.constants import (
     ADHERENT,
     FACT,
@@ -41,6 +42,13 @@ from ragmetrics_core.lexical.text import (
     parse,
     split_clauses,
     words_with_terms,
+)
+from ragmetrics_core.metrics.citation_support import (
+    EachSentence,
+    MakesClaim,
+    SupportReply,
+    Supports,
+    SupportsAlone,
 )
 from ragmetrics_core.metrics.context_recall import RateRecall, Rating, band_of
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -273,6 +281,7 @@ def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
         "label": label,
         "useful": is_positive,
         "covered": is_positive,
+        "supported": is_positive,
         "grade": min(3, int(4 * probability)),
         "reason": _hedge_reason(probability, reason),
     }
@@ -470,9 +479,39 @@ def _judge_declining(question: Declined) -> Asked[DeclinedJudgement]:
     return Asked((judgement,))
 
 
+def _judge_support(question: Supports) -> Asked[SupportReply]:
+    """Judge passages together: what they hold of the statement's words."""
+    text = "\n".join(question["passages"])
+    values, reason = _look_at_fact(text, parse(text), question["statement"])
+    probability = FACT.probability(values)
+    reply = question.read(_verdict("", probability, reason))
+    return Asked((reply,), weights=(Weight(probability, "lexical"),))
+
+
+def _judge_support_by_each(question: SupportsAlone) -> Asked[Any]:
+    def look(text: str) -> tuple[Features, str]:
+        return _look_at_fact(text, parse(text), question["statement"])
+
+    return _judge_each_text(question, "passage", FACT, look)
+
+
+def _judge_claims(question: MakesClaim) -> Asked[EachSentence]:
+    """Judge by the wordings that claim nothing; whatever else says a word claims."""
+    part = question.parts["sentences"]
+    user_question = user_question_of(question)
+    verdicts = [
+        {"label": label, "claims": bool(parts_of(text, user_question).claims)}
+        for label, text in zip(part.labels, part.texts, strict=True)
+    ]
+    return Asked((question.read({"sentences": verdicts}),))
+
+
 _ANSWERS: dict[type[Question[Any]], Callable[..., Asked[Any]]] = {
     Adherent: _judge_adherence,
     Declined: _judge_declining,
+    MakesClaim: _judge_claims,
+    Supports: _judge_support,
+    SupportsAlone: _judge_support_by_each,
     Useful: _judge_usefulness,
     FactInContext: _judge_facts_in_context,
     RateRecall: _rate_recall,

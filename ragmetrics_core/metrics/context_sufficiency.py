@@ -27,7 +27,7 @@ from ragmetrics_core.data import (
     ask,
     weights_by_share,
 )
-from ragmetrics_core.data.answered import lacks_context
+from ragmetrics_core.data.answered import why_contexts_are_unknown
 from ragmetrics_core.data.errors import SettingError
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
@@ -237,8 +237,8 @@ class ContextSufficiency(Metric):
         gap = super().gap(sample)
         if gap is not None:
             return gap
-        why = _why_contexts_are_unknown(sample)
-        return None if why is None else self.undefined(why)
+        why = why_contexts_are_unknown(sample)
+        return self.undefined(why) if why else None
 
     def plan(self, sample: Sample) -> Plan:
         """Ask whether the contexts are enough, and whether the answer declines."""
@@ -316,18 +316,6 @@ class ContextSufficiency(Metric):
         if evidence.case is not None:
             reason += f" The application: {CASES_IN_WORDS[evidence.case]}."
         return self.scored(evidence.probability, reason, evidence)
-
-
-def _why_contexts_are_unknown(sample: Sample) -> str | None:
-    """Why it is not known what the model was shown; None where that is known."""
-    notes = sample.capture
-    if notes is not None and (notes.grade == "incomplete" or not notes.complete):
-        return "the capture is incomplete, so what was shown is not known"
-    if not sample.missing("contexts") or lacks_context(sample):
-        return None
-    if not sample.missing("ledger"):
-        return "no contexts, but other evidence that calls brought"
-    return "no contexts were recorded"
 
 
 def _missing_in(replies: Sequence[SufficientReply]) -> str:

@@ -15,6 +15,7 @@ from ragmetrics_core.data import (
     json_value,
 )
 from ragmetrics_core.metrics.answer_relevance import AnswerRelevance
+from ragmetrics_core.metrics.citation_quality import CitationQuality
 from ragmetrics_core.metrics.context_adherence import ContextAdherence
 from ragmetrics_core.metrics.context_recall import ContextRecall
 from ragmetrics_core.metrics.context_sufficiency import ContextSufficiency
@@ -28,7 +29,11 @@ _SHIPPED: tuple[type[Metric], ...] = (
     ContextRecall,
     RetrievalAccuracy,
 )
-_SHIPPED_ON_REQUEST: tuple[type[Metric], ...] = (ContextSufficiency, AnswerRelevance)
+_SHIPPED_ON_REQUEST: tuple[type[Metric], ...] = (
+    ContextSufficiency,
+    AnswerRelevance,
+    CitationQuality,
+)
 
 
 def _classes_by_name(metrics: Iterable[type[Metric]]) -> dict[str, type[Metric]]:
@@ -44,8 +49,8 @@ ON_REQUEST = _classes_by_name(_SHIPPED_ON_REQUEST)
 NAMED_METRICS = METRICS | ON_REQUEST
 """All metrics that ship, by their names."""
 
-# "relevance" alone is elsewhere the relevance of contexts, too.
-_WITHOUT_SHORT_NAME = frozenset({"answer_relevance"})
+# "relevance" alone is elsewhere the relevance of contexts, too; "quality" is anything.
+_WITHOUT_SHORT_NAME = frozenset({"answer_relevance", "citation_quality"})
 
 
 def metric_named(name: str, **settings: Any) -> Metric:

@@ -102,6 +102,16 @@ WORDINGS = {
         "The answer is graded from 0 to 3 by how much of the question it addresses,"
         " whatever is true. Counted: a score of one half or more, as grade 2 has.",
     ),
+    "citation_quality": Wording(
+        "answer",
+        "has",
+        "have",
+        "citations of which at least half hold",
+        "Do the citations of the answer hold?",
+        "Each sentence with a claim is held against the texts that it cites. The score"
+        " is high where these support it and none of them is needless. Counted: a score"
+        " of one half or more.",
+    ),
 }
 """The shipped metrics; any other is told by its score."""
 

@@ -61,6 +61,8 @@ _WHY_UNDEFINED = {
     "abstained": "declined",
     "declined": "declined",
     "no_facts": "without a fact in the reference",
+    "no_claim": "without a claim",
+    "no_citations": "without citations",
     "other": "for which it has no meaning",
 }
 

@@ -1,0 +1,535 @@
+"""Citation Quality: do the citations of an answer hold?
+
+Recall and precision of citations as ALCE defines them, and their harmonic mean.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ragmetrics_core.data import (
+    Batch,
+    Context,
+    Evidence,
+    Instructions,
+    NotAnswered,
+    Replies,
+    Sample,
+    Share,
+    SilentData,
+    Undefined,
+)
+from ragmetrics_core.data.answered import (
+    is_captured_in_part,
+    why_contexts_are_unknown,
+)
+from ragmetrics_core.data.asking import ask_side_by_side
+from ragmetrics_core.data.citations import CitedStatement, cited_statements, marks_in
+from ragmetrics_core.data.metric_evidence import SOURCE_BY_MODE, ProbabilityFrom
+from ragmetrics_core.data.replies import Mode
+from ragmetrics_core.metrics.citation_support import (
+    BLANK,
+    CitedSupport,
+    SupportOfStatement,
+    SupportPrompts,
+    ask_for_claims,
+)
+from ragmetrics_core.metrics.declined import standalone_question_part
+from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
+from ragmetrics_core.metrics.templates import instructions_for_judge
+
+FORMULA = (
+    "2PR / (P + R); R = supported sentences / sentences with a claim,"
+    " P = precise citations / citations"
+)
+"""The formula of the score, in words."""
+
+_SENTENCES_BEFORE = 3  # shown so that a statement's words can be read
+
+_StatementsByPlace = dict[int, "JudgedStatement"]
+
+Fault = Literal["uncited", "misattributed", "unsupported"]
+"""What is wrong with a sentence that makes a claim.
+
+- ``uncited``: it cites nothing;
+- ``misattributed``: what it cites does not support it, and another context does alone;
+- ``unsupported``: what it cites does not support it, and no other context is known to.
+"""
+
+
+class JudgedCitation(SilentData, extra="ignore"):
+    """A context that a sentence cites."""
+
+    rank: int = Field(description="Which context it is, 1 for the first.")
+    id: str | None = Field(
+        default=None, description="The context's own id, if it has one."
+    )
+    supports: bool = Field(description="Whether it alone supports the sentence.")
+    probability: Share = Field(description="p(supports) of it alone.")
+    mode: Mode = Field(
+        default="verdict", description="How the probability was obtained."
+    )
+    reason: str = Field(default="", description="The judge's explanation.")
+    irrelevant: bool = Field(
+        default=False,
+        description=(
+            "Whether it alone does not support the sentence, and all others that the"
+            " sentence cites do without it."
+        ),
+    )
+    precise: bool = Field(
+        default=False,
+        description="Whether the sentence is supported and this is not irrelevant.",
+    )
+    quoted: bool = Field(
+        default=False,
+        description="Whether the sentence is one of its own, so that nobody was asked.",
+    )
+    windows: int | None = Field(
+        default=None,
+        description="In how many windows a too long text was judged; None: as a whole.",
+    )
+
+
+class JudgedStatement(SilentData, extra="ignore"):
+    """A sentence of the answer with what it cites."""
+
+    text: str = Field(description="The sentence, without its marks.")
+    claims: bool = Field(description="Whether it makes a claim.")
+    supported: bool = Field(
+        default=False, description="Whether all that it cites supports it together."
+    )
+    citations: tuple[JudgedCitation, ...] = Field(
+        default=(), description="The contexts that it cites, in order."
+    )
+    dangling: tuple[str, ...] = Field(
+        default=(), description="What it cites and nobody was shown."
+    )
+    together: Share | None = Field(
+        default=None,
+        description=(
+            "p(supports) of all that it cites together; None where that was not asked."
+        ),
+    )
+    supporting: tuple[int, ...] | None = Field(
+        default=None,
+        description=(
+            "Ranks of contexts that it does not cite and that alone support it; None"
+            " where nobody looked, or the judge did not answer."
+        ),
+    )
+    fault: Fault | None = Field(default=None, description="What is wrong with it.")
+
+
+class CitationEvidence(Evidence, extra="ignore"):
+    """Evidence of Citation Quality."""
+
+    kind: Literal["citation_quality"] = "citation_quality"
+    formula: str = Field(default=FORMULA, description="The formula of the score.")
+    recall: Share = Field(
+        description="Share of the sentences with a claim that their citations support."
+    )
+    precision: Share | None = Field(
+        description="Share of the citations that are precise; None without citations."
+    )
+    claims: int = Field(description="Number of sentences with a claim.")
+    supported: int = Field(description="Of these, those that are supported.")
+    citations: int = Field(
+        description="Number of citations, the dangling ones included."
+    )
+    precise: int = Field(description="Of these, those that are precise.")
+    uncited: int = Field(
+        description="Number of sentences with a claim and no citation."
+    )
+    misattributed: int = Field(
+        description="Number of sentences that a context supports which is not cited."
+    )
+    unsupported: int = Field(
+        description="Number of sentences that cite, and that nothing known supports."
+    )
+    dangling: int = Field(description="Number of citations of what nobody was shown.")
+    irrelevant: int = Field(description="Number of citations that are not needed.")
+    statements: tuple[JudgedStatement, ...] = Field(
+        description="The sentences of the answer, in order."
+    )
+
+    def verdicts(self) -> list[str]:
+        """Recall and precision as fractions, then each sentence with a fault."""
+        lines = [
+            f"recall {self.supported}/{self.claims} = {self.recall:.2f}: supported"
+            " sentences / sentences with a claim"
+        ]
+        if self.precision is None:
+            lines.append("precision undefined: nothing is cited")
+        else:
+            lines.append(
+                f"precision {self.precise}/{self.citations} = {self.precision:.2f}:"
+                " precise citations / citations"
+            )
+        for number, statement in enumerate(self.statements, start=1):
+            lines += [f"sentence {number}: {fault}" for fault in _faults(statement)]
+        return lines
+
+    def probabilities_from(self) -> list[ProbabilityFrom]:
+        """Where the probability of each citation comes from."""
+        sources: list[ProbabilityFrom] = []
+        for statement in self.statements:
+            for citation in statement.citations:
+                if citation.mode in SOURCE_BY_MODE:
+                    sources.append(SOURCE_BY_MODE[citation.mode])
+        return sources
+
+
+def _faults(statement: JudgedStatement) -> list[str]:
+    """What is wrong with a sentence and its citations, a line each."""
+    faults: list[str] = []
+    if statement.fault == "misattributed":
+        ranks = ", ".join(str(rank) for rank in statement.supporting or ())
+        faults.append(f"misattributed; supported by context {ranks}")
+    elif statement.fault is not None:
+        faults.append(statement.fault)
+    faults += [
+        f"context {citation.rank} is irrelevant"
+        for citation in statement.citations
+        if citation.irrelevant
+    ]
+    if statement.dangling:
+        faults.append(f"dangling {', '.join(statement.dangling)}")
+    return faults
+
+
+def harmonic_mean(recall: Fraction, precision: Fraction) -> Fraction:
+    """Return 2PR / (P + R), and 0 where both are 0.
+
+    Examples:
+        >>> harmonic_mean(Fraction(1), Fraction(1, 2))
+        Fraction(2, 3)
+    """
+    if recall + precision == 0:
+        return Fraction(0)
+    return 2 * recall * precision / (recall + precision)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer in sentences, with what they may cite."""
+
+    sample: Sample
+    statements: tuple[CitedStatement, ...]
+
+    @property
+    def contexts(self) -> tuple[Context, ...]:
+        return self.sample.contexts
+
+    @property
+    def cited_places(self) -> list[int]:
+        """Places of the sentences that cite anything, were it dangling."""
+        return [
+            place
+            for place, statement in enumerate(self.statements)
+            if statement.contexts or statement.dangling
+        ]
+
+    def shown(self, places: Iterable[int]) -> list[int]:
+        """Those of these contexts that show anything."""
+        return [place for place in places if not self.contexts[place].blank]
+
+    def texts_at(self, places: Iterable[int]) -> list[str]:
+        """The texts of these contexts."""
+        return [self.contexts[place].text for place in places]
+
+
+class CitationQuality(Metric):
+    """Do the citations of the answer hold?
+
+    The score is the harmonic mean of two shares, which stand in the evidence. Recall
+    is the share of the sentences with a claim that are supported by all they cite,
+    taken together. Precision is the share of the citations without which their
+    sentence would lose support.
+
+    Returns:
+        A score in [0, 1], higher is better. It is 0 where nothing is cited and the
+        prompt numbered its sources, which is known where ``Sample.citations`` is ``()``,
+        or where citations are ``required``.
+
+    Undefined when:
+        The answer is missing; it is not known what it cites or what was shown; it
+        cites nothing (``no_citations``); or it makes no claim (``no_claim``).
+
+    Raises:
+        SettingError: If a template lacks a placeholder.
+
+    Source:
+        ALCE: Gao et al. (2023), arXiv 2305.14627, section 3. Their harmonic mean is
+        ours. Departures: sentences without a claim are left out; a dangling citation
+        counts against precision only; all citations of a sentence count, not three;
+        precision is undefined without citations; a sentence that is a whole sentence
+        of a context is supported by that without a question.
+
+    Examples:
+        >>> from ragmetrics_core import Sample, ScriptedJudge
+        >>> from ragmetrics_core.data.citations import citations_of_marks
+        >>> from ragmetrics_core.metrics.citation_support import Supports
+        >>> answer = "Anna lit it [1]. It was in May [1][2]."
+        >>> sample = Sample(
+        ...     contexts=["Anna lit it.", "It was in May."], answer=answer,
+        ...     citations=citations_of_marks(answer, {"1": 0, "2": 1}),
+        ... )
+        >>> judge = ScriptedJudge({Supports: {"supported": 0}})
+        >>> result = CitationQuality().score(sample, judge=judge)
+        >>> round(result.value, 3), result.evidence.recall, round(result.evidence.precision, 3)
+        (0.8, 1.0, 0.667)
+    """
+
+    version: ClassVar[str] = "1"
+    requires: ClassVar[tuple[tuple[str, ...], ...]] = (("answer",),)
+
+    name: str = Field(default="citation_quality", min_length=1)
+    required: bool = Field(
+        default=False,
+        description=(
+            "Whether answers have to cite: one that cites nothing scores 0. Else it is"
+            " undefined, unless the prompt numbered its sources."
+        ),
+    )
+    polls: int = Field(
+        default=1, ge=1, description="Judgements where no token gives the probability."
+    )
+    examples: str = Field(default="", description="Few-shot examples, written out.")
+    template: str | None = Field(
+        default=None,
+        description=(
+            "Replaces the prompt on support; must hold ``{statement}`` and"
+            " ``{passages}``."
+        ),
+    )
+
+    def instructions(self) -> tuple[Instructions, ...]:
+        """How support is judged, where else it is looked for, and what claims."""
+        return (
+            instructions_for_judge(
+                "supports",
+                self.template,
+                "statement passages",
+                "question before",
+                self.examples,
+                self.language,
+            ),
+            instructions_for_judge(
+                "supports_alone",
+                None,
+                "statement passages",
+                "question before",
+                language=self.language,
+            ),
+            instructions_for_judge(
+                "makes_claim", None, "question sentences", language=self.language
+            ),
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Settings that change scores."""
+        settings = {"fallback": str(self.polls)}
+        if self.required:
+            settings["required"] = "yes"
+        return settings
+
+    def gap(self, sample: Sample) -> Undefined | None:
+        """Why the metric is undefined: also where citations or contexts are unknown."""
+        gap = super().gap(sample)
+        if gap is not None:
+            return gap
+        if sample.citations is None:
+            if marks_in(sample.answer or ""):
+                return self.undefined(sample.citations_unknown)
+            if not self.required:
+                return self.undefined(
+                    f"{sample.citations_unknown}; where answers have to cite, set"
+                    " required=True",
+                    "no_citations",
+                )
+        if sample.citations or is_captured_in_part(sample):
+            why = why_contexts_are_unknown(sample)
+            return self.undefined(why) if why else None
+        return None
+
+    def plan(self, sample: Sample) -> Plan:
+        """Ask what claims anything, and of each sentence what supports it."""
+        answer = _Answer(
+            sample, cited_statements(sample.answer, sample.citations or ())
+        )
+        plans = [self._judge_uncited(answer)]
+        plans += [self._judge_cited(answer, place) for place in answer.cited_places]
+        outcomes = yield from ask_side_by_side(plans)
+        judged: _StatementsByPlace = {}
+        for outcome in outcomes:
+            if isinstance(outcome, NotAnswered):
+                return self.failed(outcome.error)
+            judged.update(outcome)
+        return self._outcome([judged[place] for place in sorted(judged)])
+
+    def _judge_uncited(
+        self, answer: _Answer
+    ) -> Generator[Batch, Replies, _StatementsByPlace | NotAnswered]:
+        """Which of the sentences that cite nothing make a claim."""
+        statements = answer.statements
+        places = [
+            place
+            for place in range(len(statements))
+            if place not in answer.cited_places
+        ]
+        claims = yield from ask_for_claims(
+            [statements[place].text for place in places],
+            standalone_question_part(answer.sample),
+            self.instructions()[2],
+        )
+        if isinstance(claims, NotAnswered):
+            return claims
+        judged: _StatementsByPlace = {}
+        for place in places:
+            text = statements[place].text
+            is_claim = text in claims
+            fault: Fault | None = "uncited" if is_claim else None
+            judged[place] = JudgedStatement(text=text, claims=is_claim, fault=fault)
+        return judged
+
+    def _judge_cited(
+        self, answer: _Answer, place: int
+    ) -> Generator[Batch, Replies, _StatementsByPlace | NotAnswered]:
+        """What supports a sentence that cites, and what else would."""
+        statement = answer.statements[place]
+        cited_places = answer.shown(statement.contexts)
+        cited_texts = answer.texts_at(cited_places)
+        support = self._support_of(answer, place)
+        cited = yield from support.of_cited(cited_texts)
+        if isinstance(cited, NotAnswered):
+            return cited
+        judged = JudgedStatement(
+            text=statement.text,
+            claims=True,
+            supported=cited.supported,
+            citations=_judged_citations(answer, statement, cited),
+            dangling=statement.dangling,
+            together=cited.together,
+        )
+        if cited.supported:
+            return {place: judged}
+        other_places = [
+            other
+            for other in answer.shown(range(len(answer.contexts)))
+            if answer.contexts[other].text not in cited_texts
+        ]
+        found = yield from support.by_each_alone(answer.texts_at(other_places))
+        ranks = None
+        if not isinstance(found, NotAnswered):
+            ranks = tuple(
+                other + 1
+                for other in other_places
+                if answer.contexts[other].text in found
+            )
+        update = {
+            "supporting": ranks,
+            "fault": "misattributed" if ranks else "unsupported",
+        }
+        return {place: judged.model_copy(update=update)}
+
+    def _support_of(self, answer: _Answer, place: int) -> SupportOfStatement:
+        """What asks about a sentence; those before it are shown beside it."""
+        together, alone, _ = self.instructions()
+        first_before = max(0, place - _SENTENCES_BEFORE)
+        return SupportOfStatement(
+            answer.statements[place].text,
+            before=[one.text for one in answer.statements[first_before:place]],
+            question=standalone_question_part(answer.sample),
+            prompts=SupportPrompts(
+                together=together,
+                alone=alone,
+                polls=self.polls,
+                has_typed_form=self.template is None,
+            ),
+        )
+
+    def _outcome(self, statements: Sequence[JudgedStatement]) -> Outcome:
+        """The score of all sentences, with what is wrong beside it."""
+        claiming = [statement for statement in statements if statement.claims]
+        if not claiming:
+            return self.undefined("the answer makes no claim", "no_claim")
+        n_supported = sum(1 for statement in claiming if statement.supported)
+        recall = Fraction(n_supported, len(claiming))
+        citations = [one for statement in claiming for one in statement.citations]
+        n_dangling = sum(len(statement.dangling) for statement in claiming)
+        n_cited = len(citations) + n_dangling
+        n_precise = sum(1 for citation in citations if citation.precise)
+        precision = Fraction(n_precise, n_cited) if n_cited else None
+        faults = Counter(statement.fault for statement in claiming)
+        evidence = CitationEvidence(
+            recall=float(recall),
+            precision=None if precision is None else float(precision),
+            claims=len(claiming),
+            supported=n_supported,
+            citations=n_cited,
+            precise=n_precise,
+            uncited=faults["uncited"],
+            misattributed=faults["misattributed"],
+            unsupported=faults["unsupported"],
+            dangling=n_dangling,
+            irrelevant=sum(1 for citation in citations if citation.irrelevant),
+            statements=tuple(statements),
+        )
+        score = harmonic_mean(recall, precision or Fraction(0))
+        return self.scored(float(score), _reason(evidence), evidence)
+
+
+def _judged_citations(
+    answer: _Answer, statement: CitedStatement, cited: CitedSupport
+) -> tuple[JudgedCitation, ...]:
+    """What each context does for the sentence that cites it; a blank one does nothing."""
+    shown = answer.shown(statement.contexts)
+    verdict_by_place = {
+        place: (support, irrelevant)
+        for place, support, irrelevant in zip(
+            shown, cited.alone, cited.irrelevant, strict=True
+        )
+    }
+    citations: list[JudgedCitation] = []
+    for place in statement.contexts:
+        # Without a blank context nothing is lost, so that it is irrelevant.
+        support, irrelevant = verdict_by_place.get(place, (BLANK, cited.supported))
+        citations.append(
+            JudgedCitation(
+                rank=place + 1,
+                id=answer.contexts[place].id,
+                supports=support.holds,
+                probability=support.p,
+                mode=support.mode,
+                reason=support.reason,
+                irrelevant=irrelevant,
+                precise=cited.supported and not irrelevant,
+                quoted=support.is_quotation,
+                windows=support.windows,
+            )
+        )
+    return tuple(citations)
+
+
+def _reason(evidence: CitationEvidence) -> str:
+    """How many sentences and citations hold, and what is wrong with the others."""
+    reason = (
+        f"{evidence.supported} of {evidence.claims} sentences with a claim are supported"
+        " by what they cite"
+    )
+    if evidence.precision is not None:
+        reason += f", {evidence.precise} of {evidence.citations} citations are precise"
+    counts = {
+        "uncited": evidence.uncited,
+        "misattributed": evidence.misattributed,
+        "unsupported": evidence.unsupported,
+        "dangling": evidence.dangling,
+        "irrelevant": evidence.irrelevant,
+    }
+    faults = [f"{count} {fault}" for fault, count in counts.items() if count]
+    return f"{reason}: {', '.join(faults)}." if faults else f"{reason}."

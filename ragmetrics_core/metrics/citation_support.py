@@ -1,0 +1,495 @@
+"""The questions of Citation Quality: what claims anything, and what supports it.
+
+A statement is a sentence of an answer without its marks. The question of the user and
+the sentences before it are shown so that its words can be read; they support nothing.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+from ragmetrics_core.data import (
+    Asked,
+    Batch,
+    Bit,
+    Chances,
+    Comment,
+    Decided,
+    Instructions,
+    LabelProbability,
+    NotAnswered,
+    Part,
+    Question,
+    Replies,
+    SilentData,
+    Split,
+    State,
+    Typed,
+    Weight,
+    ask,
+    weights_by_share,
+)
+from ragmetrics_core.data.frozen import PrivateRepr
+from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
+from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.metrics.typed_states import (
+    number_texts,
+    opening,
+    order_of_digest,
+)
+
+_NOT_ENOUGH = (
+    "that it is true elsewhere is not enough, and `before` only tells what its words"
+    " mean"
+)
+
+
+class SupportReply(SilentData, extra="ignore"):
+    """Whether passages support a statement, explained before the bit."""
+
+    reason: Comment = ""
+    supported: Bit
+
+
+class Supports(Question[SupportReply]):
+    """Do these passages together support the whole of the statement?
+
+    Parts: question, before, statement, passages.
+    """
+
+
+class _LabelledSupport(Labelled):
+    supported: Bit
+
+
+class EachPassage(SilentData, extra="ignore"):
+    """A verdict on each of several passages."""
+
+    passages: EachOnce[_LabelledSupport]
+
+
+class SupportsAlone(Question[EachPassage]):
+    """Which of these passages support the whole of the statement by themselves?
+
+    Parts: question, before, statement, passages.
+    """
+
+
+class _LabelledClaim(Labelled):
+    claims: Bit
+
+
+class EachSentence(SilentData, extra="ignore"):
+    """A verdict on each of several sentences."""
+
+    sentences: EachOnce[_LabelledClaim]
+
+
+class MakesClaim(Question[EachSentence]):
+    """Which of these sentences make a claim?
+
+    Parts: question, sentences.
+    """
+
+
+def _state(question: Supports | SupportsAlone) -> State:
+    """The passages by their letters, and what was said, in its own words."""
+    part = question.parts["passages"]
+    state = {
+        **opening(question),
+        "passages": dict(zip(part.labels, part.texts, strict=True)),
+    }
+    if question["before"]:
+        state["before"] = question["before"]
+    return {**state, "statement": question["statement"]}
+
+
+def _asks_together(question: Supports) -> list[Typed]:
+    del question  # the same for all
+    return [
+        Typed(
+            "predicate",
+            "`passages` together say or imply all that `statement` claims;"
+            f" {_NOT_ENOUGH}.",
+        )
+    ]
+
+
+def _reads_together(
+    question: Supports, answers: Sequence[Chances]
+) -> Asked[SupportReply]:
+    ((chance,),) = answers
+    reply = question.read({"supported": int(chance > 0.5), "reason": _in_words(chance)})
+    return Asked((reply,), weights=(Weight(chance, "decision"),))
+
+
+def _asks_each(question: SupportsAlone) -> list[Typed]:
+    return [
+        Typed(
+            "predicate",
+            f"`passages.{label}` alone says or implies all that `statement` claims;"
+            f" {_NOT_ENOUGH}.",
+        )
+        for label in question.parts["passages"].labels
+    ]
+
+
+def _reads_each(
+    question: SupportsAlone, answers: Sequence[Chances]
+) -> Asked[EachPassage]:
+    chances = [chance for (chance,) in answers]
+    verdicts = [
+        {"label": label, "supported": int(chance > 0.5)}
+        for label, chance in zip(
+            question.parts["passages"].labels, chances, strict=True
+        )
+    ]
+    weights = tuple(Weight(chance, "decision") for chance in chances)
+    return Asked((question.read({"passages": verdicts}),), weights=weights)
+
+
+def _state_of_sentences(question: MakesClaim) -> State:
+    return {
+        **opening(question),
+        "sentences": number_texts("S", question["sentences"]),
+    }
+
+
+def _asks_claims(question: MakesClaim) -> list[Typed]:
+    return [
+        Typed(
+            "predicate",
+            f"`sentences.{label}` makes a claim; a greeting, a heading, a lead-in, an"
+            " offer, a question to the user, or not to know is none.",
+        )
+        for label in question.parts["sentences"].labels
+    ]
+
+
+def _reads_claims(
+    question: MakesClaim, answers: Sequence[Chances]
+) -> Asked[EachSentence]:
+    verdicts = [
+        {"label": label, "claims": int(chance > 0.5)}
+        for label, (chance,) in zip(
+            question.parts["sentences"].labels, answers, strict=True
+        )
+    ]
+    return Asked((question.read({"sentences": verdicts}),))
+
+
+def _in_words(chance: float) -> str:
+    return f"p = {chance:.2f}"
+
+
+_TOGETHER: Decided[SupportReply] = Decided(_state, _asks_together, _reads_together)
+_EACH_ALONE: Decided[EachPassage] = Decided(_state, _asks_each, _reads_each)
+_EACH_CLAIM: Decided[EachSentence] = Decided(
+    _state_of_sentences, _asks_claims, _reads_claims
+)
+_SUPPORT_EXAMPLES = (
+    SupportReply.model_construct(reason="It says so.", supported=True),
+    SupportReply.model_construct(
+        reason="The passages name the day, and not who lit the lamp. " * 2,
+        supported=False,
+    ),
+)
+
+_SPLIT = Split("passages", "supported")
+
+
+def _all_supported(question: SupportsAlone) -> tuple[EachPassage, EachPassage]:
+    """The reply that calls every passage a support, for dry runs."""
+    labels = question.parts["passages"].labels
+    reply = question.read(
+        {"passages": [{"label": label, "supported": 1} for label in labels]}
+    )
+    return reply, reply
+
+
+def _all_claims(question: MakesClaim) -> tuple[EachSentence, EachSentence]:
+    """The reply that calls every sentence a claim, for dry runs."""
+    labels = question.parts["sentences"].labels
+    reply = question.read(
+        {"sentences": [{"label": label, "claims": 1} for label in labels]}
+    )
+    return reply, reply
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether texts together support a statement.
+
+    Args:
+        p: The probability that they do; above one half they do.
+        reason: Why, in the judge's words.
+        mode: How the probability was obtained.
+        windows: In how many windows a too long text was judged; None: as a whole.
+        is_quotation: Whether the statement is a whole sentence of the text, so that
+            nobody was asked.
+    """
+
+    p: float
+    reason: str = ""
+    mode: Mode = "verdict"
+    windows: int | None = None
+    is_quotation: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether they support it."""
+        return self.p > 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CitedSupport:
+    """What the texts that a statement cites do for it.
+
+    Args:
+        supported: Whether all together support it.
+        alone: By each text, whether it alone does.
+        irrelevant: By each text, whether it alone does not and all others do.
+        together: The probability that all together support it; None where that was not
+            asked.
+    """
+
+    supported: bool
+    alone: tuple[Support, ...]
+    irrelevant: tuple[bool, ...]
+    together: float | None = None
+
+
+BLANK = Support(0.0, "The context is empty.")
+"""What a context without a text does for any statement."""
+
+_NOTHING = Support(0.0, "Nothing that was shown is cited.")
+_QUOTATION = Support(1.0, "It is a whole sentence of the context.", is_quotation=True)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SupportPrompts(PrivateRepr):
+    """How a judge is asked what supports a statement.
+
+    Args:
+        together: The instructions on passages together.
+        alone: The instructions on passages by themselves.
+        polls: Judgements where no token gives the probability.
+        has_typed_form: Whether it can be asked as typed questions.
+    """
+
+    together: Instructions
+    alone: Instructions
+    polls: int
+    has_typed_form: bool
+
+
+class SupportOfStatement:
+    """Asks what supports one statement, and asks about equal texts only once.
+
+    Args:
+        statement: The statement.
+        before: The sentences before it.
+        question: The part that shows the user's question.
+        prompts: How a judge is asked.
+    """
+
+    def __init__(
+        self,
+        statement: str,
+        *,
+        before: Sequence[str],
+        question: Part,
+        prompts: SupportPrompts,
+    ) -> None:
+        self._statement = statement
+        self._prompts = prompts
+        self._parts = {
+            "question": question,
+            "before": Part("Before the statement", " ".join(before) or None),
+            "statement": Part("Statement", statement),
+        }
+        self._known: dict[tuple[str, ...], Support] = {(): _NOTHING}
+
+    def of_cited(
+        self, texts: Sequence[str]
+    ) -> Generator[Batch, Replies, CitedSupport | NotAnswered]:
+        """What the texts that the statement cites do for it; texts may be equal.
+
+        Support is taken as monotone: more texts never support less. So where one text
+        alone supports the statement, all do, and those that do not are irrelevant.
+
+        Returns:
+            The verdicts; or why one of them is not known.
+        """
+        alone = yield from self._of_groups([(text,) for text in texts])
+        if isinstance(alone, NotAnswered):
+            return alone
+        if any(support.holds for support in alone):
+            irrelevant = tuple(not support.holds for support in alone)
+            return CitedSupport(True, tuple(alone), irrelevant)
+        joint = yield from self._of_groups([texts])
+        if isinstance(joint, NotAnswered):
+            return joint
+        together = joint[0].p if len(texts) > 1 else None
+        if not joint[0].holds:
+            none_irrelevant = (False,) * len(texts)
+            return CitedSupport(False, tuple(alone), none_irrelevant, together)
+        without_each = yield from self._of_groups(
+            [(*texts[:place], *texts[place + 1 :]) for place in range(len(texts))]
+        )
+        if isinstance(without_each, NotAnswered):
+            return without_each
+        irrelevant = tuple(support.holds for support in without_each)
+        return CitedSupport(True, tuple(alone), irrelevant, together)
+
+    def _of_groups(
+        self, groups: Sequence[Sequence[str]]
+    ) -> Generator[Batch, Replies, list[Support] | NotAnswered]:
+        """Whether each group of texts together supports the statement.
+
+        A text alone does without a question where the statement is a whole sentence of
+        it.
+
+        Returns:
+            The support by each group, in order; or why one of them is not known.
+        """
+        keys = [order_of_digest(self._statement, texts) for texts in groups]
+        for key in keys:
+            if len(key) == 1 and holds_sentence(key[0], self._statement):
+                self._known[key] = _QUOTATION
+        unknown = [key for key in dict.fromkeys(keys) if key not in self._known]
+        replies = yield from ask([self._question_on_group(key) for key in unknown])
+        for key, reply in zip(unknown, replies, strict=True):
+            if isinstance(reply, NotAnswered):
+                return reply
+            self._known[key] = self._support_in(reply)
+        return [self._known[key] for key in keys]
+
+    def by_each_alone(
+        self, texts: Sequence[str]
+    ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
+        """Which of these texts support the statement by themselves, in one question.
+
+        Where the statement is a whole sentence of some, these are all that is returned,
+        and nothing is asked.
+        """
+        quoted = [text for text in texts if holds_sentence(text, self._statement)]
+        if quoted or not texts:
+            return frozenset(quoted)
+        passages = order_of_digest(self._statement, texts)
+        (reply,) = yield from ask([self._question_on_each(passages)])
+        if isinstance(reply, NotAnswered):
+            return reply
+        weights = reply.weights or weights_by_share(
+            reply.replies, self._weigh(of_each=True)
+        )
+        return frozenset(
+            text
+            for text, weight in zip(passages, weights, strict=True)
+            if weight.p > 0.5
+        )
+
+    def _question_on_group(self, passages: tuple[str, ...]) -> Supports:
+        is_single = len(passages) == 1
+        return Supports(
+            parts={**self._parts, "passages": Part("Passage", passages, "letters")},
+            instructions=self._prompts.together,
+            Reply=SupportReply,
+            weigh=self._weigh(),
+            # What passages say together, no part of them says alone.
+            split=_SPLIT if is_single else None,
+            decided=_TOGETHER if self._prompts.has_typed_form else None,
+            example=_SUPPORT_EXAMPLES,
+        )
+
+    def _question_on_each(self, passages: tuple[str, ...]) -> SupportsAlone:
+        return SupportsAlone(
+            parts={**self._parts, "passages": Part("Passage", passages, "letters")},
+            instructions=self._prompts.alone,
+            Reply=EachPassage,
+            weigh=self._weigh(of_each=True),
+            split=_SPLIT,
+            decided=_EACH_ALONE,
+            example=_all_supported,
+        )
+
+    def _weigh(self, *, of_each: bool = False) -> LabelProbability:
+        return LabelProbability(
+            "supported",
+            cell_key="label" if of_each else None,
+            fallback_polls=self._prompts.polls,
+        )
+
+    def _support_in(self, asked: Asked[SupportReply]) -> Support:
+        """What a judge says; of polls the first on the side that counts explains it."""
+        weights = asked.weights or weights_by_share(asked.replies, self._weigh())
+        weight = weights[0]
+        holds = weight.p > 0.5
+        reasons = [one.reason for one in asked.replies if one.supported == holds]
+        n_windows = asked.windows[0] if asked.windows else 1
+        return Support(
+            p=weight.p,
+            reason=reasons[0] if reasons else asked.reply.reason,
+            mode=weight.mode,
+            windows=n_windows if n_windows > 1 else None,
+        )
+
+
+def holds_sentence(text: str, statement: str) -> bool:
+    """Whether a statement is a whole sentence of a text, whatever the white space.
+
+    A part of a sentence does not count, because the rest may deny it.
+
+    Examples:
+        >>> holds_sentence("It is old. It fell.", "It fell.")
+        True
+        >>> holds_sentence('The story "It fell." is false.', "It fell.")
+        False
+    """
+    if not _could_hold(text, statement):
+        return False
+    wording = statement.split()
+    return any(sentence.split() == wording for sentence in split_sentences(text))
+
+
+def _could_hold(text: str, statement: str) -> bool:
+    """Whether the first word of a statement stands in a text: quick, before splitting."""
+    words = statement.split(maxsplit=1)
+    return bool(words) and words[0] in text
+
+
+def ask_for_claims(
+    texts: Sequence[str], question: Part, instructions: Instructions
+) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
+    """Which of these sentences make a claim, in one question.
+
+    One without a letter or digit makes none, and nobody is asked.
+    """
+    with_words = tuple(
+        text
+        for text in dict.fromkeys(texts)
+        if any(character.isalnum() for character in text)
+    )
+    if not with_words:
+        return frozenset()
+    (reply,) = yield from ask(
+        [
+            MakesClaim(
+                parts={
+                    "question": question,
+                    "sentences": Part("Sentences", with_words, "lines"),
+                },
+                instructions=instructions,
+                Reply=EachSentence,
+                decided=_EACH_CLAIM,
+                example=_all_claims,
+            )
+        ]
+    )
+    if isinstance(reply, NotAnswered):
+        return reply
+    verdicts = reply.reply.sentences
+    return frozenset(
+        text
+        for text, verdict in zip(with_words, verdicts, strict=True)
+        if verdict.claims
+    )
