@@ -38,6 +38,15 @@ from ragmetrics_core.capture.plain_values import question_in_state as question_i
 from ragmetrics_core.capture.plain_values import spoken as spoken
 from ragmetrics_core.capture.plain_values import talk_in as talk_in
 from ragmetrics_core.capture.plain_values import texts_in as texts_in
+from ragmetrics_core.capture.provider_evidence import (
+    ProviderEvidence as ProviderEvidence,
+)
+from ragmetrics_core.capture.provider_evidence import (
+    add_provider_evidence as add_provider_evidence,
+)
+from ragmetrics_core.capture.provider_evidence import (
+    evidence_in_reply as evidence_in_reply,
+)
 from ragmetrics_core.capture.searches import (
     name_empty_searches as name_empty_searches,
 )

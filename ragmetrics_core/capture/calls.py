@@ -385,8 +385,14 @@ class Calls:
         ]
 
     def is_written(self, text: str) -> bool:
-        """Whether a model wrote a query."""
-        return any(self.replies[call].writes_query(text) for call in self.models)
+        """Whether a model wrote a query, also one that its provider searched for."""
+        return text in self._queries_of_providers or any(
+            self.replies[call].writes_query(text) for call in self.models
+        )
+
+    @cached_property
+    def _queries_of_providers(self) -> frozenset[str | None]:
+        return frozenset(node.query for node in self.nodes if node.by_provider)
 
     def _weight(self, call: Node) -> int:
         """How much a reply looks like an answer, as one of the four weights.
@@ -522,6 +528,17 @@ class Calls:
         return bool(self.retrievals or self.tool_texts) or any(
             node.kind == "retriever" for node in self.nodes
         )
+
+    @cached_property
+    def unread(self) -> int:
+        """How many of the retrieved documents have a text that was not recorded."""
+        return self.tree.unread + sum([node.unread for node in self.nodes])
+
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """What is uncertain about single calls, in words, each once."""
+        words = [remark for node in self.nodes for remark in node.remarks]
+        return tuple(dict.fromkeys(words))
 
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
         """Lists of documents that were there at a moment, the latest first.

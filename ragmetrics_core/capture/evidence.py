@@ -9,7 +9,7 @@ something decides. This stage and its parts (``showings``, ``arrivals``, ``origi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import Answered
@@ -49,6 +49,10 @@ _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer
 _UNNAMED_TOOL = (
     "tool {} returned text without documents; if that is evidence, name it in"
     " context_tools"
+)
+_FOUND_BY_PROVIDER = (
+    "what the provider's {} found for an earlier call of the model may have been shown"
+    " to the answering call, too; the prompt does not tell"
 )
 _FROM_ELSEWHERE = (
     "the prompt shows {} passages labelled like the contexts that no recorded search"
@@ -119,7 +123,7 @@ def evidence(
         arrivals: What arrived in the turn.
     """
     search = _Search(turn, answered, showings, arrivals)
-    contexts = _contexts(search)
+    contexts = _with_doubt_of_provider(search, _contexts(search))
     by_key = contexts.by_key
     # where the user named the contexts, prompts have no say in them
     is_named = contexts.evidence_from == "named"
@@ -398,6 +402,41 @@ def _contexts(search: _Search) -> Contexts:
     return next(contexts for contexts in tried if contexts is not None)
 
 
+def _with_doubt_of_provider(search: _Search, contexts: Contexts) -> Contexts:
+    """The contexts, in doubt where a provider found something for an earlier call alone.
+
+    Providers may show it to later calls of the same conversation without a word of it
+    in the prompt.
+    """
+    shown = search.shown
+    if shown is None or contexts.evidence_from == "named":
+        return contexts
+    paths = search.calls.paths
+    prompts = [stream(part.text) for call in shown.calls for part in call.prompt]
+    names = [
+        node.name
+        for node in search.calls.nodes
+        if node.by_provider
+        and paths[node][-2] not in shown.calls
+        and not _is_in_prompts(node, prompts)
+    ]
+    if not names:
+        return contexts
+    warnings = [_FOUND_BY_PROVIDER.format(name) for name in dict.fromkeys(names)]
+    return replace(
+        contexts,
+        grades=contexts.grades | {"inferred"},
+        warnings=(*contexts.warnings, *warnings),
+    )
+
+
+def _is_in_prompts(found: Node, prompts: Sequence[bytes]) -> bool:
+    """Whether all texts that a call brought stand in prompts, by their letters."""
+    texts = [document.text for document in found.documents or ()]
+    texts.append(found.text or "")
+    return all(any(stream(text) in prompt for prompt in prompts) for text in texts)
+
+
 def _contexts_of_list(
     search: _Search, documents: Sequence[Document], place: str
 ) -> Contexts:
@@ -410,7 +449,7 @@ def _contexts_of_list(
     if not documents:
         nothing: EvidenceFrom | None = "none_found" if search.calls.tried else None
         return Contexts(
-            evidence_from="ids_only" if nothing and tree.unread else nothing
+            evidence_from="ids_only" if nothing and search.calls.unread else nothing
         )
     evidence_from: EvidenceFrom = (
         "retrieved_only" if call is None and tree.gives_documents else "listed"

@@ -30,7 +30,8 @@ def ledger(turn: Turn, evidenced: Evidenced) -> Ledger:
 def _call(turn: Turn, brought: Brought, order: CallOrder, number: int) -> EvidenceCall:
     """The ledger's entry for one arrival of this turn.
 
-    Its name is that of the innermost tool; None without one.
+    Its name is that of the innermost tool, or of the provider's own search; None
+    without one.
 
     Args:
         turn: The turn.
@@ -41,12 +42,13 @@ def _call(turn: Turn, brought: Brought, order: CallOrder, number: int) -> Eviden
     arrival = brought.arrival
     node = arrival.node
     tools = tools_of(turn.calls.paths[node])
+    name = tools[-1].name if tools else None
     asks_nothing = arrival.kind == "given" or node.kind == "model"
     return EvidenceCall(
         kind=arrival.kind,
         turn=number,
         step=order.step_of(node),
-        name=tools[-1].name if tools else None,
+        name=node.name if node.by_provider else name,
         query=None if asks_nothing else node.query,
         items=brought.items,
         shown=brought.shown,

@@ -240,10 +240,30 @@ class _Search:
 
     @cached_property
     def is_rewritten(self) -> bool:
-        """Whether a model wrote every query."""
-        return bool(self.queries) and all(
+        """Whether a model wrote every query.
+
+        A search of a model's provider without a known query counts, too.
+        """
+        is_searched = bool(self.queries) or bool(self.searching_models)
+        return is_searched and all(
             self.calls.is_written(query) for query in self.queries
         )
+
+    @cached_property
+    def searching_models(self) -> list[Node]:
+        """The calls of models while which the provider searched first, or searched at all.
+
+        Empty where something else searched before.
+        """
+        paths = self.calls.paths
+        searches = [
+            node
+            for node in self.calls.nodes
+            if node.kind == "retriever" or node.by_provider
+        ]
+        if not searches or not searches[0].by_provider:
+            return []
+        return [paths[searches[0]][-2]]
 
 
 def by_the_users_words(search: _Search) -> Asked | None:
@@ -316,12 +336,13 @@ def by_the_words_to_the_model(search: _Search) -> Asked | None:
     if not search.is_rewritten:
         return None
     calls = search.calls
-    query = as_one_line(search.queries[0])
+    query = as_one_line(next(iter(search.queries), None))
     choosing = [
         call
         for call in calls.models
         if query in map(as_one_line, calls.replies[call].arguments)
     ]
+    choosing = choosing or search.searching_models
     call = next(iter([*choosing, *reversed(calls.likely)]), None)
     if call is None:
         return None
@@ -341,7 +362,7 @@ def by_a_models_query(search: _Search) -> Asked | None:
     run-llama/llama_index, docs/examples/low_level/fusion_retriever.ipynb: several
     queries of a model are searched for by hand.
     """
-    if not search.is_rewritten:
+    if not search.is_rewritten or not search.queries:
         return None
     return Asked(search.queries[0], "query of the first retriever", (_REWRITTEN,))
 

@@ -118,8 +118,9 @@ def _warnings(turn: Turn, answered: Answered, evidenced: Evidenced) -> list[str]
         *evidenced.warnings,
         *_doubts(answered, evidenced),
     ]
-    if tree.unread:
-        warnings.append(_UNREAD.format(tree.unread))
+    if turn.calls.unread:
+        warnings.append(_UNREAD.format(turn.calls.unread))
+    warnings += turn.calls.remarks
     return warnings
 
 
@@ -141,11 +142,12 @@ def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:
         tree.doubts
         or turn.asked.doubts
         or _doubts(answered, evidenced)
+        or turn.calls.remarks
         or evidenced.unnamed_tools
         or tree.conversation_at in BY_WORDS
     ):
         grades.add("inferred")
-    is_whole = tree.complete and not turn.error and not tree.unread
+    is_whole = tree.complete and not turn.error and not turn.calls.unread
     if answered.text is None or contexts.evidence_from is None or not is_whole:
         grades.add("incomplete")
     return max(grades, key=_GRADES.index)

@@ -171,6 +171,12 @@ class Node:
     agent: str | None = None
     # what orders it among calls beside each other, where no tool call does
     branch: str = ""
+    # the provider of the model around it made it, while that model answered
+    by_provider: bool = False
+    # how many sources it named of which the whole text was not recorded
+    unread: int = 0
+    # what is uncertain about it, in words: nothing is exact then
+    remarks: tuple[str, ...] = ()
 
     def walk(self) -> Iterator[Node]:
         """This call and all below it that count, in the order in which they began."""

@@ -196,6 +196,43 @@ def message_of(value: object) -> Message | None:
     return None
 
 
+def provider_evidence_of(message: object) -> capture.ProviderEvidence:
+    """What the provider of a model found while it wrote a message.
+
+    Empty for a message of anybody else. LangChain keeps it in the content, in the
+    additional arguments and in the metadata.
+    """
+    if isinstance(message, AIMessage):
+        return capture.evidence_in_reply(
+            {"content": message.content},
+            message.additional_kwargs,
+            message.response_metadata,
+        )
+    said = message_of(message) if isinstance(message, Mapping) else None
+    if said is None or said.role != "assistant" or not isinstance(message, Mapping):
+        return capture.ProviderEvidence()
+    fields = _unwrapped(message)
+    return capture.evidence_in_reply(
+        {"content": fields.get("content")},
+        fields.get("additional_kwargs"),
+        fields.get("response_metadata"),
+    )
+
+
+def messages_shown(message: object) -> Iterator[Message]:
+    """Yield what a model is shown of a message: the message, and what a provider found for it.
+
+    Nothing for what is no message.
+    """
+    said = message_of(message)
+    if said is None:
+        return
+    yield said
+    found = provider_evidence_of(message).message
+    if found is not None:
+        yield found
+
+
 def kind_of(message: BaseMessage) -> str:
     """The type of a message, as LangChain names it.
 

@@ -21,10 +21,16 @@ from langchain_ragmetrics.recording.tree import (
     HANDOFF,
     LOAD_HISTORY,
     OBSERVED,
+    PROVIDER,
     SESSION,
     Run,
 )
-from langchain_ragmetrics.values import ROLES, copied, is_command, kind_of, text_of
+from langchain_ragmetrics.values import (
+    copied,
+    is_command,
+    messages_shown,
+    provider_evidence_of,
+)
 from ragmetrics_core.capture import (
     Problems,
     guard_hook,
@@ -122,14 +128,12 @@ class Recorder(BaseCallbackHandler):
     ) -> None:
         """Keep what the model is shown, as text."""
         if run := self._run_began("chat_model", serialized, run_id, details):
-            roles_and_texts = [
-                (ROLES.get(kind_of(message), "other"), text_of(message.content))
-                for batch in messages
-                for message in batch
-            ]
+            messages_of_batches = [message for batch in messages for message in batch]
             run.inputs = {
                 "messages": [
-                    {"role": role, "content": text} for role, text in roles_and_texts
+                    {"role": shown.role, "content": shown.text}
+                    for message in messages_of_batches
+                    for shown in messages_shown(message)
                 ]
             }
 
@@ -356,4 +360,5 @@ def _generation_copied(generation: Any) -> dict[str, Any]:
     return {
         "text": generation.text,
         "message": {"role": "assistant", "content": "", "tool_calls": calls},
+        PROVIDER: provider_evidence_of(message),
     }

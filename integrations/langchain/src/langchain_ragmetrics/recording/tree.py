@@ -15,7 +15,9 @@ from langchain_ragmetrics.values import (
     artifacts_of,
     is_command,
     message_of,
+    messages_shown,
     plain,
+    provider_evidence_of,
     text_of,
 )
 from ragmetrics_core import capture
@@ -39,6 +41,8 @@ HANDOFF = "ragmetrics_handoff"
 # of the step in which ``RunnableWithMessageHistory`` loads its messages: the session
 SESSION = "ragmetrics_session"
 LOAD_HISTORY = "load_history"
+# of what a model said: what its provider found meanwhile
+PROVIDER = "ragmetrics_provider"
 # of a search that the application made by hand
 BY_HAND = "ragmetrics_by_hand"
 # the name of a run that the application reports by itself
@@ -506,6 +510,10 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     message = message_of(first_generation.get("message")) or Message("assistant")
     text = str(first_generation.get("text") or message.text)
     node.reply = Message("assistant", text, message.calls)
+    evidence = first_generation.get(PROVIDER)
+    if not isinstance(evidence, capture.ProviderEvidence):
+        evidence = provider_evidence_of(first_generation.get("message"))
+    capture.add_provider_evidence(node, evidence)
 
 
 def _prompt(run: AnyRun) -> tuple[Message, ...]:
@@ -513,11 +521,12 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
     prompts = run.inputs.get("prompts")
     if isinstance(prompts, list):
         return tuple(Message("user", str(prompt)) for prompt in prompts)
-    messages: list[Message | None] = []
+    messages: list[Message] = []
     for batch in run.inputs.get("messages") or []:
         messages_of_batch = batch if isinstance(batch, list) else [batch]
-        messages += [message_of(message) for message in messages_of_batch]
-    return tuple(message for message in messages if message is not None)
+        for message in messages_of_batch:
+            messages += messages_shown(message)
+    return tuple(messages)
 
 
 def _fill_step(node: Node, run: AnyRun) -> None:

@@ -21,6 +21,7 @@ from ragmetrics_core.capture import (
     Document,
     Message,
     ToolCall,
+    add_provider_evidence,
     as_one_line,
     compact,
     documents_in,
@@ -410,6 +411,7 @@ def _fill_model(call: Call, node: Node) -> None:
     if messages:
         call.reply = _with_ids(messages[0], node)
         call.model = messages[0].model
+        add_provider_evidence(call, messages[0].found)
 
 
 def _for_documents(sockets: Mapping[str, Any]) -> bool:
@@ -511,8 +513,16 @@ def prompt(node: Node) -> tuple[Message, ...]:
         if message
     )
     return tuple(
-        message for message in messages if message.text.strip() or message.calls
+        shown
+        for message in messages
+        for shown in (message, _found_with(message))
+        if shown is not None and (shown.text.strip() or shown.calls)
     )
+
+
+def _found_with(message: Message) -> Message | None:
+    """What a provider found while a model wrote a message: it is shown again with it."""
+    return message.found.message if isinstance(message, Said) else None
 
 
 def replies(node: Node) -> tuple[Said, ...]:

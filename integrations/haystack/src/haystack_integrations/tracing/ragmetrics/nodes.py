@@ -27,7 +27,9 @@ from ragmetrics_core.capture import (
     Listener,
     Message,
     Problems,
+    ProviderEvidence,
     ToolCall,
+    evidence_in_reply,
 )
 
 PIPELINE = "haystack.pipeline.run"
@@ -46,11 +48,13 @@ tick = itertools.count(1).__next__  # gives the next position in time, over all 
 class Said(Message):
     """A copy of a ``ChatMessage``.
 
-    A tool's message names in ``calls`` what it answers, and may tell of a failure.
+    A tool's message names in ``calls`` what it answers, and may tell of a failure. That
+    of a model tells what its provider found.
     """
 
     model: str | None = None
     failed: bool = False
+    found: ProviderEvidence = field(default=ProviderEvidence(), compare=False)
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
@@ -132,7 +136,15 @@ def _message(message: ChatMessage) -> Said:
         tool_calls,
         model if isinstance(model, str) else None,
         failed,
+        _found_by_provider(message),
     )
+
+
+def _found_by_provider(message: ChatMessage) -> ProviderEvidence:
+    """What the provider of a model found while it wrote a message."""
+    if message.role.value != "assistant":
+        return ProviderEvidence()
+    return evidence_in_reply(message.meta, {"content": message.text})
 
 
 def _role(message: ChatMessage) -> str:

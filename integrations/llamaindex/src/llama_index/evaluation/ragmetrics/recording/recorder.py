@@ -513,7 +513,8 @@ class Recorder:
             or place.node.reply is not None
         ):
             return
-        place.node.reply, place.node.ended = snapshot.reply_of(reply), next(_clock)
+        self._copied(snapshot.note_reply, place.node, reply)
+        place.node.ended = next(_clock)
         for live, _ in place.tracks:
             if place.node is live.run.root and live.run.streamed:
                 self._end(live)
@@ -545,7 +546,8 @@ class Recorder:
                 None,
             )
             if model is not None and (output.tool_calls or model.reply is None):
-                model.reply, model.ended = snapshot.reply_of(output), next(_clock)
+                self._copied(snapshot.note_reply, model, output)
+                model.ended = next(_clock)
 
     @guard_hook
     def _finish(self, live: _Live, result: object) -> None:

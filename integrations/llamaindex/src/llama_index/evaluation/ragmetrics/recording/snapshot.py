@@ -52,8 +52,11 @@ from ragmetrics_core.capture import (
     Document,
     Message,
     Node,
+    ProviderEvidence,
     ToolCall,
+    add_provider_evidence,
     answer_text,
+    evidence_in_reply,
     history_in,
     spoken,
 )
@@ -61,6 +64,8 @@ from ragmetrics_core.capture import (
 Streamed = StreamingResponse | AsyncStreamingResponse | StreamingAgentChatResponse
 _Response = Response | PydanticResponse | AgentChatResponse | Streamed
 Returned = _Response | AgentOutput  # what engines and agents return
+
+_DEPTH = 10
 
 _conversations: dict[tuple[int, str], str] = {}  # names, by what keeps the messages
 _ROLES = {
@@ -172,7 +177,7 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
     if kind in ("retrieve", "post"):
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
-        output, node.text = result.raw_output, result.content
+        output, node.text = result.raw_output, _text_of_blocks(result)
         is_of_nodes = isinstance(output, list) and all(
             isinstance(element, NodeWithScore) for element in output
         )
@@ -181,7 +186,7 @@ def copy_result(kind: Kind, node: Node, result: object, instance: object) -> Non
             node.documents = documents_of(output)
         node.error = "the tool failed" if result.is_error else None
     elif kind == "model":
-        node.reply = reply_of(result, instance)
+        note_reply(node, result, instance)
     elif kind == "program":
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
@@ -223,8 +228,18 @@ def _messages(value: object) -> tuple[Message, ...]:
         message
         for element in listed
         if isinstance(element, ChatMessage)
-        for message in _reasoned(message_of(element))
+        for message in _shown(element)
     )
+
+
+def _shown(message: ChatMessage) -> tuple[Message, ...]:
+    """The messages that one message of a prompt stands for.
+
+    What a provider found for it is shown again with it.
+    """
+    messages = _reasoned(message_of(message))
+    found = evidence_in_reply(_data(message.additional_kwargs)).message
+    return messages if found is None else (*messages, found)
 
 
 def _reasoned(message: Message) -> tuple[Message, ...]:
@@ -276,7 +291,72 @@ def message_of(
         if message.additional_kwargs.get("tool_calls"):
             calls = calls or (ToolCall(""),)  # in the form of its provider
     role = str(message.role.value)
-    return Message(_ROLES.get(role, role), message.content or "", calls)
+    return Message(_ROLES.get(role, role), _text_of_blocks(message), calls)
+
+
+def _text_of_blocks(holder: ChatMessage | ToolOutput) -> str:
+    """The text of a message or a result, with that of the documents in it.
+
+    Documents that a provider may cite stand in blocks of their own.
+    """
+    texts = [holder.content or ""]
+    for block in getattr(holder, "blocks", ()):  # older tools give no blocks
+        if block.block_type == "citable":  # older releases have no class for it
+            texts += [getattr(part, "text", None) or "" for part in block.content]
+    return "\n".join(text for text in texts if text)
+
+
+def note_reply(node: Node, response: object, llm: object = None) -> None:
+    """Write into the call of a model what it said, and what its provider found."""
+    node.reply = reply_of(response, llm)
+    if node.reply is not None:
+        add_provider_evidence(node, _provider_evidence_of(response))
+
+
+def _provider_evidence_of(response: object) -> ProviderEvidence:
+    """What a provider found while a model answered.
+
+    The provider's own response tells it, else what an integration made of it.
+    """
+    if not isinstance(response, (ChatResponse, CompletionResponse, AgentOutput)):
+        return ProviderEvidence()
+    raw = _data(response.raw)
+    places = [raw.get("response"), raw] if isinstance(raw, dict) else []
+    text = response.text if isinstance(response, CompletionResponse) else ""
+    if not isinstance(response, CompletionResponse):
+        message = response.message if isinstance(response, ChatResponse) else None
+        message = response.response if isinstance(response, AgentOutput) else message
+        if message is not None:
+            text = message.content or ""
+            places += [_data(message.additional_kwargs), _citations_of(message)]
+    if not isinstance(response, AgentOutput):
+        places.append(_data(response.additional_kwargs))
+    return evidence_in_reply({"content": text}, *places)
+
+
+def _citations_of(message: ChatMessage) -> dict[str, Any]:
+    """The blocks of a reply that quote a source, in the form in which providers cite."""
+    citations = [
+        {
+            "cited_text": getattr(block.cited_content, "text", None),
+            "source": block.source,
+            "title": block.title,
+        }
+        for block in message.blocks
+        if block.block_type == "citation"  # older releases have no class for it
+    ]
+    return {"citations": citations}
+
+
+def _data(value: object, depth: int = _DEPTH) -> Any:
+    """A provider's objects as plain data, as deep as evidence lies in them."""
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if depth and isinstance(value, Mapping):
+        return {str(key): _data(inner, depth - 1) for key, inner in value.items()}
+    if depth and isinstance(value, (list, tuple)):
+        return [_data(element, depth - 1) for element in value]
+    return value if isinstance(value, (str, int, float)) else None
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:
