@@ -1,0 +1,841 @@
+"""What a model's provider found, read from replies as plain dictionaries: documented shapes, and odd ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core.capture import (
+    Document,
+    Message,
+    Node,
+    ProviderEvidence,
+    Tree,
+    add_provider_evidence,
+    evidence_in_reply,
+    samples_of,
+)
+from ragmetrics_core.data import Sample
+
+QUESTION = "Who lit the lamp of the lighthouse first?"
+FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
+SIZE = "The lighthouse has eleven rooms; the keeper slept in the one below the lamp."
+OIL = "A barrel of oil was carried up the stairs of the lighthouse every week."
+ANSWER = "Anna Berg lit it in May 1882."
+SWITCH = 'include=["file_search_call.results"]'
+ADDRESS = "https://lamp.example/history"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A reply of a provider, and what is expected of it.
+
+    Attributes:
+        places: The mappings of the reply.
+        texts: The texts of the documents that are found.
+        calls: Name and query of each search or tool.
+        unread: How many sources have no text.
+        says: Words of the remedy; empty where none is needed.
+        grade: The grade of a sample of it.
+        tools: The texts of tools that do not search.
+    """
+
+    places: Sequence[Mapping[str, Any]]
+    texts: Sequence[str] = ()
+    calls: Sequence[tuple[str, str | None]] = ()
+    unread: int = 0
+    says: str = ""
+    grade: str = "exact"
+    tools: Sequence[str] = ()
+
+
+def said(text: str = ANSWER, **fields: Any) -> dict[str, Any]:
+    return {"type": "text", "text": text, **fields}
+
+
+def file_search(results: Any, **fields: Any) -> dict[str, Any]:
+    return {
+        "type": "file_search_call",
+        "id": "fs_1",
+        "status": "completed",
+        "queries": ["lamp first lit"],
+        "results": results,
+        **fields,
+    }
+
+
+def found_file(text: str | None, name: str = "a.txt") -> dict[str, Any]:
+    return {
+        "attributes": {},
+        "file_id": f"file-{name}",
+        "filename": name,
+        "score": 0.9,
+        "text": text,
+    }
+
+
+def web_search(**fields: Any) -> dict[str, Any]:
+    action = {"type": "search", "query": "lamp lighthouse"}
+    call = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    return {**call, "action": action, **fields}
+
+
+def url_citation(address: str = ADDRESS) -> dict[str, Any]:
+    place = {"start_index": 0, "end_index": 9}
+    return {"type": "url_citation", "url": address, "title": "The lamp", **place}
+
+
+def anthropic_search(content: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "server_tool_use",
+            "id": "srvtoolu_1",
+            "name": "web_search",
+            "input": {"query": "lamp lighthouse"},
+        },
+        {
+            "type": "web_search_tool_result",
+            "tool_use_id": "srvtoolu_1",
+            "content": content,
+        },
+    ]
+
+
+def web_result(address: str = ADDRESS) -> dict[str, Any]:
+    return {
+        "type": "web_search_result",
+        "url": address,
+        "title": "The lamp",
+        "encrypted_content": "EqgfCioIARgB",
+        "page_age": "2 May 2025",
+    }
+
+
+def web_location(quote: str = FACT) -> dict[str, Any]:
+    return {
+        "type": "web_search_result_location",
+        "url": ADDRESS,
+        "title": "The lamp",
+        "encrypted_index": "Eo8BCioIAhgB",
+        "cited_text": quote,
+    }
+
+
+def grounding(*chunks: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {
+        "grounding_metadata": {
+            "grounding_chunks": list(chunks),
+            "web_search_queries": ["lamp"],
+            **fields,
+        }
+    }
+
+
+WEB_CHUNK = {"web": {"uri": ADDRESS, "title": "lamp.example"}}
+FETCHED = {
+    "type": "web_fetch_tool_result",
+    "tool_use_id": "srvtoolu_2",
+    "content": {
+        "type": "web_fetch_result",
+        "url": ADDRESS,
+        "retrieved_at": "2025-08-25T10:30:00Z",
+        "content": {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": FACT},
+            "title": "The lamp",
+            "citations": {"enabled": True},
+        },
+    },
+}
+A_FILE = ("file_search", "lamp first lit")
+A_WEB = ("web_search", "lamp lighthouse")
+V1_CALL = {"type": "server_tool_call", "id": "fs_1", "name": "file_search"}
+V1_RESULT = {"type": "server_tool_result", "tool_call_id": "fs_1", "status": "success"}
+
+SHAPES: dict[str, Shape] = {
+    "OpenAI: files with their texts": Shape(
+        [{"content": [file_search([found_file(FACT)]), said()]}], [FACT], [A_FILE]
+    ),
+    "OpenAI: several chunks of one file": Shape(
+        [{"content": [file_search([found_file(OIL), found_file(FACT)]), said()]}],
+        [OIL, FACT],
+        [A_FILE],
+    ),
+    "OpenAI: files without texts": Shape(
+        [{"content": [file_search(None), said()]}],
+        calls=[A_FILE],
+        unread=1,
+        says=SWITCH,
+        grade="incomplete",
+    ),
+    "OpenAI: of two files one has a text": Shape(
+        [{"output": [file_search([found_file(FACT), found_file(None, "b.txt")])]}],
+        [FACT],
+        [A_FILE],
+        unread=1,
+        says=SWITCH,
+        grade="incomplete",
+    ),
+    "OpenAI: files are cited, no search is told": Shape(
+        [
+            {
+                "annotations": [
+                    {
+                        "type": "file_citation",
+                        "file_id": "file-1",
+                        "filename": "a.txt",
+                        "index": 29,
+                    }
+                ]
+            }
+        ],
+        calls=[("file_search", None)],
+        unread=1,
+        says=SWITCH,
+        grade="incomplete",
+    ),
+    "OpenAI: nothing was found": Shape(
+        [{"content": [file_search([]), said()]}], calls=[A_FILE]
+    ),
+    "OpenAI: the search failed": Shape(
+        [{"content": [file_search(None, status="failed"), said()]}], calls=[A_FILE]
+    ),
+    "OpenAI: what LangChain kept beside the content": Shape(
+        [
+            {"content": [said()]},
+            {"tool_outputs": [file_search([found_file(FACT)])]},
+        ],
+        [FACT],
+        [A_FILE],
+    ),
+    "OpenAI: the same search told twice": Shape(
+        [
+            {"output": [file_search([found_file(FACT)])]},
+            {"built_in_tool_calls": [file_search([found_file(FACT)])]},
+        ],
+        [FACT],
+        [A_FILE],
+    ),
+    "OpenAI: the end of a streamed search": Shape(
+        [
+            {
+                "built_in_tool_calls": [
+                    {
+                        "type": "response.file_search_call.completed",
+                        "item_id": "fs_1",
+                        "output_index": 0,
+                    }
+                ]
+            }
+        ],
+        calls=[("file_search", None)],
+        unread=1,
+        says=SWITCH,
+        grade="incomplete",
+    ),
+    "OpenAI: the web with its addresses": Shape(
+        [{"content": [web_search(), said(annotations=[url_citation()])]}],
+        calls=[A_WEB],
+        unread=1,
+        says="web_search_call.results",
+        grade="incomplete",
+    ),
+    "OpenAI: the web without any address": Shape(
+        [{"content": [web_search(), said()]}],
+        calls=[A_WEB],
+        unread=1,
+        says="web_search_call.results",
+        grade="incomplete",
+    ),
+    "OpenAI: addresses are cited, no search is told": Shape(
+        [
+            {
+                "annotations": [
+                    {"type": "url_citation", "url_citation": url_citation()},
+                    {"type": "url_citation", "url_citation": url_citation()},
+                ]
+            }
+        ],
+        calls=[("web_search", None)],
+        unread=1,
+        says="web_search_call.results",
+        grade="incomplete",
+    ),
+    "OpenAI: a page that was opened": Shape(
+        [{"content": [web_search(action={"type": "open_page", "url": ADDRESS})]}],
+        calls=[("web_search", ADDRESS)],
+        unread=1,
+        says="web_search_call.results",
+        grade="incomplete",
+    ),
+    "OpenAI: a calculation": Shape(
+        [
+            {
+                "content": [
+                    {
+                        "type": "code_interpreter_call",
+                        "id": "ci_1",
+                        "code": "print(1882 + 1)",
+                        "outputs": [{"type": "logs", "logs": "1883"}],
+                    },
+                    said(),
+                ]
+            }
+        ],
+        calls=[("code_interpreter", "print(1882 + 1)")],
+        tools=["1883"],
+        grade="inferred",
+    ),
+    "OpenAI: a calculation without its output": Shape(
+        [{"content": [{"type": "code_interpreter_call", "id": "ci_1"}, said()]}],
+        calls=[("code_interpreter", None)],
+        unread=1,
+        says="code_interpreter_call.outputs",
+        grade="incomplete",
+    ),
+    "OpenAI: a tool of a remote server": Shape(
+        [
+            {
+                "content": [
+                    {
+                        "type": "mcp_call",
+                        "id": "mcp_1",
+                        "name": "look_up",
+                        "server_label": "archive",
+                        "arguments": '{"query": "lamp"}',
+                        "output": FACT,
+                    },
+                    said(),
+                ]
+            }
+        ],
+        calls=[("look_up", '{"query": "lamp"}')],
+        tools=[FACT],
+        grade="inferred",
+    ),
+    "OpenAI: its response without the output": Shape(
+        [{"object": "response", "tools": [{"type": "file_search"}]}],
+        says="file_search",
+        grade="inferred",
+    ),
+    "OpenAI: tools are listed and searched for": Shape(
+        [
+            {
+                "content": [
+                    {"type": "mcp_list_tools", "tools": [{"name": "look_up"}]},
+                    {"type": "tool_search_call", "id": "t"},
+                    said(),
+                ]
+            }
+        ]
+    ),
+    "Anthropic: the web, with cited words": Shape(
+        [
+            {
+                "content": [
+                    *anthropic_search([web_result(), web_result("https://b.example")]),
+                    said(citations=[web_location()]),
+                ]
+            }
+        ],
+        [FACT],
+        [A_WEB],
+        unread=2,
+        says="web_fetch",
+        grade="incomplete",
+    ),
+    "Anthropic: the web, nothing cited": Shape(
+        [{"content": [*anthropic_search([web_result()]), said()]}],
+        calls=[A_WEB],
+        unread=1,
+        says="encrypted",
+        grade="incomplete",
+    ),
+    "Anthropic: no search was left": Shape(
+        [
+            {
+                "content": [
+                    *anthropic_search(
+                        {
+                            "type": "web_search_tool_result_error",
+                            "error_code": "max_uses_exceeded",
+                        }
+                    ),
+                    said(),
+                ]
+            }
+        ],
+        calls=[A_WEB],
+    ),
+    "Anthropic: a page that was fetched": Shape(
+        [{"content": [FETCHED, said()]}], [FACT], [("web_fetch", None)]
+    ),
+    "Anthropic: a fetched PDF": Shape(
+        [
+            {
+                "content": [
+                    {
+                        "type": "web_fetch_tool_result",
+                        "tool_use_id": "srvtoolu_2",
+                        "content": {
+                            "type": "web_fetch_result",
+                            "url": ADDRESS,
+                            "content": {
+                                "type": "document",
+                                "source": {"type": "base64", "data": "JVBERi0xLjQK"},
+                            },
+                        },
+                    },
+                    said(),
+                ]
+            }
+        ],
+        calls=[("web_fetch", None)],
+        unread=1,
+        says="texts",
+        grade="incomplete",
+    ),
+    "Anthropic: code that was run": Shape(
+        [
+            {
+                "content": [
+                    {
+                        "type": "server_tool_use",
+                        "id": "srvtoolu_3",
+                        "name": "code_execution",
+                        "input": {"code": "print(1)"},
+                    },
+                    {
+                        "type": "code_execution_tool_result",
+                        "tool_use_id": "srvtoolu_3",
+                        "content": {
+                            "type": "code_execution_result",
+                            "stdout": "1\n",
+                            "stderr": "",
+                            "return_code": 0,
+                        },
+                    },
+                    said(),
+                ]
+            }
+        ],
+        calls=[("code_execution", '{"code": "print(1)"}')],
+        tools=["1\n"],
+        grade="inferred",
+    ),
+    "Anthropic: a search for tools": Shape(
+        [
+            {
+                "content": [
+                    {
+                        "type": "server_tool_use",
+                        "id": "srvtoolu_4",
+                        "name": "tool_search_tool_regex",
+                        "input": {"query": "weather"},
+                    },
+                    {
+                        "type": "tool_search_tool_result",
+                        "tool_use_id": "srvtoolu_4",
+                        "content": {"type": "tool_search_tool_search_result"},
+                    },
+                    said(),
+                ]
+            }
+        ]
+    ),
+    "Anthropic: a document that the prompt holds is cited": Shape(
+        [
+            {
+                "content": [
+                    said(
+                        citations=[
+                            {
+                                "type": "char_location",
+                                "cited_text": QUESTION,
+                                "document_index": 0,
+                                "document_title": "Questions",
+                                "start_char_index": 0,
+                                "end_char_index": 40,
+                            }
+                        ]
+                    )
+                ]
+            }
+        ]
+    ),
+    "Anthropic: a PDF is cited": Shape(
+        [
+            {
+                "content": [
+                    said(
+                        citations=[
+                            {
+                                "type": "page_location",
+                                "cited_text": FACT,
+                                "document_index": 0,
+                                "document_title": "Lamps",
+                                "start_page_number": 1,
+                                "end_page_number": 2,
+                            }
+                        ]
+                    )
+                ]
+            }
+        ],
+        [FACT],
+        [("cited sources", None)],
+        unread=1,
+        says="PDF",
+        grade="incomplete",
+    ),
+    "Haystack: Anthropic's blocks, and the citations once more": Shape(
+        [
+            {
+                "raw_content_for_server_tools": [
+                    *anthropic_search([web_result()]),
+                    said(citations=[web_location()]),
+                ],
+                "citations": [web_location()],
+            },
+            {"content": ANSWER},
+        ],
+        [FACT],
+        [A_WEB],
+        unread=1,
+        says="encrypted",
+        grade="incomplete",
+    ),
+    "LangChain v1: files with their texts": Shape(
+        [
+            {
+                "content": [
+                    {**V1_CALL, "args": {"queries": ["lamp first lit"]}},
+                    {**V1_RESULT, "output": [found_file(FACT)]},
+                    said(),
+                ]
+            }
+        ],
+        [FACT],
+        [A_FILE],
+    ),
+    "LangChain v1: files without texts": Shape(
+        [
+            {
+                "content": [
+                    {**V1_CALL, "args": {"queries": ["lamp first lit"]}},
+                    V1_RESULT,
+                    said(),
+                ]
+            }
+        ],
+        calls=[A_FILE],
+        unread=1,
+        says=SWITCH,
+        grade="incomplete",
+    ),
+    "LangChain v1: the web with its addresses": Shape(
+        [
+            {
+                "content": [
+                    {
+                        **V1_CALL,
+                        "name": "web_search",
+                        "args": {"type": "search", "query": "lamp lighthouse"},
+                    },
+                    {**V1_RESULT, "output": {"sources": [{"url": ADDRESS}]}},
+                    said(annotations=[{"type": "citation", "url": ADDRESS}]),
+                ]
+            }
+        ],
+        calls=[A_WEB],
+        unread=1,
+        says="texts",
+        grade="incomplete",
+    ),
+    "LangChain v1: a block of a provider as it is": Shape(
+        [{"content": [{"type": "non_standard", "value": FETCHED}, said()]}],
+        [FACT],
+        [("web_fetch", None)],
+    ),
+    "LangChain v1: the part of the answer stands for Gemini's cited text": Shape(
+        [
+            {
+                "content": [
+                    said(
+                        annotations=[
+                            {
+                                "type": "citation",
+                                "url": ADDRESS,
+                                "start_index": 0,
+                                "end_index": 9,
+                                "cited_text": ANSWER,
+                            }
+                        ]
+                    )
+                ]
+            }
+        ],
+        calls=[("web_search", None)],
+        unread=1,
+        says="texts",
+        grade="incomplete",
+    ),
+    "Gemini: the web": Shape(
+        [{"content": ANSWER}, grounding(WEB_CHUNK)],
+        calls=[("google_search", "lamp")],
+        unread=1,
+        says="Gemini",
+        grade="incomplete",
+    ),
+    "Gemini: files with their texts": Shape(
+        [
+            grounding(
+                {"retrieved_context": {"title": "a.txt", "uri": None, "text": FACT}}
+            )
+        ],
+        [FACT],
+        [("file_search", "lamp")],
+    ),
+    "Gemini: files with their texts, as JSON names them": Shape(
+        [
+            {
+                "groundingMetadata": {
+                    "groundingChunks": [
+                        {"retrievedContext": {"title": "a.txt", "text": FACT}}
+                    ],
+                    "retrievalQueries": ["lamp"],
+                }
+            }
+        ],
+        [FACT],
+        [("file_search", "lamp")],
+    ),
+    "Gemini: it did not search": Shape(
+        [
+            {
+                "grounding_metadata": {
+                    "grounding_chunks": [],
+                    "grounding_supports": [],
+                    "web_search_queries": [],
+                }
+            }
+        ]
+    ),
+    "Perplexity: addresses and results": Shape(
+        [
+            {
+                "citations": [ADDRESS, "https://b.example"],
+                "search_results": [{"title": "The lamp", "url": ADDRESS}],
+            }
+        ],
+        calls=[("web_search", None)],
+        unread=2,
+        says="texts",
+        grade="incomplete",
+    ),
+    "another provider's search": Shape(
+        [{"content": [{"type": "x_search_call", "id": "x", "query": "lamp"}, said()]}],
+        calls=[("x_search", "lamp")],
+        unread=1,
+        says="texts",
+        grade="incomplete",
+    ),
+    "no search at all": Shape([{"content": [said()]}, {"annotations": []}]),
+}
+
+
+def call_of_model() -> Node:
+    return Node(
+        "model",
+        "model",
+        2,
+        3,
+        prompt=(Message("user", QUESTION),),
+        reply=Message("assistant", ANSWER),
+    )
+
+
+def sample_of(evidence: ProviderEvidence) -> Sample:
+    """A sample of an agent whose own tool brought noise and whose model's provider the rest."""
+    first = Node(
+        "retriever", "own", 1, 1.5, query=QUESTION, documents=(Document(SIZE),)
+    )
+    model = call_of_model()
+    model.prompt = (*model.prompt, Message("tool", SIZE))
+    add_provider_evidence(model, evidence)
+    root = Node("step", "run", 0, 4, [first, model])
+    (sample,) = samples_of(
+        Tree(root, question=QUESTION, output={"answer": ANSWER}, is_query=True)
+    )
+    return sample
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_documented_shape_is_read(name: str) -> None:
+    shape = SHAPES[name]
+    evidence = evidence_in_reply(*shape.places)
+    model = call_of_model()
+    add_provider_evidence(model, evidence)
+    found = [document for node in model.children for document in node.documents or ()]
+    assert [one.text for one in found] == list(shape.texts)
+    assert [(node.name, node.query) for node in model.children] == list(shape.calls)
+    assert sum(node.unread for node in model.children) == shape.unread
+    remarks = [
+        *model.remarks,
+        *(word for one in model.children for word in one.remarks),
+    ]
+    assert bool(remarks) == bool(shape.says)
+    assert shape.says in " ".join(remarks)
+    texts = [node.text for node in model.children if node.kind == "tool" and node.text]
+    assert texts == list(shape.tools)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_sample_of_it_is_no_surer_than_its_evidence(name: str) -> None:
+    shape = SHAPES[name]
+    sample = sample_of(evidence_in_reply(*shape.places))
+    assert sample.capture is not None
+    assert sample.ledger is not None
+    texts = [context.text for context in sample.contexts]
+    expected = list(dict.fromkeys([SIZE, *shape.texts]))
+    assert sorted(texts) == sorted(expected)
+    kinds = {call.name: call.kind for call in sample.ledger.calls}
+    for name_of_tool, _ in shape.calls if shape.tools else ():
+        assert kinds[name_of_tool] == "tool"
+    is_short = all(len(text) < 16 for text in shape.tools)
+    grade = "exact" if shape.tools and is_short else shape.grade
+    assert sample.capture.grade == grade
+    assert shape.says in " ".join(sample.capture.warnings)
+
+
+def test_the_places_of_sources_are_told_in_characters_of_the_reply() -> None:
+    text = "Ströme. " + ANSWER
+    start = len("Ströme. ".encode())
+    support = {
+        "segment": {"start_index": start, "end_index": len(text.encode())},
+        "grounding_chunk_indices": [0, 7],
+    }
+    gemini = evidence_in_reply(
+        {"content": text}, grounding(WEB_CHUNK, grounding_supports=[support])
+    )
+    (annotation,) = gemini.annotations
+    assert text[annotation.start : annotation.end] == ANSWER
+    assert annotation.names == (ADDRESS, "lamp.example")
+    blocks = [said("Well. "), said(annotations=[url_citation()])]
+    (annotation,) = evidence_in_reply({"content": blocks}).annotations
+    assert (annotation.start, annotation.end) == (6, 15)
+
+
+def test_what_was_found_is_put_below_a_call_once() -> None:
+    model = call_of_model()
+    evidence = evidence_in_reply({"content": [file_search([found_file(FACT)])]})
+    add_provider_evidence(model, evidence)
+    add_provider_evidence(model, evidence)
+    assert len(model.children) == 1
+    assert [message.role for message in model.prompt] == ["user", "tool"]
+
+
+def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:
+    evidence = evidence_in_reply({"content": [file_search([found_file(FACT)])]})
+    first, second = call_of_model(), call_of_model()
+    first.began, first.ended = 1, 1.5
+    first.reply = Message("assistant", "I look it up.")
+    add_provider_evidence(first, evidence)
+    own = Node("retriever", "own", 1.6, 1.7, documents=(Document(SIZE),))
+    second.prompt = (Message("user", QUESTION), Message("tool", SIZE))
+    root = Node("step", "run", 0, 4, [first, own, second])
+    (sample,) = samples_of(
+        Tree(root, question=QUESTION, output={"answer": ANSWER}, is_query=True)
+    )
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert "file_search" in " ".join(sample.capture.warnings)
+
+
+# Laws
+
+WORDS = st.sampled_from([ANSWER, FACT, ADDRESS, "", "lamp", "\ud800", "search"])
+KEYS = st.sampled_from(
+    [
+        *("type", "id", "content", "output", "text", "results", "name", "input"),
+        *("annotations", "citations", "cited_text", "url", "title", "source"),
+        *("tool_use_id", "tool_call_id", "status", "action", "sources", "queries"),
+        *("grounding_metadata", "grounding_chunks", "retrieved_context", "web"),
+        *("grounding_supports", "segment", "start_index", "grounding_chunk_indices"),
+        *("tool_outputs", "built_in_tool_calls", "search_results", "value", "score"),
+        *("extras", "args", "query", "error", "outputs", "choices", "message", "tools"),
+    ]
+)
+TYPES = st.sampled_from(
+    [
+        *("file_search_call", "web_search_call", "server_tool_use", "text", "citation"),
+        *("server_tool_call", "server_tool_result", "web_search_tool_result"),
+        *("web_fetch_tool_result", "mcp_call", "code_interpreter_call", "message"),
+        *("non_standard", "url_citation", "file_citation", "failed", "document"),
+    ]
+)
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.just(10**400),
+    st.floats(),
+    WORDS,
+    TYPES,
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(KEYS, st.text(max_size=3)), inner, max_size=6),
+        st.dictionaries(KEYS, inner, max_size=4).flatmap(
+            lambda fields: TYPES.map(lambda kind: {**fields, "type": kind})
+        ),
+    ),
+    max_leaves=25,
+)
+
+
+def texts_of(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from texts_of(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from texts_of(inner)
+
+
+@given(st.lists(JSON, max_size=3))
+def test_no_payload_raises_and_no_text_is_made_up(places: list[Any]) -> None:
+    evidence = evidence_in_reply(*places)
+    texts = list(texts_of(places))
+    for call in evidence.calls:
+        for one in call.documents or ():
+            parts = one.text.split("\n")
+            assert all(any(part in text for text in texts) for part in parts)
+    sample = sample_of(evidence)
+    assert sample.contexts[0].text == SIZE
+
+
+@given(
+    st.lists(st.dictionaries(st.one_of(KEYS, st.text(max_size=3)), JSON), max_size=3)
+)
+def test_a_search_without_its_texts_is_never_exact(places: list[Any]) -> None:
+    evidence = evidence_in_reply({"content": [file_search(None)]}, *places)
+    sample = sample_of(evidence)
+    assert sample.capture is not None
+    assert sample.capture.grade == "incomplete"
+
+
+def test_deep_payloads_end() -> None:
+    deep: Any = "text"
+    for _ in range(5000):
+        deep = {"content": [deep], "value": deep, "type": "non_standard"}
+    assert evidence_in_reply({"content": [deep], "citations": [deep]}) is not None
