@@ -21,6 +21,11 @@ _WORDS_ONLY = f"The judge only compares words: it {_WORTH_OF_WORDS}."
 Shown = str | Sequence[str]
 
 
+def count_in_words(count: int, noun: str) -> str:
+    """A count with its noun, e.g. ``1 row`` or ``2,000 rows``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def judge_in_words(name: str) -> str:
     """The name of a judge, and of the embedded one what it is worth."""
     if name not in EMBEDDED:

@@ -150,7 +150,7 @@ class CaptureNotes(Frozen):
         default_factory=dict, repr=False, description="By field, the run or key behind."
     )
     warnings: tuple[str, ...] = Field(
-        default=(), repr=False, description="What was ambiguous, in words."
+        default=(), description="What was ambiguous, in words; they hold no texts."
     )
     intermediate: tuple[Context, ...] = Field(
         default=(), description="Answers of intermediate steps: no retrieved evidence."

@@ -15,9 +15,10 @@ from ragmetrics_core.data import (
     Scored,
     Undefined,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.lexical.constants import ADHERENT, FACT, WITH_VECTORS
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
-from ragmetrics_core.reporting.summary import MetricSummary, count_in_words
+from ragmetrics_core.reporting.summary import MetricSummary
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 _HALF = 0.5

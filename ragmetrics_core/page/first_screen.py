@@ -16,6 +16,7 @@ from ragmetrics_core.data import (
     caution_about,
     judges_in_words,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.metric_evidence import Sufficed
 from ragmetrics_core.page.counts import MetricCounts, answer_holds_up
 from ragmetrics_core.page.diagnosis import RULES
@@ -62,7 +63,7 @@ from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.journey import Journey, JourneyTally
 from ragmetrics_core.reporting.pairing import GroupBy, numbering
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
-from ragmetrics_core.reporting.summary import Summary, count_in_words
+from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.means import mean_interval
 from ragmetrics_core.statistics.repeats import n_repeats
 from ragmetrics_core.statistics.stopping import ROUNDING, Outcome

@@ -7,6 +7,7 @@ Rules guess the others from the scores.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.page.row_groups import LOSSES, TITLES
 from ragmetrics_core.page.screen_groups import Group, largest_first
 from ragmetrics_core.page.stages import (
@@ -15,7 +16,6 @@ from ragmetrics_core.page.stages import (
     interval_in_words,
 )
 from ragmetrics_core.reporting.journey import Journey
-from ragmetrics_core.reporting.summary import count_in_words
 
 _ORDER = tuple(TITLES)
 

@@ -6,9 +6,9 @@ A stage is named by what is counted and what became of it, as in ``facts.not_sho
 from collections.abc import Sequence
 from typing import get_args
 
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.journey import ADVICE, Advice, Journey, StageLoss, Unit
 from ragmetrics_core.reporting.sample_journey import Loss, SampleJourney
-from ragmetrics_core.reporting.summary import count_in_words
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 SEARCH_FAULTS = ("outside_store", "retrieval", "dropped")

@@ -19,13 +19,13 @@ from ragmetrics_core.data import (
     Share,
     element,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.metric_evidence import (
     CASES_IN_WORDS,
     AnsweringCase,
     Sufficed,
 )
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, numbering
-from ragmetrics_core.reporting.summary import count_in_words
 from ragmetrics_core.statistics.means import (
     FEWEST_CLUSTERS,
     Interval,

@@ -20,9 +20,10 @@ from ragmetrics_core.data import (
     did_you_mean,
     find_metric,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision
-from ragmetrics_core.reporting.summary import MetricSummary, Summary, count_in_words
+from ragmetrics_core.reporting.summary import MetricSummary, Summary
 from ragmetrics_core.statistics.means import Interval
 from ragmetrics_core.statistics.stopping import (
     MIN_SCORED,

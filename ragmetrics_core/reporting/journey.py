@@ -19,6 +19,7 @@ from typing import Literal, get_args
 from pydantic import Field, TypeAdapter
 
 from ragmetrics_core.data import Frozen, SampleResult
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.sample_journey import (
     FactOnItsWay,
     Loss,
@@ -26,7 +27,6 @@ from ragmetrics_core.reporting.sample_journey import (
     SampleJourney,
     journey_of,
 )
-from ragmetrics_core.reporting.summary import count_in_words
 from ragmetrics_core.statistics.means import Interval, mean_interval
 
 Unit = Literal["passages", "facts"]

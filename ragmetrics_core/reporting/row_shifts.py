@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ragmetrics_core.data import Failed, MetricResult, SampleResult, Scored, Undefined
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.pairing import Pair
-from ragmetrics_core.reporting.summary import count_in_words
 from ragmetrics_core.statistics import paired
 from ragmetrics_core.statistics.stopping import ROUNDING
 

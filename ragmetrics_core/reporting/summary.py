@@ -21,6 +21,10 @@ from ragmetrics_core.data import (
     has_answer_without_context,
 )
 from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
+from ragmetrics_core.reporting.capture_warnings import (
+    CaptureWarning,
+    CaptureWarningTally,
+)
 from ragmetrics_core.reporting.conversation_facts import Conversations, TurnTally
 from ragmetrics_core.reporting.pairing import GroupBy, KeysSought, group_of, numbering
 from ragmetrics_core.reporting.run_facts import RunFacts, SequentialDecision
@@ -65,11 +69,6 @@ _WHY_UNDEFINED = {
     "no_citations": "without citations",
     "other": "for which it has no meaning",
 }
-
-
-def count_in_words(count: int, noun: str) -> str:
-    """A count with its noun, e.g. ``1 row`` or ``2,000 rows``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 class RiskThresholds(Frozen):
@@ -255,6 +254,10 @@ class Summary(Frozen):
     grades: dict[Grade, int] = Field(
         default={}, description="captured samples by grade, see ``CaptureNotes``"
     )
+    capture_warnings: tuple[CaptureWarning, ...] = Field(
+        default=(),
+        description="what capturing was not sure of, the most frequent warning first",
+    )
     metrics: tuple[MetricSummary, ...] = Field(description="one summary per metric")
     usage: Usage = Field(
         description="what everything cost together, unfinished metrics included"
@@ -387,6 +390,7 @@ class Tally:
         self.metrics = {name: MetricTally() for name in metrics}
         self.rows: Counter[str] = Counter()
         self.grades = Counter[Grade]()
+        self._capture_warnings = CaptureWarningTally()
         self.usage = Usage()
 
     def add(self, result: SampleResult) -> None:
@@ -414,6 +418,7 @@ class Tally:
         self.rows["application_errors"] += sample.error is not None
         if sample.capture is not None and sample.capture.grade is not None:
             self.grades[sample.capture.grade] += 1
+        self._capture_warnings.add(sample, result.index)
 
     def _add_bad_row(self, result: SampleResult) -> None:
         """Count a row that is no sample: it belongs to no slice, and so to each."""
@@ -479,6 +484,7 @@ class Tally:
         return Summary(
             **self.rows,
             grades=_counts(self.grades),
+            capture_warnings=self._capture_warnings.warnings,
             metrics=metrics,
             usage=self.usage,
             stopped=run.ended_early,

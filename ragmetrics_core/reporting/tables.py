@@ -22,6 +22,7 @@ from ragmetrics_core.data import (
     replace_surrogates,
     table,
 )
+from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.journey_columns import COLUMNS, COUNTS, counts_of
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FORMULA = re.compile(r"\s*[=+\-@|%]|[\t\r\n]")
+_MOST_WARNINGS = 8
 _HEADINGS = (
     "metric",
     "mean",
@@ -122,7 +124,7 @@ def _notes_on_scores(summary: Summary) -> Iterator[str]:
             n_useful = round(numbers.useful_share * numbers.useful_known)
             yield (
                 f"{numbers.metric}: any useful chunk in {n_useful} of"
-                f" {_count_in_words(numbers.useful_known, 'scored row')}; mean among those"
+                f" {count_in_words(numbers.useful_known, 'scored row')}; mean among those"
                 f" {_number(numbers.mean_if_useful, 3)}."
             )
     for numbers in summary.metrics:
@@ -153,10 +155,16 @@ def _notes_on_rows(summary: Summary) -> Iterator[str]:
         "unreadable": summary.bad_rows,
     }
     parts = [f", {count:,} {what}" for what, count in exceptions.items() if count]
-    yield f"{_count_in_words(summary.rows, 'row')}{''.join(parts)}."
+    yield f"{count_in_words(summary.rows, 'row')}{''.join(parts)}."
     if summary.grades:
         grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
         yield f"Captured: {', '.join(grades)}."
+    shown_warnings = summary.capture_warnings[:_MOST_WARNINGS]
+    for warning in shown_warnings:
+        yield f"Not sure of captured samples: {warning}."
+    n_more = len(summary.capture_warnings) - len(shown_warnings)
+    if n_more:
+        yield f"{count_in_words(n_more, 'more warning')} of capturing."
 
 
 def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:
@@ -173,10 +181,6 @@ def _notes_on_run(summary: Summary, run: RunFacts) -> Iterator[str]:
     metrics = [numbers.metric for numbers in summary.metrics]
     if "context_adherence" in metrics and not set(EMBEDDED).isdisjoint(run.judges):
         yield adherence_worth()
-
-
-def _count_in_words(count: int, noun: str) -> str:
-    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def text_table(summary: Summary, run: RunFacts) -> str:

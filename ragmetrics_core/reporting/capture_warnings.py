@@ -1,0 +1,96 @@
+"""What capturing could not be sure of, over a run: each warning once, with its count."""
+
+import re
+from typing import NamedTuple
+
+from pydantic import Field
+
+from ragmetrics_core.data import Frozen, Sample
+from ragmetrics_core.data.display import count_in_words
+
+_MOST_KINDS = 100
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_OTHER_KINDS = "other warnings; each opened row shows its own"
+
+
+class CaptureWarning(Frozen):
+    """A warning that captured samples bear; those that differ in numbers alone are one."""
+
+    text: str = Field(description="the warning, as the first sample bears it")
+    samples: int = Field(description="how many samples bear it")
+    index: int = Field(description="place of the first of them in the input, from 0")
+    has_other_numbers: bool = Field(
+        default=False, description="true if it has other numbers in other samples"
+    )
+
+    @property
+    def row(self) -> int:
+        """The number of the first row that bears it as people count, from 1."""
+        return self.index + 1
+
+    @property
+    def how_often(self) -> str:
+        """In how many samples it stands, and that its numbers differ, if they do."""
+        words = count_in_words(self.samples, "sample")
+        return (
+            f"{words}, with other numbers in some" if self.has_other_numbers else words
+        )
+
+    def __str__(self) -> str:
+        """The warning in a line."""
+        return f"{self.text} ({self.how_often}; the first is row {self.row})"
+
+
+class _FirstSample(NamedTuple):
+    """Where a kind of warning stood first, and with which words."""
+
+    text: str
+    place: int
+
+
+class CaptureWarningTally:
+    """Warnings that are counted row by row; keeps at most a hundred kinds of them."""
+
+    def __init__(self) -> None:
+        self._first_by_kind: dict[str, _FirstSample] = {}
+        self._samples_by_kind: dict[str, int] = {}
+        self._kinds_with_other_numbers: set[str] = set()
+
+    def add(self, sample: Sample, index: int) -> None:
+        """Count the warnings of one sample, which stands at this place of the input."""
+        warnings = () if sample.capture is None else sample.capture.warnings
+        kinds_of_sample: set[str] = set()
+        for text in warnings:
+            kind = self._kind_of(text)
+            shown = _OTHER_KINDS if kind == _OTHER_KINDS else text
+            first = self._first_by_kind.setdefault(kind, _FirstSample(shown, index))
+            if index < first.place:
+                self._first_by_kind[kind] = _FirstSample(shown, index)
+            if shown != first.text:
+                self._kinds_with_other_numbers.add(kind)
+            kinds_of_sample.add(kind)
+        for kind in kinds_of_sample:
+            self._samples_by_kind[kind] = self._samples_by_kind.get(kind, 0) + 1
+
+    def _kind_of(self, text: str) -> str:
+        """The warning without its numbers; that of all others where there are too many."""
+        kind = _NUMBER.sub("#", text)
+        is_new = kind not in self._first_by_kind
+        if is_new and len(self._first_by_kind) >= _MOST_KINDS:
+            return _OTHER_KINDS
+        return kind
+
+    @property
+    def warnings(self) -> tuple[CaptureWarning, ...]:
+        """All kinds, the most frequent first, of equal ones the earlier row."""
+        warnings = [
+            CaptureWarning(
+                text=first.text,
+                samples=self._samples_by_kind[kind],
+                index=first.place,
+                has_other_numbers=kind in self._kinds_with_other_numbers,
+            )
+            for kind, first in self._first_by_kind.items()
+        ]
+        warnings.sort(key=lambda warning: (-warning.samples, warning.index))
+        return tuple(warnings)
