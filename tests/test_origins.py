@@ -6,7 +6,7 @@ import pytest
 
 from ragmetrics_core.capture.origins import (
     derives_from,
-    keys_that_show,
+    context_keys_of,
     keys_without_origin,
 )
 from ragmetrics_core.capture.tree import Document
@@ -37,7 +37,7 @@ def test_a_document_stands_behind_the_context_of_the_same_key_id_or_text() -> No
         "too short to be sure": (Document("Evora"), None),
         "nowhere": (Document("The tram crosses the upper deck of the bridge."), None),
     }
-    shown = keys_that_show([document for document, _ in asked.values()], contexts)
+    shown = context_keys_of([document for document, _ in asked.values()], contexts)
     expected = [source and source.key for _, source in asked.values()]
     assert dict(zip(asked, shown, strict=True)) == dict(
         zip(asked, expected, strict=True)
@@ -47,7 +47,7 @@ def test_a_document_stands_behind_the_context_of_the_same_key_id_or_text() -> No
 def test_an_id_goes_before_a_text() -> None:
     by_id, by_text = Document(PORTO, "p"), Document(FARO, "f")
     asked = Document(FARO, "p")
-    assert keys_that_show([asked], contexts_of(by_id, by_text)) == [by_id.key]
+    assert context_keys_of([asked], contexts_of(by_id, by_text)) == [by_id.key]
 
 
 # 50 letters each, so that each is exactly half of two of them
@@ -80,7 +80,7 @@ def test_a_document_that_was_cut_or_merged_stands_behind_what_is_half_of_it(
 ) -> None:
     document, context = Document(arrived), Document(shown)
     contexts = contexts_of(context)
-    assert keys_that_show([document], contexts) == [context.key if stands else None]
+    assert context_keys_of([document], contexts) == [context.key if stands else None]
     assert derives_from(shown, [document]) == stands
     assert keys_without_origin([document], contexts) == (
         [] if stands else [context.key]

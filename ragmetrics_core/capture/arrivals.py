@@ -11,22 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ragmetrics_core.capture.calls import (
-    Calls,
-    Key,
-    Reply,
-    end_of,
-    is_asked_later,
-    text_of,
-)
-from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.order import CallOrder, tools_of
 from ragmetrics_core.capture.origins import derives_from, keys_without_origin
-from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
-from ragmetrics_core.capture.tree import JOINED, Document, Node, Path
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.tool_results import (
+    documents_behind,
+    is_made_of_documents,
+    is_written_by_model,
+    repeated_reply,
+)
+from ragmetrics_core.capture.tree import JOINED, Document, DocumentKey, Node, Path
 from ragmetrics_core.data import Context, EvidenceCall
 
-_MARKS = " .!?\"'`)]}>"
 Kind = Literal["retrieval", "tool", "given", "written"]
 
 
@@ -65,19 +62,18 @@ class Arrivals:
         return CallOrder(self.calls)
 
     @cached_property
-    def found(self) -> list[Arrival]:
-        """What arrived, in no order yet."""
-        return [
-            arrival
-            for node, path in self.calls.paths.items()
-            for arrival in self._of(node, path[:-1])
-        ]
+    def all_arrivals(self) -> list[Arrival]:
+        """What arrived, in the order in which the calls began."""
+        arrivals: list[Arrival] = []
+        for node, path in self.calls.paths.items():
+            arrivals += self._arrivals_at(node, path[:-1])
+        return arrivals
 
     def arrivals_to_tell(
         self,
         answer: str | None,
         earlier: Sequence[EvidenceCall],
-        added: Mapping[Node, tuple[Document, ...]],
+        documents_of_steps: Mapping[Node, tuple[Document, ...]],
     ) -> list[Arrival]:
         """Return the arrivals that the ledger lists, in its order.
 
@@ -87,30 +83,26 @@ class Arrivals:
         Args:
             answer: The answer of this turn.
             earlier: The ledger's calls of earlier turns.
-            added: The documents that steps brought, as ``documents_of_steps`` gives them.
+            documents_of_steps: The documents that steps brought, as the method of that
+                name gives them.
         """
-        known_lines = {
-            as_one_line(context.text)
-            for call in earlier
-            if call.kind == "written"
-            for context in call.items
-        }
-        known_lines.add(as_one_line(answer))
-        arrivals = [
-            arrival
-            for arrival in self.found
-            if self._is_evidence(arrival)
-            or as_one_line(arrival.text) not in known_lines
-        ]
-        arrivals += [
-            Arrival("retrieval", step, documents) for step, documents in added.items()
-        ]
-        return sorted(arrivals, key=lambda arrival: self.order.of(arrival.node))
+        known_lines = {as_one_line(answer)}
+        for call in earlier:
+            if call.kind == "written":
+                known_lines.update(as_one_line(context.text) for context in call.items)
+        arrivals = []
+        for arrival in self.all_arrivals:
+            is_known = as_one_line(arrival.text) in known_lines
+            if not is_known or self._is_always_told(arrival):
+                arrivals.append(arrival)
+        for step, documents in documents_of_steps.items():
+            arrivals.append(Arrival("retrieval", step, documents))
+        return sorted(arrivals, key=lambda arrival: self.order.places_of(arrival.node))
 
     def documents_retrieved(
         self,
-        shown_keys: Sequence[Key] = (),
-        added: Mapping[Node, tuple[Document, ...]] | None = None,
+        shown_keys: Sequence[DocumentKey] = (),
+        documents_of_steps: Mapping[Node, tuple[Document, ...]] | None = None,
     ) -> tuple[Document, ...] | None:
         """Return what retrievers returned and steps added, each document once.
 
@@ -120,57 +112,57 @@ class Arrivals:
 
         Args:
             shown_keys: The keys of the documents shown, in the order of the prompt.
-            added: The documents that steps brought, as ``documents_of_steps`` gives them.
+            documents_of_steps: The documents that steps brought, as the method of that
+                name gives them; None if it was not asked.
 
         Returns:
             The documents; None if no call is known to have retrieved any.
         """
-        documents_of = {**self.calls.retrievals, **(added or {})}
-        if not documents_of:
+        documents_by_call = {**self.calls.retrievals, **(documents_of_steps or {})}
+        if not documents_by_call:
             return None
-        once: dict[Key, Document] = {}
+        retrieved: dict[DocumentKey, Document] = {}
         texts: set[str] = set()
-        for node in self._sort_retrievals(documents_of, shown_keys):
-            fresh = [
-                document
-                for document in documents_of[node]
-                if node.kind == "retriever" or document.text not in texts
-            ]
-            for document in fresh:
-                once.setdefault(
-                    ("id", document.id) if document.id is not None else document.key,
-                    document,
-                )
+        for node in self._sort_retrievals(documents_by_call, shown_keys):
+            documents = list(documents_by_call[node])
+            # a tool or step may hand on what a retriever had found
+            if node.kind != "retriever":
+                documents = [
+                    document for document in documents if document.text not in texts
+                ]
+            for document in documents:
+                retrieved.setdefault(document.identity, document)
                 texts.add(document.text)
-        return tuple(once.values())
+        return tuple(retrieved.values())
 
     def _sort_retrievals(
-        self, documents_of: Mapping[Node, Sequence[Document]], shown_keys: Sequence[Key]
+        self,
+        documents_by_call: Mapping[Node, Sequence[Document]],
+        shown_keys: Sequence[DocumentKey],
     ) -> list[Node]:
         """Retrievals in the order in which they began.
 
         Those that ran at the same time count as begun together. Of these comes first
         the one whose documents were shown first.
         """
-        began = self.order.began_with_those_beside(documents_of)
-        rank: dict[Key, int] = {}
-        for place, key in enumerate(shown_keys):
-            rank.setdefault(key, place)
+        began = self.order.began_with_those_beside(documents_by_call)
+        n_shown = len(shown_keys)
+        rank_by_key: dict[DocumentKey, int] = {}
+        for rank, key in enumerate(shown_keys):
+            rank_by_key.setdefault(key, rank)
 
         def position(node: Node) -> tuple[object, ...]:
-            first_shown = min(
-                (
-                    rank.get(document.key, len(shown_keys))
-                    for document in documents_of[node]
-                ),
-                default=len(shown_keys),
-            )
-            return began[node], first_shown, self.order.of(node)
+            ranks = [
+                rank_by_key.get(document.key, n_shown)
+                for document in documents_by_call[node]
+            ]
+            first_shown = min(ranks, default=n_shown)
+            return began[node], first_shown, self.order.places_of(node)
 
-        return sorted(documents_of, key=position)
+        return sorted(documents_by_call, key=position)
 
     def documents_of_steps(
-        self, contexts: Mapping[Key, Context]
+        self, contexts: Mapping[DocumentKey, Context]
     ) -> dict[Node, tuple[Document, ...]]:
         """Return the documents of searches that no framework reports, by step.
 
@@ -182,139 +174,159 @@ class Arrivals:
         Args:
             contexts: The contexts, by the keys of the documents behind them.
         """
-        arrived = [document for arrival in self.found for document in arrival.documents]
-        missing = set(keys_without_origin(arrived, contexts))
-        brought: dict[Node, tuple[Document, ...]] = {}
-        steps = [
-            node for node in self.calls.reworking if node.kind in ("step", "reranker")
-        ]
-        for step in steps if missing else ():
-            if self._is_inside(self.calls.paths[step]) or _rewrites_documents(step):
+        arrived: list[Document] = []
+        for arrival in self.all_arrivals:
+            arrived += arrival.documents
+        # keys of the contexts that nothing has brought so far
+        missing_keys = set(keys_without_origin(arrived, contexts))
+        documents_by_step: dict[Node, tuple[Document, ...]] = {}
+        if not missing_keys:
+            return documents_by_step
+        for step in self.calls.reworking:
+            if not self._may_be_a_search(step):
                 continue
-            documents = self.calls.drop_written(
-                _fresh(step.documents, arrived), end_of(step)
-            )
-            if missing.isdisjoint(document.key for document in documents):
+            new_documents = _documents_not_before(step.documents, arrived)
+            found_documents = self.calls.drop_written(new_documents, end_of(step))
+            if missing_keys.isdisjoint(document.key for document in found_documents):
                 continue
-            new = [
-                document
-                for document in documents
-                if document.key in missing or not derives_from(document.text, arrived)
-            ]
-            brought[step] = tuple(new)
-            arrived += new
-            missing.difference_update(document.key for document in new)
-        return brought
+            brought = []
+            for document in found_documents:
+                is_missing = document.key in missing_keys
+                if is_missing or not derives_from(document.text, arrived):
+                    brought.append(document)
+            documents_by_step[step] = tuple(brought)
+            arrived += brought
+            missing_keys.difference_update(document.key for document in brought)
+        return documents_by_step
 
-    def _is_evidence(self, arrival: Arrival) -> bool:
-        """Whether the ledger lists an arrival in any case.
+    def _may_be_a_search(self, step: Node) -> bool:
+        """Whether a call that gave documents may have searched for them unseen.
+
+        An agent brings them by calls of its own, and what happens inside a retriever
+        or tool is told by that. A reranker that rewrote its documents made summaries.
+        """
+        if step.kind not in ("step", "reranker"):
+            return False
+        path = self.calls.paths[step]
+        return not self._is_told_by_caller(path) and not _rewrites_documents(step)
+
+    def _is_always_told(self, arrival: Arrival) -> bool:
+        """Whether the ledger lists an arrival although it has its text already.
 
         It does so unless a model wrote the text. A text of a model also counts if a
         tool returned it and a model was called later that could read it.
         """
         if arrival.kind != "written":
             return True
-        around = tools_of(self.calls.paths[arrival.node][:-1])
-        models = self.order.models
-        later = (
-            call
-            for call in models
-            if call.began > arrival.node.began
-            and tools_of(self.calls.paths[call]) == around
-        )
-        return arrival.node.kind == "tool" and any(later)
+        if arrival.node.kind != "tool":
+            return False
+        tools_around = tools_of(self.calls.paths[arrival.node][:-1])
+        for call in self.order.model_calls:
+            is_same_loop = tools_of(self.calls.paths[call]) == tools_around
+            if is_same_loop and call.began > arrival.node.began:
+                return True
+        return False
 
-    def _is_inside(self, path: Path) -> bool:
-        """Whether one of the calls around a call speaks for what happens inside it.
+    def _is_told_by_caller(self, path: Path) -> bool:
+        """Whether one of some calls speaks for what happens inside it.
 
         A retriever does, and so does a tool whose result is made of documents.
         """
         return any(
-            around.kind == "retriever" or around in self._whole for around in path
+            call.kind == "retriever" or call in self._tools_made_of_documents
+            for call in path
         )
 
     @cached_property
-    def _whole(self) -> frozenset[Node]:
-        """Tools whose result is made of documents."""
+    def _tools_made_of_documents(self) -> frozenset[Node]:
+        """Tools whose result is made of the documents behind it."""
         tools = [node for node in self.calls.nodes if node.kind == "tool"]
-        return frozenset(tool for tool in tools if _is_made_of_documents(tool))
+        return frozenset(tool for tool in tools if is_made_of_documents(tool))
 
     # What one call brought by itself
 
-    def _of(self, node: Node, above: Path) -> Iterator[Arrival]:
+    def _arrivals_at(self, node: Node, above: Path) -> Iterator[Arrival]:
         """Yield what one call brought by itself, by the kind of the call.
 
-        Nothing comes of a call whose result another call around it reports.
+        Nothing comes of a call whose result another call around it tells.
 
         Args:
             node: The call.
             above: The calls around it, the outermost first.
         """
-        if self._is_inside(above):
+        if self._is_told_by_caller(above):
             return
-        # an agent may have been handed documents, and brings its answer below as well
-        if node.kind in ("step", "agent"):
-            yield from self._find_given(node, above)
         if node.kind == "tool":
+            # a control tool hands over or asks a person, and brings no evidence
             if not node.control and not self._is_run_again(node):
-                yield from self._of_tool(node)
+                yield from self._arrivals_of_tool(node)
         elif node.kind == "retriever":
             if node.error or node.documents is not None:
-                yield Arrival(
-                    "retrieval", node, _fresh(node.documents), error=node.error
-                )
-        # the text of an agent that stands alone is the answer itself
-        elif node.kind == "agent" and above and node.text:
-            yield from _of_sub_run(node, above)
+                documents = _documents_not_before(node.documents)
+                yield Arrival("retrieval", node, documents, error=node.error)
         elif node.kind == "model":
-            yield from self._summaries(node)
-        # a plain step counts only where no retriever or tool reported documents
-        elif node.documents and node in self.calls.retrievals:
-            yield from self._find_introduced(node)
+            yield from self._summaries_in_prompt(node)
+        elif node.kind == "agent":
+            yield from self._documents_handed_in(node, above)
+            # the text of an agent that stands alone is the answer itself
+            if above and node.text:
+                yield from _answer_of_sub_run(node, above)
+            elif node in self.calls.retrievals:
+                yield from self._documents_introduced(node)
+        else:
+            if node.kind == "step":
+                yield from self._documents_handed_in(node, above)
+            # these count only where no retriever or tool reported documents
+            if node in self.calls.retrievals:
+                yield from self._documents_introduced(node)
 
-    def _find_given(self, node: Node, above: Path) -> Iterator[Arrival]:
-        """Documents that came with the question: those that the outermost call was handed."""
-        is_outermost = not above or (above[0].name in JOINED and len(above) == 1)
-        if is_outermost:
-            retrieved = (
-                document
-                for documents in self.calls.retrievals.values()
-                for document in documents
-            )
-            handed_in = _fresh(node.taken, retrieved)
-            if handed_in:
-                yield Arrival("given", node, handed_in)
+    def _documents_handed_in(self, node: Node, above: Path) -> Iterator[Arrival]:
+        """Yield the documents that came with the question, at the outermost call.
 
-    def _summaries(self, model: Node) -> Iterator[Arrival]:
-        """Summaries of earlier messages that no earlier prompt held."""
-        for text in dict.fromkeys(
-            message.text for message in model.prompt if message.role == "summary"
-        ):
-            earlier = [
-                call.prompt for call in self.order.models if call.began < model.began
-            ]
-            if not any(
-                text == message.text for prompt in earlier for message in prompt
-            ):
-                yield Arrival("written", model, text=text)
+        These are the documents that it was handed and that no search found.
 
-    def _find_introduced(self, step: Node) -> Iterator[Arrival]:
-        """Documents of a step that no retrieval before it held.
-
-        Steps count as retrievals only where no retriever or tool reported documents.
+        Args:
+            node: The call.
+            above: The calls around it, the outermost first.
         """
-        retrievals = self.calls.retrievals.items()
-        before = (
-            document
-            for node, documents in retrievals
-            if node.began < step.began
-            for document in documents
-        )
-        fresh = _fresh(step.documents, before)
-        if fresh:
-            yield Arrival("retrieval", step, fresh)
+        is_in_joined_runs = len(above) == 1 and above[0].name in JOINED
+        if above and not is_in_joined_runs:
+            return
+        retrieved: list[Document] = []
+        for documents in self.calls.retrievals.values():
+            retrieved += documents
+        handed_in = _documents_not_before(node.taken, retrieved)
+        if handed_in:
+            yield Arrival("given", node, handed_in)
 
-    def _of_tool(self, tool: Node) -> Iterator[Arrival]:
+    def _summaries_in_prompt(self, model: Node) -> Iterator[Arrival]:
+        """Yield the summaries of earlier messages that no earlier prompt held."""
+        summaries = [
+            message.text for message in model.prompt if message.role == "summary"
+        ]
+        if not summaries:
+            return
+        earlier_texts: set[str] = set()
+        for call in self.order.model_calls:
+            if call.began < model.began:
+                earlier_texts.update(message.text for message in call.prompt)
+        for summary in dict.fromkeys(summaries):
+            if summary not in earlier_texts:
+                yield Arrival("written", model, text=summary)
+
+    def _documents_introduced(self, step: Node) -> Iterator[Arrival]:
+        """Yield the documents of a step that no retrieval before it held."""
+        if not step.documents:
+            return
+        documents_before: list[Document] = []
+        for node, documents in self.calls.retrievals.items():
+            if node.began < step.began:
+                documents_before += documents
+        introduced = _documents_not_before(step.documents, documents_before)
+        if introduced:
+            yield Arrival("retrieval", step, introduced)
+
+    def _arrivals_of_tool(self, tool: Node) -> Iterator[Arrival]:
         """Yield what a tool brought.
 
         A tool that failed brings its error. A tool named in ``context_tools`` that
@@ -323,30 +335,31 @@ class Arrivals:
         from it the documents that no call inside it found. A tool that never ended
         brings nothing.
         """
-        inner = [*tool.walk()][1:]
-        is_named = tool.name in self.calls.context_tools
         if tool.error:
-            searched = (
-                is_named
-                or tool.documents is not None
-                or any(node.kind == "retriever" for node in inner)
-            )
-            yield Arrival("retrieval" if searched else "tool", tool, error=tool.error)
+            kind: Kind = "retrieval" if self._has_searched(tool) else "tool"
+            yield Arrival(kind, tool, error=tool.error)
         elif tool in self.calls.tool_texts:
             yield Arrival("retrieval", tool, (Document(tool.text or ""),))
-        elif tool in self._whole:
-            yield Arrival("retrieval", tool, _fresh(_documents(tool)))
+        elif tool in self._tools_made_of_documents:
+            documents = _documents_not_before(documents_behind(tool))
+            yield Arrival("retrieval", tool, documents)
         elif tool.ended is not None:
             text = tool.text if (tool.text or "").strip() else None
-            yield Arrival(
-                self._kind_of_text(tool, text), tool, text=_repeats(tool) or text
-            )
-            fresh = _fresh(
-                tool.documents,
-                (document for node in inner for document in node.documents or ()),
-            )
-            if fresh:
-                yield Arrival("retrieval", tool, fresh)
+            kind = self._kind_of_text(tool, text)
+            yield Arrival(kind, tool, text=repeated_reply(tool) or text)
+            found_inside: list[Document] = []
+            for node in tool.walk():
+                if node is not tool:
+                    found_inside += node.documents or ()
+            documents = _documents_not_before(tool.documents, found_inside)
+            if documents:
+                yield Arrival("retrieval", tool, documents)
+
+    def _has_searched(self, tool: Node) -> bool:
+        """Whether a tool is a search: it is named as one, gave documents or retrieved."""
+        if tool.name in self.calls.context_tools or tool.documents is not None:
+            return True
+        return any(node.kind == "retriever" for node in tool.walk())
 
     def _kind_of_text(self, tool: Node, text: str | None) -> Kind:
         """What kind of arrival the text of a tool is.
@@ -354,62 +367,69 @@ class Arrivals:
         It is ``written`` if a model inside the tool wrote it. It is ``retrieval`` if
         the tool is named in ``context_tools`` and found no text, else ``tool``.
         """
-        if _is_written(tool, self.calls.nodes):
+        if is_written_by_model(tool, self.calls.nodes):
             return "written"
-        return (
-            "retrieval"
-            if tool.name in self.calls.context_tools and text is None
-            else "tool"
-        )
+        if text is None and tool.name in self.calls.context_tools:
+            return "retrieval"
+        return "tool"
 
-    def _is_run_again(self, node: Node) -> bool:
+    def _is_run_again(self, tool: Node) -> bool:
         """Whether a later run of the turn made the same tool call again.
 
         A graph that is resumed runs the interrupted tool once more. Only the last time
         counts.
         """
-        if node.call is None:
+        if tool.call is None:
             return False
-        run = self.calls.paths[node][1:2]
-        later = (
-            node
-            for node, path in self.calls.paths.items()
-            if path[0].name in JOINED and path[1:2] != run
-        )
-        same = (
-            again for again in later if again.kind == "tool" and again.call == node.call
-        )
-        return any(
-            again.began > node.began and again.query == node.query for again in same
-        )
+        run = self.calls.paths[tool][1:2]
+        for again, path in self.calls.paths.items():
+            is_in_another_run = path[0].name in JOINED and path[1:2] != run
+            is_same_call = again.kind == "tool" and again.call == tool.call
+            if not is_in_another_run or not is_same_call:
+                continue
+            if again.began > tool.began and again.query == tool.query:
+                return True
+        return False
 
 
-def _of_sub_run(agent: Node, above: Path) -> Iterator[Arrival]:
-    """What a sub-agent or nested engine answered, unless a call around it says the same."""
-    around = [caller.text for caller in above]
-    around += [_repeats(caller) for caller in above if caller.kind == "tool"]
-    if as_one_line(agent.text) not in map(as_one_line, filter(None, around)):
+def _answer_of_sub_run(agent: Node, above: Path) -> Iterator[Arrival]:
+    """Yield what a sub-agent or nested engine answered, unless a call around it says the same.
+
+    Args:
+        agent: The sub-agent.
+        above: The calls around it.
+    """
+    texts_around = [caller.text for caller in above]
+    for caller in above:
+        if caller.kind == "tool":
+            texts_around.append(repeated_reply(caller))
+    lines_around = {as_one_line(text) for text in texts_around if text}
+    if as_one_line(agent.text) not in lines_around:
         yield Arrival("written", agent, text=agent.text)
 
 
-def _fresh(
+def _documents_not_before(
     documents: Sequence[Document] | None, before: Iterable[Document] = ()
 ) -> tuple[Document, ...]:
     """Documents that were not there before and that no call of the run wrote.
 
     Documents are the same if they have the same id or the same text.
+
+    Args:
+        documents: The documents; None counts as none.
+        before: Those that were there before.
     """
-    known_keys = {
-        key
-        for document in before
-        for key in (document.id or document.key, document.text)
-    }
-    return tuple(
-        document
-        for document in documents or ()
-        if document.author is None
-        and not {document.id or document.key, document.text} & known_keys
-    )
+    known: set[object] = set()
+    for document in before:
+        known.add(document.id or document.key)
+        known.add(document.text)
+    new_documents = []
+    for document in documents or ():
+        is_written = document.author is not None
+        is_known = (document.id or document.key) in known or document.text in known
+        if not is_written and not is_known:
+            new_documents.append(document)
+    return tuple(new_documents)
 
 
 def _rewrites_documents(step: Node) -> bool:
@@ -417,138 +437,10 @@ def _rewrites_documents(step: Node) -> bool:
 
     Such texts are summaries, and no documents that were found.
     """
-    documents_before, returned = step.taken, step.documents or ()
-    if (
-        step.kind != "reranker"
-        or not documents_before
-        or len(documents_before) != len(returned)
-    ):
+    if step.kind != "reranker":
         return False
-    return {document.text for document in documents_before}.isdisjoint(
-        document.text for document in returned
-    )
-
-
-def _documents(tool: Node) -> tuple[Document, ...] | None:
-    """The documents behind a tool's result; None if nothing was searched.
-
-    They are its own, else those of retrievers inside it.
-    """
-    if tool.documents is not None:
-        return tool.documents
-    inner = [
-        node.documents
-        for node in tool.walk()
-        if node.kind == "retriever" and node.documents is not None
-    ]
-    return (
-        tuple(
-            {
-                document.key: document for documents in inner for document in documents
-            }.values()
-        )
-        if inner
-        else None
-    )
-
-
-def _is_made_of_documents(tool: Node) -> bool:
-    """Whether a tool's result is made of the documents behind it: both are one call.
-
-    A tool that failed counts if no model ran inside it. Otherwise its text shows some
-    of the documents; or there is no text, or the search found nothing.
-    """
-    documents = _documents(tool)
-    if tool.error:
-        return not any(node.kind == "model" for node in tool.walk())
-    if documents is None or _repeats(tool):
+    texts_before = [document.text for document in step.taken]
+    texts_behind = [document.text for document in step.documents or ()]
+    if not texts_before or len(texts_before) != len(texts_behind):
         return False
-    places_shown = locate(
-        [text for document in documents for text in document.texts], tool.text or ""
-    ).order
-    return bool(places_shown) or not documents or not (tool.text or "").strip()
-
-
-def _replies_inside(tool: Node) -> list[str]:
-    """What models inside a tool wrote.
-
-    A query that a search inside it was asked is left out: what was found may quote it.
-    """
-    inner = [*tool.walk()][1:]
-    texts = []
-    for node in inner:
-        text = text_of(node) or (node.text or "" if node.kind == "agent" else "")
-        if text.strip() and not is_asked_later(node, inner):
-            texts.append(text)
-    return texts
-
-
-def _repeats(tool: Node) -> str | None:
-    """What a model inside a tool wrote and the tool hands on word for word.
-
-    None if there is nothing such.
-    """
-    text = tool.text or ""
-    own_lines = {as_one_line(text), *map(as_one_line, texts_in(parse_json(text)))}
-    return next(
-        (
-            reply
-            for reply in reversed(_replies_inside(tool))
-            if as_one_line(reply) in own_lines
-        ),
-        None,
-    )
-
-
-def _is_written(tool: Node, nodes: Iterable[Node]) -> bool:
-    """Whether a tool's text is what a model wrote, perhaps in a frame.
-
-    The model ran inside the tool, or had chosen the tool's arguments.
-    """
-    if _repeats(tool) or _holds_a_reply_in_a_frame(tool):
-        return True
-    return _echoes_an_argument(tool, nodes)
-
-
-def _holds_a_reply_in_a_frame(tool: Node) -> bool:
-    """Whether a reply of a model inside a tool makes up the tool's text.
-
-    It is a line of the text, most of the text, or a long passage of it.
-    """
-    text = tool.text or ""
-    whole_line = as_one_line(text)
-    lines = {as_one_line(line) for line in text.splitlines()}
-    replies = _replies_inside(tool)
-    for reply in map(as_one_line, replies):
-        if reply in lines or (reply in whole_line and 2 * len(reply) > len(whole_line)):
-            return True
-    longer = [reply for reply in replies if len(reply) >= OWN]
-    if not longer:
-        return False
-    return any(place.extent == "whole" for place in locate(longer, text).places)
-
-
-def _echoes_an_argument(tool: Node, nodes: Iterable[Node]) -> bool:
-    """Whether a tool's text ends with an argument that a model had chosen.
-
-    What stands around the argument is the frame. A frame that is longer than half of
-    the text, or holds a number, tells something by itself.
-    """
-    whole_line = as_one_line(tool.text)
-    rest = whole_line.rstrip(_MARKS)
-    arguments = (
-        argument
-        for node in nodes
-        if node.began < tool.began
-        for argument in Reply(node.reply).arguments
-    )
-    for argument in map(as_one_line, arguments):
-        if len(argument) >= OWN:
-            rest = rest.replace(argument.rstrip(_MARKS), "\0")
-    # an echoed query ends no text, or a number stands beside it
-    frame = rest.replace("\0", "").lstrip("0123456789 ")
-    return (
-        rest.endswith("\0")
-        and 2 * len(frame) <= len(whole_line)
-        and not any(map(str.isdigit, frame))
-    )
+    return set(texts_before).isdisjoint(texts_behind)

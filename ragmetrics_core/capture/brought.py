@@ -1,21 +1,20 @@
 """What of each arrival an answer was shown, and in which words. A part of stage 3.
 
-The ledger lists what is made here.
+An **arrival** is one time that a call brought documents, a text or an error
+(``arrivals``). The ledger lists what is made here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from ragmetrics_core.capture.arrivals import Arrival
-from ragmetrics_core.capture.calls import Key
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.locating import locate
-from ragmetrics_core.capture.origins import keys_that_show
+from ragmetrics_core.capture.origins import context_keys_of
 from ragmetrics_core.capture.passages import share_a_passage
-from ragmetrics_core.capture.tree import Document
+from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context, EvidenceCall
 
 # calls that make documents of what they have, and search nothing
@@ -36,12 +35,11 @@ class Brought:
 
     arrival: Arrival
     items: tuple[Context, ...]
-    # places of the items that were shown; None if that is unknown
     shown: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
-class Seen:
+class ShownToAnswer:
     """What one answer was shown.
 
     Attributes:
@@ -51,125 +49,137 @@ class Seen:
         known: Texts that stand in the prompts for another reason than being found.
     """
 
-    contexts: Mapping[Key, Context]
-    prompts: Sequence[str] | None  # None if no call is known
-    known: Sequence[str]  # texts that stand there for another reason
+    contexts: Mapping[DocumentKey, Context]
+    prompts: Sequence[str] | None
+    known: Sequence[str]
 
-    def of(
-        self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
-    ) -> tuple[tuple[Brought, ...], tuple[EvidenceCall, ...]]:
-        """Return what each arrival brought, and the calls of earlier turns, as shown.
-
-        Each earlier call says what of it is still shown.
+    def arrivals_as_shown(
+        self, arrivals: Sequence[Arrival], texts_shown: set[str]
+    ) -> Iterator[Brought]:
+        """Yield what each arrival of this turn brought, in the words shown of it.
 
         Args:
             arrivals: The arrivals of this turn.
-            earlier: The calls of earlier turns.
+            texts_shown: As ``texts_shown`` gives them.
         """
-        texts_there = self._texts_there(arrivals, earlier)
-        still_shown = (
-            call.model_copy(
-                update={"shown": self._places_shown(call.items, texts_there)}
-            )
-            for call in earlier
-        )
-        return tuple(self._items_of_calls(arrivals, texts_there)), tuple(still_shown)
+        documents: list[Document] = []
+        for arrival in arrivals:
+            documents += arrival.documents
+        # one document's key may depend on the others, so that all are looked up at once
+        context_keys = iter(context_keys_of(documents, self.contexts))
+        for arrival in arrivals:
+            if arrival.text is not None:
+                items = (Context(text=arrival.text),)
+                yield Brought(arrival, items, self._places_shown(items, texts_shown))
+            else:
+                keys = [next(context_keys) for _ in arrival.documents]
+                yield self._documents_as_shown(arrival, keys)
 
-    def _texts_there(
+    def earlier_calls_as_shown(
+        self, earlier: Sequence[EvidenceCall], texts_shown: set[str]
+    ) -> Iterator[EvidenceCall]:
+        """Yield the calls of earlier turns, each saying what of it is still shown.
+
+        Args:
+            earlier: The calls of earlier turns.
+            texts_shown: As ``texts_shown`` gives them.
+        """
+        for call in earlier:
+            places_shown = self._places_shown(call.items, texts_shown)
+            yield call.model_copy(update={"shown": places_shown})
+
+    def texts_shown(
         self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
     ) -> set[str]:
         """Texts of tools and of earlier turns that the answer was shown.
 
         At least half of such a text stands in the prompts, or it is a context.
+
+        Args:
+            arrivals: The arrivals of this turn.
+            earlier: The calls of earlier turns.
         """
-        texts = [context.text for call in earlier for context in call.items]
+        texts: list[str] = []
+        for call in earlier:
+            texts += [context.text for context in call.items]
         texts += [arrival.text for arrival in arrivals if arrival.text is not None]
         context_texts = {context.text for context in self.contexts.values()}
         sought = [text for text in dict.fromkeys(texts) if text not in context_texts]
-        places = (
-            locate(
-                sought, self.prompts or (), known=[*self.known, *context_texts]
-            ).places
-            if sought
-            else ()
-        )
-        located = {
-            sought[place.candidate] for place in places if place.coverage >= _MOST_OF_IT
-        }
-        return context_texts | located | self._behind_contexts(arrivals)
+        texts_shown = context_texts | self._texts_behind_contexts(arrivals)
+        if not sought:
+            return texts_shown
+        known = [*self.known, *context_texts]
+        located = locate(sought, self.prompts or (), known=known)
+        for place in located.places:
+            if place.coverage >= _MOST_OF_IT:
+                texts_shown.add(sought[place.candidate])
+        return texts_shown
 
-    def _behind_contexts(self, arrivals: Sequence[Arrival]) -> set[str]:
+    def _texts_behind_contexts(self, arrivals: Sequence[Arrival]) -> set[str]:
         """Texts of tools of which a step made documents that are contexts.
 
         LangGraph's CRAG makes documents of what its web search returned. The contexts
         explain their places in the prompts, so that locating finds no place for the
         tool's text.
         """
-        steps = (
-            arrival
-            for arrival in arrivals
-            if arrival.kind == "retrieval" and arrival.node.kind in _MAKING
-        )
-        keys = {document.key for step in steps for document in step.documents}
-        streams_made = [
-            stream(context.text)
-            for key, context in self.contexts.items()
-            if key in keys
-        ]
-        texts = (
-            (arrival.text for arrival in arrivals if arrival.text is not None)
-            if streams_made
-            else ()
-        )
-        return {
-            text
-            for text in texts
-            if any(share_a_passage(letters, stream(text)) for letters in streams_made)
-        }
-
-    def _items_of_calls(
-        self, arrivals: Sequence[Arrival], texts_there: set[str]
-    ) -> Iterator[Brought]:
-        """What each call brought, in the words that were shown of it."""
-        arrived = [document for arrival in arrivals for document in arrival.documents]
-        context_of = iter(keys_that_show(arrived, self.contexts))
+        keys_made: set[DocumentKey] = set()
         for arrival in arrivals:
-            if arrival.text is not None:
-                contexts: tuple[Context, ...] = (Context(text=arrival.text),)
-                yield Brought(
-                    arrival, contexts, self._places_shown(contexts, texts_there)
-                )
+            if arrival.kind == "retrieval" and arrival.node.kind in _MAKING:
+                keys_made.update(document.key for document in arrival.documents)
+        letters_made = []
+        for key, context in self.contexts.items():
+            if key in keys_made:
+                letters_made.append(stream(context.text))
+        if not letters_made:
+            return set()
+        texts: set[str] = set()
+        for arrival in arrivals:
+            if arrival.text is None:
                 continue
-            keys = list(islice(context_of, len(arrival.documents)))
-            contexts = tuple(
-                self._item(document, key)
-                for document, key in zip(arrival.documents, keys, strict=True)
-            )
-            places_shown = tuple(
-                place for place, key in enumerate(keys) if key is not None
-            )
-            yield Brought(
-                arrival,
-                contexts,
-                places_shown if places_shown or self.prompts is not None else None,
-            )
+            letters = stream(arrival.text)
+            if any(share_a_passage(made, letters) for made in letters_made):
+                texts.add(arrival.text)
+        return texts
+
+    def _documents_as_shown(
+        self, arrival: Arrival, context_keys: Sequence[DocumentKey | None]
+    ) -> Brought:
+        """The documents of an arrival, in the words that were shown of them.
+
+        Args:
+            arrival: The arrival.
+            context_keys: For each document the key of the context that shows it; None
+                if none does.
+        """
+        items = []
+        places_shown = []
+        document_keys = zip(arrival.documents, context_keys, strict=True)
+        for place, (document, context_key) in enumerate(document_keys):
+            items.append(self._document_as_shown(document, context_key))
+            if context_key is not None:
+                places_shown.append(place)
+        is_unknown = self.prompts is None and not places_shown
+        shown = None if is_unknown else tuple(places_shown)
+        return Brought(arrival, tuple(items), shown)
 
     def _places_shown(
-        self, contexts: Sequence[Context], texts_there: set[str]
+        self, items: Sequence[Context], texts_shown: set[str]
     ) -> tuple[int, ...] | None:
-        """Places of the items whose texts stand in the prompts; None without prompts."""
+        """Places of the items whose texts the answer was shown; None without prompts."""
         if self.prompts is None:
             return None
-        return tuple(
-            place
-            for place, context in enumerate(contexts)
-            if context.text in texts_there
-        )
+        places = []
+        for place, item in enumerate(items):
+            if item.text in texts_shown:
+                places.append(place)
+        return tuple(places)
 
-    def _item(self, document: Document, key: Key | None) -> Context:
+    def _document_as_shown(
+        self, document: Document, context_key: DocumentKey | None
+    ) -> Context:
         """A document with its own id and, where a context shows it, the words shown."""
-        if key is None:
+        if context_key is None:
             return document.context()
-        context = self.contexts[key]
-        is_same = key == document.key or context.id == document.id
+        context = self.contexts[context_key]
+        is_same = context_key == document.key or context.id == document.id
         return context if is_same else document.context(context.text)

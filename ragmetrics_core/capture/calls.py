@@ -22,10 +22,14 @@ from ragmetrics_core.capture.plain_values import (
     parse_json,
     texts_in,
 )
-from ragmetrics_core.capture.tree import Document, Message, Node, Path, Tree
+from ragmetrics_core.capture.tree import (
+    Document,
+    Message,
+    Node,
+    Path,
+    Tree,
+)
 from ragmetrics_core.capture.written import OwnWords
-
-Key = tuple[str, ...]  # of a document
 
 FREE_TEXT = 3  # how much a reply looks like an answer
 STRUCTURED = 2

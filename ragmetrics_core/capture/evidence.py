@@ -14,8 +14,8 @@ from functools import cached_property
 
 from ragmetrics_core.capture.answer import Answered
 from ragmetrics_core.capture.arrivals import Arrivals
-from ragmetrics_core.capture.brought import Brought, Seen
-from ragmetrics_core.capture.calls import Calls, Key, end_of
+from ragmetrics_core.capture.brought import Brought, ShownToAnswer
+from ragmetrics_core.capture.calls import Calls, end_of, text_of
 from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
@@ -24,7 +24,13 @@ from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.showings import Showings, Shown
-from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node, Tree
+from ragmetrics_core.capture.tree import (
+    DISTANCE_KEYS,
+    Document,
+    DocumentKey,
+    Node,
+    Tree,
+)
 from ragmetrics_core.data import (
     Context,
     EvidenceCall,
@@ -77,15 +83,14 @@ class Contexts:
     """
 
     items: tuple[Context, ...] = ()
-    # of the documents behind them; by number where the user named them
-    keys: tuple[Key, ...] = ()
-    place: str = ""  # where they were found, in words
+    keys: tuple[DocumentKey, ...] = ()
+    place: str = ""
     evidence_from: EvidenceFrom | None = None
     grades: frozenset[Grade] = frozenset()
     warnings: tuple[str, ...] = ()
 
     @property
-    def by_key(self) -> dict[Key, Context]:
+    def by_key(self) -> dict[DocumentKey, Context]:
         """The contexts by the documents behind them."""
         return dict(zip(self.keys, self.items, strict=True))
 
@@ -95,18 +100,28 @@ class Evidenced:
     """What one answer could rest on: the result of stage 3.
 
     A call **feeds** the answering call if that read its reply.
+
+    Attributes:
+        contexts: What reached the generator.
+        retrieved: What was retrieved; None if that is unknown.
+        passages: What became of each of the retrieved documents.
+        sources: Names of the calls that retrieved.
+        feeding: Calls of models whose replies the answering call read.
+        brought: What each call brought, in the order of the ledger.
+        earlier: The ledger's calls of earlier turns, with what of them is still shown.
+        order: The order of the turn's calls.
+        unnamed_tools: Tools whose text may be evidence, and is no context.
+        warnings: What the user should know of all these.
     """
 
     contexts: Contexts
-    retrieved: tuple[Document, ...] | None  # None if that is unknown
-    passages: Passages  # what became of each of them
-    sources: tuple[str, ...]  # names of the calls that retrieved
-    feeding: tuple[Node, ...]  # calls of models whose replies the answering call read
-    brought: tuple[Brought, ...]  # in the order of the ledger
-    # of earlier turns, with what of them is still shown
+    retrieved: tuple[Document, ...] | None
+    passages: Passages
+    sources: tuple[str, ...]
+    feeding: tuple[Node, ...]
+    brought: tuple[Brought, ...]
     earlier: tuple[EvidenceCall, ...]
     order: CallOrder
-    # tools whose text may be evidence, and is no context
     unnamed_tools: tuple[Node, ...]
     warnings: tuple[str, ...]
 
@@ -125,35 +140,46 @@ def evidence(
     search = _Search(turn, answered, showings, arrivals)
     contexts = _with_doubt_of_provider(search, _contexts(search))
     by_key = contexts.by_key
+    shown = search.shown
+    shown_keys = contexts.keys
     # where the user named the contexts, prompts have no say in them
-    is_named = contexts.evidence_from == "named"
-    shown = None if is_named else search.shown
+    if contexts.evidence_from == "named":
+        shown = None
+        shown_keys = ()
     feeding = _feeding(answered.call, shown)
-    added = arrivals.documents_of_steps(by_key)
-    retrieved = arrivals.documents_retrieved(() if is_named else contexts.keys, added)
-    arrived = arrivals.arrivals_to_tell(answered.text, turn.tree.earlier, added)
-    prompts = _prompts(answered.call, feeding)
-    brought, earlier = Seen(by_key, prompts, turn.known).of(arrived, turn.tree.earlier)
-    unnamed_tools = _tools_beside_contexts(turn, contexts, brought)
-    doubtful = _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
-    documents_of = {**turn.calls.retrievals, **added}
+
+    documents_of_steps = arrivals.documents_of_steps(by_key)
+    retrieved = arrivals.documents_retrieved(shown_keys, documents_of_steps)
+    documents_by_search = {**turn.calls.retrievals, **documents_of_steps}
     passages = passages_of(
         retrieved,
-        documents_of,
+        documents_by_search,
         turn.calls,
         answered.call,
         by_key,
         contexts.evidence_from,
         shown,
     )
+
+    arrived = arrivals.arrivals_to_tell(
+        answered.text, turn.tree.earlier, documents_of_steps
+    )
+    prompts = _messages_shown(answered.call, feeding)
+    shown_to_answer = ShownToAnswer(by_key, prompts, turn.known)
+    texts_shown = shown_to_answer.texts_shown(arrived, turn.tree.earlier)
+    brought = tuple(shown_to_answer.arrivals_as_shown(arrived, texts_shown))
+    earlier = shown_to_answer.earlier_calls_as_shown(turn.tree.earlier, texts_shown)
+
+    unnamed_tools = _tools_beside_contexts(turn, contexts, brought)
+    doubtful = _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
     return Evidenced(
         contexts=contexts,
         retrieved=retrieved,
         passages=passages,
-        sources=_names_of(documents_of),
+        sources=_names_of(documents_by_search),
         feeding=feeding,
         brought=brought,
-        earlier=earlier,
+        earlier=tuple(earlier),
         order=arrivals.order,
         unnamed_tools=unnamed_tools,
         warnings=(*contexts.warnings, *passages.warnings, *doubtful),
@@ -163,6 +189,11 @@ def evidence(
 def _names_of(calls: Iterable[Node]) -> tuple[str, ...]:
     """The names of some calls, each once."""
     return tuple(dict.fromkeys(call.name for call in calls))
+
+
+def _texts_not_of_assistant(call: Node) -> list[str]:
+    """The messages that a call was shown, without those that models wrote."""
+    return [message.text for message in call.prompt if message.role != "assistant"]
 
 
 # The contexts
@@ -186,18 +217,20 @@ class _Search:
 
     @property
     def tree(self) -> Tree:
+        """The run of the turn."""
         return self.turn.tree
 
     @property
     def calls(self) -> Calls:
+        """The calls of the turn."""
         return self.turn.calls
 
     @cached_property
     def shown(self) -> Shown | None:
         """What the answering call was shown; None if no call is known."""
-        return (
-            None if self.answered.call is None else self.showings.of(self.answered.call)
-        )
+        if self.answered.call is None:
+            return None
+        return self.showings.of(self.answered.call)
 
 
 def by_the_users_place(search: _Search) -> Contexts | None:
@@ -209,11 +242,14 @@ def by_the_users_place(search: _Search) -> Contexts | None:
     if "contexts" not in search.turn.named:
         return None
     contexts = tuple(contexts_in(search.turn.named["contexts"]))
-    keys = tuple(("named", str(place)) for place in range(len(contexts)))
     if not contexts:
         return Contexts(
-            (), (), "contexts_from", "named", frozenset({"inferred"}), (_NONE_NAMED,)
+            place="contexts_from",
+            evidence_from="named",
+            grades=frozenset({"inferred"}),
+            warnings=(_NONE_NAMED,),
         )
+    keys = tuple(("named", str(place)) for place in range(len(contexts)))
     return Contexts(contexts, keys, "contexts_from", "named")
 
 
@@ -223,30 +259,36 @@ def by_the_prompt(search: _Search) -> Contexts | None:
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
     put into the prompt.
     """
-    call, shown = search.answered.call, search.shown
+    call = search.answered.call
+    shown = search.shown
     if call is None or shown is None or not shown.found:
         return None
-    tool_texts = {node.text for node in search.calls.tool_texts}
-    is_undivided = {document.text for document, _ in shown.found.values()} <= tool_texts
     contexts = tuple(_context_of_showing(key, shown) for key in shown.order)
-    doubts = [
-        _doubt_of(rank, key, shown) for rank, key in enumerate(shown.order, start=1)
-    ]
-    weakening = [doubt for doubt in doubts if doubt is not None]
-    grades = frozenset(grade for grade, _ in weakening)
-    warnings = tuple(warning for _, warning in weakening)
-    foreign = _passages_from_elsewhere(search, call, contexts)
-    if foreign:
-        grades |= {"inferred"}
-        warnings = (*warnings, _FROM_ELSEWHERE.format(foreign))
-    evidence_from: EvidenceFrom = "undivided" if is_undivided else "prompt"
+    grades: set[Grade] = set()
+    warnings = []
+    for rank, key in enumerate(shown.order, start=1):
+        doubt = _doubt_of(rank, key, shown)
+        if doubt is not None:
+            grade, warning = doubt
+            grades.add(grade)
+            warnings.append(warning)
+    n_foreign = _passages_from_elsewhere(search, call, contexts)
+    if n_foreign:
+        grades.add("inferred")
+        warnings.append(_FROM_ELSEWHERE.format(n_foreign))
+    # a tool's text may hold several documents that nobody has divided
+    tool_texts = {node.text for node in search.calls.tool_texts}
+    texts_found = {document.text for document, _ in shown.found.values()}
+    evidence_from: EvidenceFrom = "prompt"
+    if texts_found <= tool_texts:
+        evidence_from = "undivided"
     return Contexts(
         contexts,
         shown.order,
         _place_of_prompts(call, shown.showing),
         evidence_from,
-        grades,
-        warnings,
+        frozenset(grades),
+        tuple(warnings),
     )
 
 
@@ -258,29 +300,28 @@ def _passages_from_elsewhere(
     Such a passage stands beside the contexts under a label of the same form. It counts
     unless its text is known: from a list of documents, an earlier reply or result, an
     earlier turn, the question, the history or the instructions.
+
+    Args:
+        search: What the rules of the contexts look at.
+        call: The answering call.
+        contexts: The contexts that its prompt shows.
     """
-    calls, tree = search.calls, search.tree
-    known_texts = [
-        text
-        for documents in calls.lists()
-        for document in documents
-        for text in document.texts
-    ]
-    known_texts += [text for document in tree.root.taken for text in document.texts]
-    before = [node for node in calls.nodes if end_of(node) <= call.began]
-    known_texts += [node.text for node in before if node.text]
-    known_texts += [
-        calls.replies[node].text for node in before if node in calls.replies
-    ]
-    known_texts += [
-        context.text for earlier in tree.earlier for context in earlier.items
-    ]
-    known_texts += [context.text for context in contexts]
-    known_texts += search.turn.known
-    prompts = [message.text for message in call.prompt if message.role != "assistant"]
-    return unknown_passages(
-        prompts, [context.text for context in contexts], known_texts
-    )
+    calls = search.calls
+    documents = list(search.tree.root.taken)
+    for listed in calls.lists():
+        documents += listed
+    known_texts = list(search.turn.known)
+    for document in documents:
+        known_texts += document.texts
+    for node in calls.nodes:
+        if end_of(node) <= call.began:
+            known_texts.append(node.text or "")
+            known_texts.append(text_of(node))
+    for earlier_call in search.tree.earlier:
+        known_texts += [item.text for item in earlier_call.items]
+    context_texts = [context.text for context in contexts]
+    known_texts += context_texts
+    return unknown_passages(_texts_not_of_assistant(call), context_texts, known_texts)
 
 
 def by_a_cleared_prompt(search: _Search) -> Contexts | None:
@@ -294,7 +335,9 @@ def by_a_cleared_prompt(search: _Search) -> Contexts | None:
     if call is None or not _is_cleared(search.calls, call):
         return None
     return Contexts(
-        (), (), f"the prompt of {call.name}", "prompt", frozenset(), (_TAKEN_OUT,)
+        place=f"the prompt of {call.name}",
+        evidence_from="prompt",
+        warnings=(_TAKEN_OUT,),
     )
 
 
@@ -319,11 +362,9 @@ def by_the_frameworks_flow(search: _Search) -> Contexts | None:
     pipeline.
     """
     tree = search.tree
-    return (
-        None
-        if tree.flow is None
-        else _contexts_of_list(search, tree.flow, tree.flow_at)
-    )
+    if tree.flow is None:
+        return None
+    return _contexts_of_list(search, tree.flow, tree.flow_at)
 
 
 def by_the_last_step(search: _Search) -> Contexts | None:
@@ -333,42 +374,43 @@ def by_the_last_step(search: _Search) -> Contexts | None:
     searches ends in a function that fuses ranks.
     """
     calls = search.calls
-    last_retrieval = max((node.ended or 0 for node in calls.retrievals), default=0.0)
-    if not any((node.ended or 0) > last_retrieval for node in calls.reworking):
+    ends = [node.ended or 0.0 for node in calls.retrievals]
+    last_retrieval = max(ends, default=0.0)
+    if not any((node.ended or 0.0) > last_retrieval for node in calls.reworking):
         return None
+    document_by_key: dict[DocumentKey, Document] = {}
     steps = _last_steps(calls.reworking)
-    returned = {
-        document.key: document for node in steps for document in node.documents or ()
-    }
-    names = ", ".join(dict.fromkeys(node.name for node in steps))
-    return _contexts_of_list(search, tuple(returned.values()), f"what {names} returned")
+    for step in steps:
+        for document in step.documents or ():
+            document_by_key[document.key] = document
+    names = ", ".join(_names_of(steps))
+    documents = tuple(document_by_key.values())
+    return _contexts_of_list(search, documents, f"what {names} returned")
 
 
 def _last_steps(steps: Sequence[Node]) -> list[Node]:
     """Those steps whose documents no later step worked on.
 
-    A later step worked on documents if it took some of them, or them and more. A step
-    of which nobody knows what it took worked on all.
-
     Args:
         steps: The steps, in the order in which they ended.
     """
     last_steps = []
-    for place, node in enumerate(steps):
-        given_names = {
-            document.id or document.text for document in node.documents or ()
-        }
-        takes = [
-            {document.id or document.text for document in later.taken}
-            for later in steps[place + 1 :]
-        ]
-        if all(
-            taken_names
-            and not (taken_names <= given_names or given_names <= taken_names)
-            for taken_names in takes
-        ):
-            last_steps.append(node)
+    for index, step in enumerate(steps):
+        later_steps = steps[index + 1 :]
+        if not any(_works_on_documents_of(step, later) for later in later_steps):
+            last_steps.append(step)
     return last_steps
+
+
+def _works_on_documents_of(step: Node, later: Node) -> bool:
+    """Whether a later step worked on what a step gave.
+
+    It did if it took some of that, or that and more. A step of which nobody knows what
+    it took worked on all.
+    """
+    gave = {document.id or document.text for document in step.documents or ()}
+    took = {document.id or document.text for document in later.taken}
+    return not took or took <= gave or gave <= took
 
 
 def by_everything_retrieved(search: _Search) -> Contexts | None:
@@ -376,13 +418,11 @@ def by_everything_retrieved(search: _Search) -> Contexts | None:
 
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
     """
-    calls, tree = search.calls, search.tree
-    retrieved = search.arrivals.documents_retrieved() or ()
-    texts = [Document(node.text or "") for node in calls.tool_texts]
-    handed_in = () if retrieved else tree.root.taken
-    return _contexts_of_list(
-        search, (*retrieved, *texts, *handed_in), "everything retrieved"
-    )
+    documents = list(search.arrivals.documents_retrieved() or ())
+    handed_in = () if documents else search.tree.root.taken
+    documents += [Document(node.text or "") for node in search.calls.tool_texts]
+    documents += handed_in
+    return _contexts_of_list(search, documents, "everything retrieved")
 
 
 CONTEXT_RULES: tuple[Callable[[_Search], Contexts | None], ...] = (
@@ -398,8 +438,9 @@ CONTEXT_RULES: tuple[Callable[[_Search], Contexts | None], ...] = (
 
 def _contexts(search: _Search) -> Contexts:
     """The contexts by the first rule that finds them."""
-    tried = (rule(search) for rule in CONTEXT_RULES)
-    return next(contexts for contexts in tried if contexts is not None)
+    # the last rule always gives some
+    results = (rule(search) for rule in CONTEXT_RULES)
+    return next(contexts for contexts in results if contexts is not None)
 
 
 def _with_doubt_of_provider(search: _Search, contexts: Contexts) -> Contexts:
@@ -411,18 +452,21 @@ def _with_doubt_of_provider(search: _Search, contexts: Contexts) -> Contexts:
     shown = search.shown
     if shown is None or contexts.evidence_from == "named":
         return contexts
-    paths = search.calls.paths
-    prompts = [stream(part.text) for call in shown.calls for part in call.prompt]
-    names = [
-        node.name
-        for node in search.calls.nodes
-        if node.by_provider
-        and paths[node][-2] not in shown.calls
-        and not _is_in_prompts(node, prompts)
-    ]
-    if not names:
+    prompts: list[bytes] = []
+    for call in shown.calls:
+        prompts += [stream(message.text) for message in call.prompt]
+    searches_out_of_sight = []
+    for node in search.calls.nodes:
+        if not node.by_provider:
+            continue
+        *_, searching_call, _ = search.calls.paths[node]
+        is_read = searching_call in shown.calls
+        if not is_read and not _is_in_prompts(node, prompts):
+            searches_out_of_sight.append(node)
+    if not searches_out_of_sight:
         return contexts
-    warnings = [_FOUND_BY_PROVIDER.format(name) for name in dict.fromkeys(names)]
+    names = _names_of(searches_out_of_sight)
+    warnings = [_FOUND_BY_PROVIDER.format(name) for name in names]
     return replace(
         contexts,
         grades=contexts.grades | {"inferred"},
@@ -430,11 +474,15 @@ def _with_doubt_of_provider(search: _Search, contexts: Contexts) -> Contexts:
     )
 
 
-def _is_in_prompts(found: Node, prompts: Sequence[bytes]) -> bool:
-    """Whether all texts that a call brought stand in prompts, by their letters."""
-    texts = [document.text for document in found.documents or ()]
-    texts.append(found.text or "")
-    return all(any(stream(text) in prompt for prompt in prompts) for text in texts)
+def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:
+    """Whether all texts that a search brought stand in prompts, by their letters."""
+    texts = [document.text for document in search.documents or ()]
+    texts.append(search.text or "")
+    for text in texts:
+        letters = stream(text)
+        if not any(letters in prompt for prompt in prompts):
+            return False
+    return True
 
 
 def _contexts_of_list(
@@ -445,27 +493,36 @@ def _contexts_of_list(
     They are inferred. Without documents there are no contexts, and it is said whether a
     search found none, or found documents whose texts were not recorded.
     """
-    tree, call = search.tree, search.answered.call
     if not documents:
-        nothing: EvidenceFrom | None = "none_found" if search.calls.tried else None
-        return Contexts(
-            evidence_from="ids_only" if nothing and search.calls.unread else nothing
-        )
-    evidence_from: EvidenceFrom = (
-        "retrieved_only" if call is None and tree.gives_documents else "listed"
-    )
+        return Contexts(evidence_from=_why_no_contexts(search))
+    evidence_from: EvidenceFrom = "listed"
+    if search.answered.call is None and search.tree.gives_documents:
+        evidence_from = "retrieved_only"
     warnings: tuple[str, ...] = ()
     if search.shown is not None and search.answered.text is not None:
         is_traced = any(document.key in search.shown.traces for document in documents)
         warnings = (_UNTOLD if is_traced else _UNSEEN,)
-    contexts = tuple(document.context() for document in documents)
-    keys = tuple(document.key for document in documents)
     return Contexts(
-        contexts, keys, place, evidence_from, frozenset({"inferred"}), warnings
+        tuple(document.context() for document in documents),
+        tuple(document.key for document in documents),
+        place,
+        evidence_from,
+        frozenset({"inferred"}),
+        warnings,
     )
 
 
-def _context_of_showing(key: Key, shown: Shown) -> Context:
+def _why_no_contexts(search: _Search) -> EvidenceFrom | None:
+    """Where contexts are found of which there are none; None if nothing searched.
+
+    A search found none, or documents whose texts were not recorded.
+    """
+    if not search.calls.tried:
+        return None
+    return "ids_only" if search.calls.unread else "none_found"
+
+
+def _context_of_showing(key: DocumentKey, shown: Shown) -> Context:
     """A document as a context, in the words that were shown of it.
 
     It has all of its text where the prompts do not tell.
@@ -476,7 +533,7 @@ def _context_of_showing(key: Key, shown: Shown) -> Context:
     return document.context(showing.text)
 
 
-def _doubt_of(rank: int, key: Key, shown: Shown) -> tuple[Grade, str] | None:
+def _doubt_of(rank: int, key: DocumentKey, shown: Shown) -> tuple[Grade, str] | None:
     """The grade that a context lowers the sample to, with the reason in words.
 
     A context of which the prompts do not tell makes the sample *inferred*. One that was
@@ -515,31 +572,30 @@ def _is_cleared(calls: Calls, call: Node) -> bool:
     Some results must still stand there in other words: a prompt without any result
     tells nothing. Calls inside tools are loops of their own, and do not count.
     """
-    outer = [
-        node
-        for node, path in calls.paths.items()
-        if not any(around.kind == "tool" for around in path[:-1])
-    ]
-    if call not in outer:
+    # calls in no tool, in the order in which they began
+    loop_calls = []
+    for node, path in calls.paths.items():
+        *around, _ = path
+        if not any(caller.kind == "tool" for caller in around):
+            loop_calls.append(node)
+    if call not in loop_calls:
         return False
-    results = {as_one_line(node.text) for node in outer if node.kind == "tool"}
-    loop = [
-        earlier_call
-        for earlier_call in calls.models
-        if earlier_call in outer and earlier_call.began < call.began
-    ]
-    before = {
-        line for earlier_call in loop for line in _results_in(earlier_call)
-    } & results
-    now = _results_in(call)
-    return bool(now and before) and before.isdisjoint(now)
+    results = {as_one_line(node.text) for node in loop_calls if node.kind == "tool"}
+    models = set(calls.models)
+    shown_before: set[str] = set()
+    for earlier_call in loop_calls:
+        if earlier_call in models and earlier_call.began < call.began:
+            shown_before |= _results_in(earlier_call) & results
+    shown_now = _results_in(call)
+    if not shown_before or not shown_now:
+        return False
+    return shown_before.isdisjoint(shown_now)
 
 
 def _results_in(call: Node) -> set[str]:
-    """The results of tools in a prompt."""
-    return {
-        as_one_line(message.text) for message in call.prompt if message.role == "tool"
-    }
+    """The results of tools in a prompt, each in one line."""
+    results = [message.text for message in call.prompt if message.role == "tool"]
+    return {as_one_line(result) for result in results}
 
 
 def _warnings_of_documents_and_tools(
@@ -552,8 +608,10 @@ def _warnings_of_documents_and_tools(
     The text of such a tool may be evidence.
     """
     carriers: Sequence[Document | Context] = retrieved or contexts.items
-    if any(key in carrier.metadata for carrier in carriers for key in DISTANCE_KEYS):
-        yield _DISTANCE
+    for carrier in carriers:
+        if any(key in carrier.metadata for key in DISTANCE_KEYS):
+            yield _DISTANCE
+            break
     for tool in unnamed_tools:
         yield _UNNAMED_TOOL.format(tool.name)
 
@@ -565,14 +623,17 @@ def _feeding(call: Node | None, shown: Shown | None) -> tuple[Node, ...]:
     return tuple(feeder for feeder in shown.calls if feeder is not call)
 
 
-def _prompts(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
+def _messages_shown(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
     """The messages that an answering call, and those that feed it, were shown.
 
     None if no call is known.
     """
     if call is None:
         return None
-    return [message.text for reader in (*feeding, call) for message in reader.prompt]
+    message_texts: list[str] = []
+    for reader in (*feeding, call):
+        message_texts += [message.text for message in reader.prompt]
+    return message_texts
 
 
 def _tools_beside_contexts(
@@ -587,13 +648,16 @@ def _tools_beside_contexts(
         return tuple(turn.calls.texts_of_tools)
     if contexts.evidence_from == "named":
         return ()
-    streams = [stream(context.text) for context in contexts.items]
+    context_letters = [stream(context.text) for context in contexts.items]
     tools = []
     for brought_text in brought:
-        letters = stream(brought_text.arrival.text or "")
-        is_shown_passage = bool(brought_text.shown) and len(letters) >= SHORTEST
-        if brought_text.arrival.kind != "tool" or not is_shown_passage:
+        arrival = brought_text.arrival
+        if arrival.kind != "tool" or not brought_text.shown:
             continue
-        if not any(share_a_passage(letters, context) for context in streams):
-            tools.append(brought_text.arrival.node)
+        letters = stream(arrival.text or "")
+        is_made_a_context = any(
+            share_a_passage(letters, context) for context in context_letters
+        )
+        if len(letters) >= SHORTEST and not is_made_a_context:
+            tools.append(arrival.node)
     return tuple(tools)

@@ -1,18 +1,22 @@
-"""Which of the documents that arrived stands behind each context. Pure."""
+"""Which of the documents that arrived stands behind each context. Pure.
+
+A context stands under the **key** of the document of which it was made
+(``Document.key``). A step between search and prompt may have cut, merged or renamed
+documents, so that the key of a document that arrived is not always that of its context.
+"""
 
 from collections.abc import Mapping, Sequence
 
-from ragmetrics_core.capture.calls import Key
 from ragmetrics_core.capture.locating import OWN, locate
-from ragmetrics_core.capture.tree import Document
+from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context
 
 HALF = 0.5
 
 
-def keys_that_show(
-    documents: Sequence[Document], contexts: Mapping[Key, Context]
-) -> list[Key | None]:
+def context_keys_of(
+    documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
+) -> list[DocumentKey | None]:
     """For each document the key of the context that shows it.
 
     It is the context of the same key, else of the same id, else the one that has or
@@ -29,92 +33,115 @@ def keys_that_show(
         A key of a context for each document, in the same order; None for one that is
         not shown.
     """
-    first_of_id: dict[str, Key] = {}
-    first_of_text: dict[str, Key] = {}
+    context_keys = _context_keys_by_name_or_text(documents, contexts)
+    # a step may have cut or merged these, and kept no id
+    unplaced = [index for index, key in enumerate(context_keys) if key is None]
+    unaccounted = [key for key in contexts if key not in context_keys]
+    if not unplaced or not unaccounted:
+        return context_keys
+    reworked_keys = _keys_of_most_text(
+        [documents[index] for index in unplaced],
+        {key: contexts[key].text for key in unaccounted},
+    )
+    for index, key in zip(unplaced, reworked_keys, strict=True):
+        context_keys[index] = key
+    return context_keys
+
+
+def _context_keys_by_name_or_text(
+    documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
+) -> list[DocumentKey | None]:
+    """For each document the context of its key, its id or its text.
+
+    None for a document of which no context has any of these, nor holds its text.
+    """
+    first_of_id: dict[str, DocumentKey] = {}
+    first_of_text: dict[str, DocumentKey] = {}
     for key, context in contexts.items():
         first_of_text.setdefault(context.text, key)
         if context.id:
             first_of_id.setdefault(context.id, key)
-    keys: list[Key | None] = []
+    context_keys: list[DocumentKey | None] = []
     for document in documents:
-        same = (
-            document.key
-            if document.key in contexts
-            else first_of_id.get(document.id or "")
-        )
-        keys.append(
-            same or first_of_text.get(document.text) or _holder(document.text, contexts)
-        )
-    # a step may have cut or merged these, and kept no id
-    lost = [place for place, key in enumerate(keys) if key is None]
-    unaccounted = [key for key in contexts if key not in keys]
-    if lost and unaccounted:
-        reworked = _keys_of_most_text(
-            [documents[place] for place in lost],
-            {key: contexts[key].text for key in unaccounted},
-        )
-        for place, source in zip(lost, reworked, strict=True):
-            keys[place] = source
-    return keys
+        context_key: DocumentKey | None = None
+        if document.key in contexts:
+            context_key = document.key
+        elif document.id:
+            context_key = first_of_id.get(document.id)
+        if context_key is None:
+            context_key = first_of_text.get(document.text)
+        if context_key is None:
+            context_key = _key_of_holder(document.text, contexts)
+        context_keys.append(context_key)
+    return context_keys
 
 
-def _holder(text: str, contexts: Mapping[Key, Context]) -> Key | None:
-    """The first context inside which a text stands as it is.
+def _key_of_holder(
+    text: str, contexts: Mapping[DocumentKey, Context]
+) -> DocumentKey | None:
+    """The key of the first context inside which a text stands as it is.
 
-    None for one that is too short to be sure.
+    None if no context holds it, or if it is too short to be sure.
     """
     if len(text) < OWN:
         return None
-    return next(
-        (key for key, context in contexts.items() if text in context.text), None
-    )
+    for key, context in contexts.items():
+        if text in context.text:
+            return key
+    return None
 
 
 def _keys_of_most_text(
-    documents: Sequence[Document], texts: Mapping[Key, str]
-) -> list[Key | None]:
-    """For each document the text that was made of it; None if there is none.
+    documents: Sequence[Document], text_by_key: Mapping[DocumentKey, str]
+) -> list[DocumentKey | None]:
+    """For each document the key of the text that was made of it; None if there is none.
 
     Either the text holds at least half of the document, or it is cut out of it: at
     least half of the text stands in the document.
     """
-    keys = list(texts)
-    of_documents = [document.text for document in documents]
-    found: list[Key | None] = []
-    for merged in locate(of_documents, list(texts.values())).places:
-        is_most = merged.part is not None and merged.coverage >= HALF
-        found.append(keys[merged.part or 0] if is_most else None)
-    for cut in locate(list(texts.values()), of_documents).places:
-        if cut.part is not None and cut.coverage >= HALF and found[cut.part] is None:
-            found[cut.part] = keys[cut.candidate]
-    return found
+    keys = list(text_by_key)
+    texts = list(text_by_key.values())
+    document_texts = [document.text for document in documents]
+    found_keys: list[DocumentKey | None] = [None] * len(documents)
+    for place in locate(document_texts, texts).places:
+        if place.part is not None and place.coverage >= HALF:
+            found_keys[place.candidate] = keys[place.part]
+    for place in locate(texts, document_texts).places:
+        if place.part is None or place.coverage < HALF:
+            continue
+        if found_keys[place.part] is None:
+            found_keys[place.part] = keys[place.candidate]
+    return found_keys
 
 
 def keys_without_origin(
-    documents: Sequence[Document], contexts: Mapping[Key, Context]
-) -> list[Key]:
+    documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
+) -> list[DocumentKey]:
     """The keys of contexts behind which none of the documents stands."""
-    return keys_unexplained(keys_that_show(documents, contexts), documents, contexts)
+    context_keys = context_keys_of(documents, contexts)
+    return keys_unexplained(context_keys, documents, contexts)
 
 
 def keys_unexplained(
-    keys: Sequence[Key | None],
+    context_keys: Sequence[DocumentKey | None],
     documents: Sequence[Document],
-    contexts: Mapping[Key, Context],
-) -> list[Key]:
+    contexts: Mapping[DocumentKey, Context],
+) -> list[DocumentKey]:
     """The keys of contexts behind which none of the documents stands.
 
     Args:
-        keys: For each document the context that shows it, as ``keys_that_show`` gives it.
+        context_keys: For each document the key of the context that shows it, as
+            ``context_keys_of`` gives it.
         documents: The documents.
         contexts: The contexts by key.
     """
-    known = set(keys)
-    return [
-        key
-        for key, context in contexts.items()
-        if key not in known and not derives_from(context.text, documents)
-    ]
+    unexplained_keys = []
+    explained_keys = set(context_keys)
+    for key, context in contexts.items():
+        if key in explained_keys or derives_from(context.text, documents):
+            continue
+        unexplained_keys.append(key)
+    return unexplained_keys
 
 
 def derives_from(text: str, documents: Sequence[Document]) -> bool:
@@ -123,6 +150,10 @@ def derives_from(text: str, documents: Sequence[Document]) -> bool:
     At least half of the text stands in them, or it holds at least half of one. Less
     proves nothing: chunks of one page overlap.
     """
-    others = [form for document in documents for form in document.texts]
-    places = (*locate([text], others).places, *locate(others, text).places)
+    document_texts: list[str] = []
+    for document in documents:
+        document_texts += document.texts
+    places_in_documents = locate([text], document_texts).places
+    places_of_documents = locate(document_texts, text).places
+    places = (*places_in_documents, *places_of_documents)
     return any(place.coverage >= HALF for place in places)

@@ -1,30 +1,30 @@
 """What became of each retrieved passage on its way to the model. Pure.
 
 A part of the evidence: which call found the passage at which rank, whether a reranker
-or filter handed it on, and which context shows how much of it.
+or filter handed it on, and which context shows how much of it. A **passage** is one of
+the retrieved documents; its place is its index among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.calls import Calls, Key, end_of
-from ragmetrics_core.capture.origins import keys_that_show, keys_unexplained
+from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.origins import context_keys_of, keys_unexplained
 from ragmetrics_core.capture.showings import Shown
-from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
 
 Documents = tuple[Document, ...]
-Name = tuple[str, ...]
-
 
 _FOREIGN = (
     "{} of {} contexts are not among the retrieved documents: they came with the"
     " question, as a tool's text, or a step wrote them anew"
 )
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
-_TOLD_BY = ("prompt", "undivided", "named")
+# where contexts come from prompts or from the user, what they show of a passage is known
+_SAYING_WHAT_WAS_SHOWN = ("prompt", "undivided", "named")
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Passages:
 
 def passages_of(
     retrieved: Sequence[Document] | None,
-    found: Mapping[Node, Documents],
+    documents_by_search: Mapping[Node, Documents],
     calls: Calls,
     answered_by: Node | None,
-    contexts: Mapping[Key, Context],
+    contexts: Mapping[DocumentKey, Context],
     evidence_from: EvidenceFrom | None,
     shown: Shown | None,
 ) -> Passages:
@@ -56,71 +56,108 @@ def passages_of(
 
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
-        found: What each search brought, in the order of the calls.
+        documents_by_search: What each search brought, in the order of the calls.
         calls: The calls of the run.
         answered_by: The call that answered; what ran after it kept nothing from it.
-        contexts: The contexts by the documents behind them.
-        evidence_from: What tells the contexts.
-        shown: What the answering call was shown; None where no prompt tells.
+            None if no call is known.
+        contexts: The contexts, each by the key of the document of which it was made.
+        evidence_from: Where the contexts were found; None if there are none.
+        shown: What the answering call was shown; None where no prompt says so.
     """
-    dropped = _count_dropped_inside(calls)
+    n_dropped_by_name = _count_dropped_inside(calls)
     if retrieved is None:
-        return Passages(None, dropped)
-    notes = _notes(retrieved, found, calls, answered_by)
-    keys = keys_that_show(retrieved, contexts)
-    warnings: list[str] = []
-    n_hidden = keys.count(None)
-    if evidence_from == "prompt" and 0 < n_hidden < len(retrieved):
-        warnings.append(_HIDDEN.format(n_hidden, len(retrieved)))
-    n_foreign = len(keys_unexplained(keys, retrieved, contexts))
-    if n_foreign:
-        warnings.append(_FOREIGN.format(n_foreign, len(contexts)))
-    if evidence_from in _TOLD_BY:
-        notes = _with_shown_parts(notes, retrieved, keys, contexts, shown)
-    return Passages(tuple(notes), dropped, tuple(warnings))
+        return Passages(None, n_dropped_by_name)
+    notes = _notes_of_searches_and_steps(
+        retrieved, documents_by_search, calls, answered_by
+    )
+    # for each passage the context that shows it; None if none does
+    context_keys = context_keys_of(retrieved, contexts)
+    if evidence_from in _SAYING_WHAT_WAS_SHOWN:
+        notes = _add_shown_parts(notes, retrieved, context_keys, contexts, shown)
+    warnings = _warnings(retrieved, context_keys, contexts, evidence_from)
+    return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
 
 
-def _notes(
+def _warnings(
     retrieved: Sequence[Document],
-    found: Mapping[Node, Documents],
+    context_keys: Sequence[DocumentKey | None],
+    contexts: Mapping[DocumentKey, Context],
+    evidence_from: EvidenceFrom | None,
+) -> Iterator[str]:
+    """Yield how many passages were not shown, and how many contexts were not retrieved.
+
+    Where no passage is shown at all, that is said elsewhere.
+
+    Args:
+        retrieved: The retrieved documents.
+        context_keys: For each the key of the context that shows it; None if none does.
+        contexts: The contexts by key.
+        evidence_from: Where the contexts were found.
+    """
+    n_hidden = context_keys.count(None)
+    if evidence_from == "prompt" and 0 < n_hidden < len(retrieved):
+        yield _HIDDEN.format(n_hidden, len(retrieved))
+    n_foreign = len(keys_unexplained(context_keys, retrieved, contexts))
+    if n_foreign:
+        yield _FOREIGN.format(n_foreign, len(contexts))
+
+
+def _notes_of_searches_and_steps(
+    retrieved: Sequence[Document],
+    documents_by_search: Mapping[Node, Documents],
     calls: Calls,
     answered_by: Node | None,
 ) -> list[PassageNote]:
-    """Who found each of the retrieved documents, and who kept or dropped it.
+    """Note who found each of the retrieved documents, and who kept or dropped it.
 
     A document that no reranker or filter took has ``kept=None``. It has a rank behind
     the last step only where there is one last step.
     """
-    searches = _searches(found)
-    steps = _steps_between(calls, retrieved, answered_by)
+    search_by_document = _first_searches(documents_by_search)
+    steps = _steps_before_answer(calls, retrieved, answered_by)
     last_steps = [step for step in steps if not _is_worked_on(step, steps)]
-    handed_on = {place for step in last_steps for place in step.gave}
+    places_handed_on: set[int] = set()
+    for step in last_steps:
+        places_handed_on.update(step.gave)
     notes: list[PassageNote] = []
     for place, document in enumerate(retrieved):
-        search, rank = searches.get(_name_of(document), (None, None))
-        took_it = [step for step in steps if place in step.took]
-        is_kept = place in handed_on if took_it else None
-        droppers = [step.name for step in took_it if place not in step.gave]
-        rank_kept = None
-        if is_kept and len(last_steps) == 1:
+        search, rank = search_by_document.get(document.identity, (None, None))
+        steps_that_took = [step for step in steps if place in step.took]
+        kept: bool | None = None
+        rank_kept: int | None = None
+        dropped_by: str | None = None
+        if steps_that_took:
+            kept = place in places_handed_on
+        if kept and len(last_steps) == 1:
             rank_kept = last_steps[0].gave.index(place) + 1
+        if kept is False:
+            dropped_by = _first_that_dropped(place, steps_that_took)
         notes.append(
             PassageNote(
                 retriever=search,
                 rank=rank,
-                kept=is_kept,
+                kept=kept,
                 rank_kept=rank_kept,
-                dropped_by=droppers[0] if is_kept is False and droppers else None,
+                dropped_by=dropped_by,
             )
         )
     return notes
 
 
-def _with_shown_parts(
+def _first_that_dropped(place: int, steps_that_took: Sequence[_Step]) -> str | None:
+    """The name of the first step that took a passage and did not give it.
+
+    None if each that took it gave it: then a step beside them was the last.
+    """
+    droppers = (step.name for step in steps_that_took if place not in step.gave)
+    return next(droppers, None)
+
+
+def _add_shown_parts(
     notes: Sequence[PassageNote],
     retrieved: Sequence[Document],
-    keys: Sequence[Key | None],
-    contexts: Mapping[Key, Context],
+    context_keys: Sequence[DocumentKey | None],
+    contexts: Mapping[DocumentKey, Context],
     shown: Shown | None,
 ) -> list[PassageNote]:
     """Add to each note which context shows its document, and how much of it.
@@ -133,51 +170,59 @@ def _with_shown_parts(
     Args:
         notes: The notes so far, one for each retrieved document.
         retrieved: The retrieved documents.
-        keys: For each document the key of the context that shows it; None if none does.
+        context_keys: For each document the key of the context that shows it; None if
+            none does.
         contexts: The contexts, in the order of the prompt.
         shown: What was located in the prompts; None where the user named the contexts.
             These count as shown.
     """
-    places = {key: place for place, key in enumerate(contexts)}
-    noted: list[PassageNote] = []
-    for note, document, key in zip(notes, retrieved, keys, strict=True):
+    place_of_context = {key: place for place, key in enumerate(contexts)}
+    notes_with_parts: list[PassageNote] = []
+    for note, document, key in zip(notes, retrieved, context_keys, strict=True):
         place: int | None = None
         share: float | None = 0.0
         if key is not None:
-            place = places[key]
+            place = place_of_context[key]
             # a context may be there only because its neighbours in a list were shown
-            is_told = shown is None or key in shown.found
-            share = _share(document, key, contexts[key], shown) if is_told else None
-        noted.append(note.model_copy(update={"context": place, "share": share}))
-    return noted
+            is_located = shown is None or key in shown.found
+            share = None
+            if is_located:
+                share = _share_shown(document, key, contexts[key], shown)
+        update = {"context": place, "share": share}
+        notes_with_parts.append(note.model_copy(update=update))
+    return notes_with_parts
 
 
 def _count_dropped_inside(calls: Calls) -> dict[str, int]:
     """Count what searches inside a retriever found and the retriever did not hand on.
 
-    By the retriever's name: one that compresses, or fuses several lists.
+    Such a retriever compresses, or fuses several lists. The numbers stand under its
+    name.
     """
-    dropped: dict[str, int] = {}
-    for outer in calls.retrievals:
-        inner = [node for node in outer.walk() if node is not outer]
-        found_inside = [
-            document
-            for node in inner
-            if node.kind == "retriever"
-            for document in node.documents or ()
-        ]
-        once = list(
-            {
-                document.id or document.text: document for document in found_inside
-            }.values()
-        )
-        if not once or outer.documents is None:
+    n_dropped_by_name: dict[str, int] = {}
+    for retriever in calls.retrievals:
+        found_inside = _documents_of_inner_searches(retriever)
+        if not found_inside or retriever.documents is None:
             continue
-        handed_on = {document.key: document.context() for document in outer.documents}
-        n_dropped = keys_that_show(once, handed_on).count(None)
+        handed_on = {
+            document.key: document.context() for document in retriever.documents
+        }
+        n_dropped = context_keys_of(found_inside, handed_on).count(None)
         if n_dropped:
-            dropped[outer.name] = dropped.get(outer.name, 0) + n_dropped
-    return dropped
+            n_before = n_dropped_by_name.get(retriever.name, 0)
+            n_dropped_by_name[retriever.name] = n_before + n_dropped
+    return n_dropped_by_name
+
+
+def _documents_of_inner_searches(retriever: Node) -> list[Document]:
+    """What retrievers inside a retriever found, each document once."""
+    documents: dict[str, Document] = {}
+    for node in retriever.walk():
+        if node is retriever or node.kind != "retriever":
+            continue
+        for document in node.documents or ():
+            documents[document.id or document.text] = document
+    return list(documents.values())
 
 
 @dataclass(frozen=True)
@@ -197,40 +242,40 @@ class _Step:
     gave: tuple[int, ...]
 
 
-def _steps_between(
+def _steps_before_answer(
     calls: Calls, retrieved: Sequence[Document], answered_by: Node | None
 ) -> list[_Step]:
-    """What by profession takes and gives documents, before the answer, in order.
+    """The rerankers and filters that ended before the answer began, in their order.
 
     Of a plain step nobody knows whether it handed on what it does not name.
     """
-    nodes = [
-        node
-        for node in calls.nodes
-        if node.kind == "reranker"
-        and node.documents is not None
-        and (answered_by is None or end_of(node) <= answered_by.began)
-        and node not in calls.retrievals
-        and not any(around.kind == "retriever" for around in calls.paths[node][:-1])
-    ]
-    places = {_name_of(document): place for place, document in enumerate(retrieved)}
+    place_by_identity = {
+        document.identity: place for place, document in enumerate(retrieved)
+    }
     steps: list[_Step] = []
-    for node in sorted(nodes, key=end_of):
-        taken_documents = node.taken or _there_before(node, calls)
-        took = _places(taken_documents, retrieved, places)
-        gave = _places(node.documents or (), retrieved, places)
+    for node in sorted(calls.nodes, key=end_of):
+        if node.kind != "reranker" or node.documents is None:
+            continue
+        if answered_by is not None and end_of(node) > answered_by.began:
+            continue
+        *around, _ = calls.paths[node]
+        is_in_retriever = any(call.kind == "retriever" for call in around)
+        if is_in_retriever or node in calls.retrievals:
+            continue
+        taken_documents = node.taken or _documents_found_before(node, calls)
+        took = _places(taken_documents, retrieved, place_by_identity)
+        gave = _places(node.documents, retrieved, place_by_identity)
         steps.append(_Step(node.name, node, frozenset(took), tuple(gave)))
     return steps
 
 
-def _there_before(node: Node, calls: Calls) -> Documents:
+def _documents_found_before(node: Node, calls: Calls) -> Documents:
     """All that was found before a step of which nobody recorded what it was given."""
-    return tuple(
-        document
-        for search, documents in calls.retrievals.items()
-        if end_of(search) <= node.began
-        for document in documents
-    )
+    found: list[Document] = []
+    for search, documents in calls.retrievals.items():
+        if end_of(search) <= node.began:
+            found += documents
+    return tuple(found)
 
 
 def _is_worked_on(step: _Step, steps: Sequence[_Step]) -> bool:
@@ -239,50 +284,54 @@ def _is_worked_on(step: _Step, steps: Sequence[_Step]) -> bool:
     One that also took what this one had dropped stands beside it.
     """
     dropped = step.took.difference(step.gave)
-    return any(
-        not later.took.isdisjoint(step.gave) and later.took.isdisjoint(dropped)
-        for later in steps
-        if later is not step and later.node.began >= end_of(step.node)
-    )
+    for later in steps:
+        if later is step or later.node.began < end_of(step.node):
+            continue
+        took_its_documents = not later.took.isdisjoint(step.gave)
+        stands_beside = not later.took.isdisjoint(dropped)
+        if took_its_documents and not stands_beside:
+            return True
+    return False
 
 
 def _places(
     documents: Sequence[Document],
     retrieved: Sequence[Document],
-    places: Mapping[Name, int],
+    place_by_identity: Mapping[DocumentKey, int],
 ) -> list[int]:
     """Places of documents among the retrieved, in the order of the documents.
 
     A text that a step changed and gave no id is sought by what it shares with them.
     """
-    names = [_name_of(document) for document in documents]
-    if all(name in places for name in names):
-        return list(dict.fromkeys(places[name] for name in names))
-    by_key = {document.key: document.context() for document in documents}
-    order = {key: rank for rank, key in enumerate(by_key)}
-    keys = keys_that_show(retrieved, by_key)
-    ranked = [(order[key], place) for place, key in enumerate(keys) if key is not None]
-    return [place for _, place in sorted(ranked)]
+    identities = [document.identity for document in documents]
+    if all(identity in place_by_identity for identity in identities):
+        places = [place_by_identity[identity] for identity in identities]
+        return list(dict.fromkeys(places))
+    contexts = {document.key: document.context() for document in documents}
+    rank_by_key = {key: rank for rank, key in enumerate(contexts)}
+    ranked_places = []
+    for place, key in enumerate(context_keys_of(retrieved, contexts)):
+        if key is not None:
+            ranked_places.append((rank_by_key[key], place))
+    return [place for _, place in sorted(ranked_places)]
 
 
-def _name_of(document: Document) -> Name:
-    """What tells documents of a run apart: the id, else all that is known of one."""
-    return ("id", document.id) if document.id is not None else document.key
+def _first_searches(
+    documents_by_search: Mapping[Node, Documents],
+) -> dict[DocumentKey, tuple[str | None, int]]:
+    """By document the name of the call that found it first, and its rank there.
 
-
-def _searches(
-    found: Mapping[Node, Documents],
-) -> dict[Name, tuple[str | None, int | None]]:
-    """By document the name of the call that found it first, and its rank there."""
-    searches: dict[Name, tuple[str | None, int | None]] = {}
-    for node, documents in found.items():
+    The name is None if the call has none. Ranks count from 1.
+    """
+    searches: dict[DocumentKey, tuple[str | None, int]] = {}
+    for node, documents in documents_by_search.items():
         for rank, document in enumerate(documents, start=1):
-            searches.setdefault(_name_of(document), (node.name or None, rank))
+            searches.setdefault(document.identity, (node.name or None, rank))
     return searches
 
 
-def _share(
-    document: Document, key: Key, context: Context, shown: Shown | None
+def _share_shown(
+    document: Document, key: DocumentKey, context: Context, shown: Shown | None
 ) -> float:
     """The share of a document's letters that its context shows, 0 to 1.
 
@@ -296,5 +345,7 @@ def _share(
     if document.text in context.text:
         return 1.0
     n_letters = sum(map(str.isalnum, document.text))
+    if n_letters == 0:
+        return 1.0
     n_shown = sum(map(str.isalnum, context.text))
-    return min(1.0, n_shown / n_letters) if n_letters else 1.0
+    return min(1.0, n_shown / n_letters)

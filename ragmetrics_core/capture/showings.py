@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ragmetrics_core.capture.calls import Calls, Key, end_of
+from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.places import Located, Place, union
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
-from ragmetrics_core.capture.tree import Document, Message, Node
+from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
 
 _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
 
@@ -36,11 +36,11 @@ class Shown:
         showing: Those of these calls whose own prompts show documents.
     """
 
-    found: Mapping[Key, tuple[Document, Place]]  # in the order of first showing
-    unknown: Mapping[Key, Document]  # the prompts do not tell of these
-    traces: frozenset[Key]  # of these unknown ones some words stand there
+    found: Mapping[DocumentKey, tuple[Document, Place]]  # in the order of first showing
+    unknown: Mapping[DocumentKey, Document]  # the prompts do not tell of these
+    traces: frozenset[DocumentKey]  # of these unknown ones some words stand there
     # of those found, and between their neighbours of one list those that are unknown
-    order: tuple[Key, ...]
+    order: tuple[DocumentKey, ...]
     # the call and those that feed it, in the order in which they began
     calls: tuple[Node, ...]
     showing: tuple[Node, ...]  # those of them whose own prompts show documents
@@ -57,9 +57,9 @@ class _ShownAlone:
         feeding: Earlier calls whose replies it was shown.
     """
 
-    found: Mapping[Key, tuple[Document, Place]]
-    unknown: Mapping[Key, Document]
-    traces: frozenset[Key]
+    found: Mapping[DocumentKey, tuple[Document, Place]]
+    unknown: Mapping[DocumentKey, Document]
+    traces: frozenset[DocumentKey]
     feeding: tuple[Node, ...]
 
 
@@ -95,8 +95,8 @@ class Showings:
         readers = self._feeding_and(call)
         parts = [self._of_one(reader) for reader in readers]
         showing_of = _unite_showings(parts)
-        unknown: dict[Key, Document] = {}
-        traces: set[Key] = set()
+        unknown: dict[DocumentKey, Document] = {}
+        traces: set[DocumentKey] = set()
         for part in parts:
             unknown.update(part.unknown)
             traces.update(part.traces)
@@ -339,7 +339,7 @@ def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
     It has the score of the last step that scored it. A text that was handed on without
     its id is left out beside the document that holds it.
     """
-    latest: dict[Key, Document] = {}
+    latest: dict[DocumentKey, Document] = {}
     for document in (document for documents in lists for document in documents):
         latest_document = latest.setdefault(document.key, document)
         if latest_document.score is None and document.score is not None:
@@ -378,7 +378,7 @@ def _by_occurrences(
 def _read(
     readable: Sequence[tuple[Node, str]],
     places: Sequence[Place],
-    showing_of: Mapping[Key, tuple[Document, Place]],
+    showing_of: Mapping[DocumentKey, tuple[Document, Place]],
 ) -> list[Node]:
     """Calls of which a prompt shows what they wrote.
 
@@ -415,7 +415,7 @@ class _Candidate:
     repetition: int = 0
 
     @property
-    def key(self) -> Key:
+    def key(self) -> DocumentKey:
         """The document's key; of a repetition one of its own."""
         return (
             (*self.document.key, f"again {self.repetition}")
@@ -449,8 +449,8 @@ def _candidates(
 
 
 def _documents_shown(
-    candidates: Sequence[_Candidate], located: Located, arrived: Sequence[Key]
-) -> dict[Key, tuple[Document, Place]]:
+    candidates: Sequence[_Candidate], located: Located, arrived: Sequence[DocumentKey]
+) -> dict[DocumentKey, tuple[Document, Place]]:
     """The documents that a prompt shows, in its order, each by its longest showing.
 
     Of several documents of one text the first to come is the first one shown.
@@ -467,7 +467,7 @@ def _documents_shown(
         places_shown, key=lambda index: rank[candidates[index].document.key]
     ):
         waiting.setdefault(candidates[index].text, []).append(candidates[index])
-    showing_of: dict[Key, tuple[Document, Place]] = {}
+    showing_of: dict[DocumentKey, tuple[Document, Place]] = {}
     for index in places_shown:
         candidate = waiting[candidates[index].text].pop(0)
         place = located.places[index]
@@ -479,7 +479,9 @@ def _documents_shown(
 
 
 def _untold(
-    candidates: Sequence[_Candidate], located: Located, arrival: Mapping[Key, object]
+    candidates: Sequence[_Candidate],
+    located: Located,
+    arrival: Mapping[DocumentKey, object],
 ) -> list[tuple[_Candidate, Place]]:
     """The candidates of which a prompt does not tell whether it shows them.
 
@@ -495,9 +497,9 @@ def _untold(
 
 def _unite_showings(
     parts: Iterable[_ShownAlone],
-) -> dict[Key, tuple[Document, Place]]:
+) -> dict[DocumentKey, tuple[Document, Place]]:
     """The showings of several prompts; of a document that several show, the union."""
-    showing_of: dict[Key, tuple[Document, Place]] = {}
+    showing_of: dict[DocumentKey, tuple[Document, Place]] = {}
     for part in parts:
         for key, showing in part.found.items():
             if key in showing_of:
@@ -522,10 +524,10 @@ def _unite_showing(
 
 
 def _with_unknown_between(
-    showing_of: Mapping[Key, object],
-    unknown: Mapping[Key, object],
+    showing_of: Mapping[DocumentKey, object],
+    unknown: Mapping[DocumentKey, object],
     lists: Sequence[Sequence[Document]],
-) -> list[Key]:
+) -> list[DocumentKey]:
     """The order of the documents shown, with unknown ones between their neighbours.
 
     An unknown document stands behind the one before it in the first list that holds a
@@ -533,7 +535,7 @@ def _with_unknown_between(
     """
     order = list(showing_of)
     listed = ([document.key for document in documents] for documents in lists)
-    keys: list[Key] = next(
+    keys: list[DocumentKey] = next(
         (
             documents
             for documents in listed
@@ -551,18 +553,18 @@ def _with_unknown_between(
 
 
 def _best_versions(
-    showing_of: Mapping[Key, tuple[Document, Place]],
-) -> dict[Key, tuple[Document, Place]]:
+    showing_of: Mapping[DocumentKey, tuple[Document, Place]],
+) -> dict[DocumentKey, tuple[Document, Place]]:
     """The documents shown, without weaker versions of one id.
 
     Versions that are shown whole stay. If none is, the one stays of which most is
     shown.
     """
-    by_id: dict[str, list[Key]] = {}
+    by_id: dict[str, list[DocumentKey]] = {}
     for key, (document, _) in showing_of.items():
         if document.id is not None:
             by_id.setdefault(document.id, []).append(key)
-    hidden: set[Key] = set()
+    hidden: set[DocumentKey] = set()
     for keys in by_id.values():
         whole_keys = [key for key in keys if showing_of[key][1].extent == "whole"]
         best = whole_keys or [max(keys, key=lambda key: len(showing_of[key][1].text))]

@@ -30,6 +30,8 @@ FLOW, THREAD = JOINED = ("runs of plain functions", "runs of one thread")
 # evaluators, building of an index, shortening of memory).
 Kind = Literal["model", "retriever", "reranker", "tool", "agent", "step", "ignored"]
 
+DocumentKey = tuple[str, ...]  # what tells a document from others: ``Document.key``
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -46,7 +48,7 @@ class Document:
     author: Node | None = field(default=None, repr=False, compare=False)
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key(self) -> DocumentKey:
         """What tells it from other documents: equal keys are one document.
 
         The key holds id and text. Without an id it holds text and metadata; scores do
@@ -60,6 +62,14 @@ class Document:
             if name not in SCORE_KEYS
         )
         return ("text", repr(rest), self.text)
+
+    @property
+    def identity(self) -> DocumentKey:
+        """What tells it from other documents of one run, whatever became of its text.
+
+        It is the id. Without an id it is the key.
+        """
+        return ("id", self.id) if self.id is not None else self.key
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """What models of a run wrote, as against what was found and only quotes it. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,7 +13,7 @@ from ragmetrics_core.capture.nested_engines import (
     separate_engines,
 )
 from ragmetrics_core.capture.passages import share_a_passage
-from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 LEAST = 32  # letters of a reply that another text repeats by no chance
 _MOST_OF_IT = 0.5
@@ -36,7 +38,7 @@ class OwnWords:
     replies: Sequence[tuple[float, str]]
     asked: Sequence[str]
     originals: Collection[str]
-    _known: dict[tuple[str, int], bool] = field(default_factory=dict)
+    _hold_by_text: dict[tuple[str, int], bool] = field(default_factory=dict)
 
     def hold(self, text: str, before: float) -> bool:
         """Whether a document's text is a model's reply in a frame: "Sub question: …  Response: …".
@@ -49,75 +51,77 @@ class OwnWords:
             text: The text of a document.
             before: When it was there; later replies do not count.
         """
-        until = sum(ended <= before for ended, _ in self._replies)
-        if not until:
+        n_replies = sum(ended <= before for ended, _ in self._replies)
+        if n_replies == 0:
             return False
-        if (text, until) not in self._known:
-            self._known[text, until] = self._is_framed_reply(text, until)
-        return self._known[text, until]
+        if (text, n_replies) not in self._hold_by_text:
+            is_reply = self._is_framed_reply(text, n_replies)
+            self._hold_by_text[text, n_replies] = is_reply
+        return self._hold_by_text[text, n_replies]
 
-    def _is_framed_reply(self, text: str, until: int) -> bool:
+    def _is_framed_reply(self, text: str, n_replies: int) -> bool:
         """Whether a text is a model's reply, alone or in a frame of queries.
 
         Args:
             text: The text of a document.
-            until: How many replies were there, the earliest first.
+            n_replies: How many replies were there, the earliest first.
         """
         if text in self.originals:
             return False
-        host = stream(text)
-        replies = [reply for _, reply in self._replies[:until] if reply in host]
-        if not replies:
+        letters = stream(text)
+        earlier_replies = [reply for _, reply in self._replies[:n_replies]]
+        replies_inside = [reply for reply in earlier_replies if reply in letters]
+        if not replies_inside:
             return False
-        own = [*replies, *(query for query in self._asked if query in host)]
-        if _count_covered_bytes(host, own) < _MOST_OF_IT * len(host):
-            return False
+        queries_inside = [query for query in self._asked if query in letters]
+        own_words = [*replies_inside, *queries_inside]
         # a reply may quote what was found; the frame around it does not
-        frame = _remove_parts(host, own)
-        return not any(
-            host in original or share_a_passage(frame, original)
+        frame = _remove_parts(letters, own_words)
+        n_own_bytes = len(letters) - len(frame)
+        if n_own_bytes < _MOST_OF_IT * len(letters):
+            return False
+        is_found = any(
+            letters in original or share_a_passage(frame, original)
             for original in self._originals
         )
+        return not is_found
 
     @cached_property
     def _replies(self) -> list[tuple[float, bytes]]:
         """The replies that are long enough, as streams, the earliest first."""
-        long_ones = [
-            (ended, stream(reply))
-            for ended, reply in self.replies
-            if len(reply) >= LEAST
-        ]
-        return sorted((ended, reply) for ended, reply in long_ones if reply)
+        replies = []
+        for ended, reply in self.replies:
+            letters = stream(reply) if len(reply) >= LEAST else b""
+            if letters:
+                replies.append((ended, letters))
+        return sorted(replies)
 
     @cached_property
     def _asked(self) -> list[bytes]:
-        """The queries and questions that are long enough, as streams."""
-        return [words for words in map(stream, _long_enough(self.asked)) if words]
+        """The queries and questions that are long enough, as streams, each once."""
+        long_texts = [text for text in dict.fromkeys(self.asked) if len(text) >= LEAST]
+        return _streams_with_letters(long_texts)
 
     @cached_property
     def _originals(self) -> list[bytes]:
         """The texts that were found, as streams."""
-        return [words for words in map(stream, self.originals) if words]
+        return _streams_with_letters(self.originals)
 
 
-def _long_enough(texts: Iterable[str]) -> Iterator[str]:
-    return (text for text in dict.fromkeys(texts) if len(text) >= LEAST)
+def _streams_with_letters(texts: Iterable[str]) -> list[bytes]:
+    """The letters of some texts, without those that have none."""
+    streams = [stream(text) for text in texts]
+    return [letters for letters in streams if letters]
 
 
-def _count_covered_bytes(host: bytes, parts: Iterable[bytes]) -> int:
-    """How many bytes of a text some parts of it cover together."""
-    return len(host) - len(_remove_parts(host, parts))
-
-
-def _remove_parts(host: bytes, parts: Iterable[bytes]) -> bytes:
+def _remove_parts(letters: bytes, parts: Iterable[bytes]) -> bytes:
     """A text without some parts of it, which may overlap; each is taken out once."""
-    covered = bytearray(len(host))
+    is_covered = bytearray(len(letters))
     for part in parts:
-        start = host.find(part)
-        covered[start : start + len(part)] = b"\1" * len(part)
-    return bytes(
-        byte for byte, is_covered in zip(host, covered, strict=True) if not is_covered
-    )
+        start = letters.find(part)
+        is_covered[start : start + len(part)] = b"\1" * len(part)
+    marked_letters = zip(letters, is_covered, strict=True)
+    return bytes(letter for letter, covered in marked_letters if not covered)
 
 
 def name_authors(root: Node) -> None:
@@ -134,51 +138,51 @@ def name_authors(root: Node) -> None:
     """
     separate_engines(root)
     nodes = list(root.walk())
-    answers = {
-        node: (node.text or "").strip()
-        for node in nodes[1:]
-        if node.kind in ("agent", "step")
-    }
-    answers = {node: text for node, text in answers.items() if text}
+    answers = _answers_inside(nodes)
     if not answers:
         return
-    found = _documents_found(nodes)
-    originals = _Originals(
-        frozenset(document.id for document in found if document.id is not None),
-        frozenset(document.text for document in found),
-    )
+    originals = _originals_of(nodes)
     for node in nodes:
         if node.kind == "tool" and node.text:
             node.taken = _documents_handed_on(node, answers)
             continue
-        earlier = [
-            answering for answering in answers if (answering.ended or 0) < node.began
-        ]
-        node.taken = tuple(
-            replace(document, author=_author(document, earlier, answers, originals))
-            for document in node.taken
-        )
+        earlier = [call for call in answers if (call.ended or 0) < node.began]
+        documents = []
+        for document in node.taken:
+            author = _author(document, earlier, answers, originals)
+            documents.append(replace(document, author=author))
+        node.taken = tuple(documents)
     hand_on_authors([root])
 
 
-def _documents_found(nodes: Sequence[Node]) -> list[Document]:
+def _answers_inside(nodes: Sequence[Node]) -> dict[Node, str]:
+    """What agents and steps below the outermost call answered, by the call."""
+    answers = {}
+    for node in nodes[1:]:
+        answer = (node.text or "").strip()
+        if node.kind in ("agent", "step") and answer:
+            answers[node] = answer
+    return answers
+
+
+def _originals_of(nodes: Sequence[Node]) -> _Originals:
     """The documents of retrievers and rerankers, without what engines wrote.
 
     A reranker hands on what a retriever took from an engine.
     """
-    written_keys = {
-        document.key
-        for node in nodes
-        for document in node.documents or ()
-        if document.author is not None
-    }
-    return [
-        document
-        for node in nodes
-        if node.kind in ("retriever", "reranker")
-        for document in node.documents or ()
-        if document.key not in written_keys
-    ]
+    written_keys = set(_author_by_key(nodes))
+    ids = set()
+    texts = set()
+    for node in nodes:
+        if node.kind not in ("retriever", "reranker"):
+            continue
+        for document in node.documents or ():
+            if document.key in written_keys:
+                continue
+            texts.add(document.text)
+            if document.id is not None:
+                ids.add(document.id)
+    return _Originals(ids, texts)
 
 
 def hand_on_authors(roots: Sequence[Node]) -> None:
@@ -191,27 +195,40 @@ def hand_on_authors(roots: Sequence[Node]) -> None:
         roots: The outermost calls of runs of one turn; documents of their calls are
             changed.
     """
-    nodes = [node for root in roots for node in root.walk()]
-    author_by_key = {
-        document.key: document.author
-        for node in nodes
-        for document in node.documents or ()
-        if document.author is not None
-    }
-    for node in nodes if author_by_key else ():
+    nodes: list[Node] = []
+    for root in roots:
+        nodes += root.walk()
+    author_by_key = _author_by_key(nodes)
+    if not author_by_key:
+        return
+    for node in nodes:
         node.taken = _with_authors(node.taken, author_by_key)
         if node.documents is not None:
             node.documents = _with_authors(node.documents, author_by_key)
 
 
+def _author_by_key(nodes: Iterable[Node]) -> dict[DocumentKey, Node]:
+    """The authors of the documents that some calls gave, by the document's key.
+
+    Documents that no call of the run wrote are left out.
+    """
+    author_by_key = {}
+    for node in nodes:
+        for document in node.documents or ():
+            if document.author is not None:
+                author_by_key[document.key] = document.author
+    return author_by_key
+
+
 def _with_authors(
-    documents: Sequence[Document], author_by_key: Mapping[tuple[str, ...], Node | None]
+    documents: Sequence[Document], author_by_key: Mapping[DocumentKey, Node]
 ) -> tuple[Document, ...]:
     """Documents with their authors; those without one in the mapping stay as they are."""
-    return tuple(
-        replace(document, author=author_by_key.get(document.key, document.author))
-        for document in documents
-    )
+    with_authors = []
+    for document in documents:
+        author = author_by_key.get(document.key, document.author)
+        with_authors.append(replace(document, author=author))
+    return tuple(with_authors)
 
 
 @dataclass(frozen=True)
@@ -263,8 +280,8 @@ def _documents_handed_on(
     """What a tool hands on of the answers of engines inside it, perhaps among other words."""
     text = tool.text or ""
     lines = (text.strip(), *text.splitlines())
-    return tuple(
-        Document(text, author=inner)
-        for inner in tool.walk()
-        if answers.get(inner) in lines
-    )
+    documents = []
+    for inner in tool.walk():
+        if answers.get(inner) in lines:
+            documents.append(Document(text, author=inner))
+    return tuple(documents)
