@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ragmetrics_core.capture.origins import (
-    derives_from,
     context_keys_of,
+    derives_from,
     keys_without_origin,
 )
 from ragmetrics_core.capture.tree import Document
