@@ -33,6 +33,8 @@ from ragmetrics_core.data.citations import (
 )
 
 _LONGEST_LABEL = 80
+# between the file, the page and the section in the name of a source
+_PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
 _NO_MEANING = "the prompt does not tell which context {} means"
 _SEVERAL = "the prompt shows several texts under {}"
 _SHOWN_ELSEWHERE = (
@@ -514,10 +516,19 @@ def _check_that_it_dangles(
             raise _UnknownMeaning(_NO_MEANING.format(word))
         is_shown = _is_number_shown(label, labels, prompts, search.turn.known)
     else:
-        line = as_one_line(label).lower()
-        is_shown = any(line in as_one_line(prompt).lower() for prompt in prompts)
+        is_shown = any(
+            _is_part_shown(part, prompts) for part in _PART_OF_NAME.split(label)
+        )
     if is_shown:
         raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(word))
+
+
+def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
+    """Whether a part of a name, such as the file of a file and page, stands in a prompt."""
+    line = as_one_line(part).lower()
+    if not re.search(r"[^\W\d_]{2}", line):
+        return False
+    return any(line in as_one_line(prompt).lower() for prompt in prompts)
 
 
 def _is_number_shown(

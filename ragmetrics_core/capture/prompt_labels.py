@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ragmetrics_core.data.citations import plain_label
+from ragmetrics_core.data.citations import SOURCE_WORD, plain_label
 
 _OPENING = 200  # signs of a context by which it is found in a prompt
 _CLOSING = 80  # signs by which its end is found
@@ -37,14 +37,13 @@ _NUMBER = re.compile(r"[0-9]{1,4}")
 _NUMBER_FIRST = re.compile(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
 # What may stand before a number in brackets: "Document [1]", "- [2]".
 _BEFORE_A_NUMBER = re.compile(
-    r"""[#>*\-"']*\s*(?:source|document|doc|passage|context|chunk|citation|reference|result)?
-    [\s#:]*""",
+    rf"""[#>*\-"']*\s*{SOURCE_WORD}?[\s#:]*""",
     re.IGNORECASE | re.VERBOSE,
 )
 # "Source 1:", "### Document 2 (a.pdf)", "3."
 _NUMBERED = re.compile(
-    r"""[#>*\-\s]*(?:source|document|doc|passage|context|chunk|citation|reference|result)?
-    [ \t]*\#?(?P<number>[0-9]{1,4})(?:[\s:.)|(,–—\-]|\Z)""",
+    rf"""[#>*\-=\s]*{SOURCE_WORD}?
+    [ \t]*\#?(?P<number>[0-9]{{1,4}})(?:[\s:.)|(,–—\-]|\Z)""",
     re.IGNORECASE | re.VERBOSE,
 )
 
@@ -277,6 +276,7 @@ def _labels(names: Sequence[str]) -> tuple[str, ...]:
     labels: list[str] = []
     for name in names:
         parts = [name, *_PART.split(name)]
+        parts += [part.partition(" (")[0] for part in parts]
         parts += [part.rpartition(": ")[2] for part in parts]
         labels += [plain_label(part.strip(" \t:\"',{}()#*>-–—")) for part in parts]
     return tuple(

@@ -25,12 +25,14 @@ Place = Annotated[int, Field(ge=0)]
 
 _LONGEST_MARK = 200  # characters between the brackets
 # What a label may begin with, and what is no part of it: "Source 1", "citation:a-7".
-_SOURCE_WORD = (
+SOURCE_WORD = (
     r"(?:sources?|documents?|docs?|passages?|contexts?|chunks?|citations?"
-    r"|references?|refs?|cited?|snippets?)"
+    r"|references?|refs?|cited?|snippets?|results?|excerpts?"
+    r"|dokumente?|quellen?|fuentes?|documentos?|fontes?|来源|文档|资料|引用|出典|문서|출처)"
 )
+"""What languages call a source, as a regular expression that ignores case."""
 _PREFIX = re.compile(
-    rf"{_SOURCE_WORD}[ \t]*(?:(?:ids?|no|numbers?)\b)?"
+    rf"{SOURCE_WORD}[ \t]*(?:(?:ids?|no|numbers?)\b)?"
     r"(?:[ \t:#=\-]*(?=[0-9])|[ \t]*[:#=]+[ \t]*|[ \t]+)",
     re.IGNORECASE,
 )
@@ -38,16 +40,16 @@ _AROUND_LABEL = " \t\"'`*#"
 _MARK = re.compile(
     rf"\[\[(?P<doubled>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]\]"
     rf"|\[(?P<listed>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]"
-    rf"|\((?:see |from )?(?P<named>{_SOURCE_WORD}[ \t:#0-9][^()\n]{{0,{_LONGEST_MARK}}})\)"
+    rf"|\((?:see |from )?(?P<named>{SOURCE_WORD}[ \t:#0-9][^()\n]{{0,{_LONGEST_MARK}}})\)"
     rf"|【(?P<provided>[^【】†\n]{{1,{_LONGEST_MARK}}})(?:†[^【】\n]{{0,{_LONGEST_MARK}}})?】",
     re.IGNORECASE,
 )
 # What may cite in a form that is not read: a footnote's sign, "source 2", "(3)".
 _MAY_CITE = re.compile(
-    rf"[⁰¹²³⁴⁵⁶⁷⁸⁹]|\b{_SOURCE_WORD}[ \t:#]*[0-9]"
+    rf"[⁰¹²³⁴⁵⁶⁷⁸⁹]|\b{SOURCE_WORD}[ \t:#]*[0-9]"
     r"|[\[【][^\[\]【】\n]{0,80}[0-9][^\[\]【】\n]{0,80}[\]】]"
     r"|\((?:[^()\n]{0,40}[ ,])?[0-9]{1,2}\)"
-    rf"|[\[(【][ \t]*{_SOURCE_WORD}\b|^[ \t]*{_SOURCE_WORD}[ \t]*:",
+    rf"|[\[(【][ \t]*{SOURCE_WORD}\b|^[ \t]*{SOURCE_WORD}[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
 # Brackets in code are indices.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from ragmetrics_core.capture import (
     Answer,
+    CitedSource,
     Document,
     Listener,
     Message,
@@ -199,8 +200,29 @@ def _generated(answer: GeneratedAnswer) -> Answer:
         replies=tuple(text for text in texts if isinstance(text, str) and text),
         documents=tuple(copied(document) for document in answer.documents or ()),
         question=answer.query,
+        cited=_sources_counted(answer.documents or ()),
         model=model if isinstance(model, str) else None,
     )
+
+
+def _sources_counted(
+    documents: Sequence[haystack.Document],
+) -> tuple[CitedSource, ...] | None:
+    """The documents that an ``AnswerBuilder`` counted, and which of them are cited.
+
+    With ``reference_pattern`` it notes the number of each document and whether the
+    reply cites it. None if it notes nothing.
+    """
+    sources: list[CitedSource] = []
+    for document in documents:
+        number = document.meta.get("source_index")
+        is_cited = document.meta.get("referenced")
+        if not isinstance(number, int) or not isinstance(is_cited, bool):
+            return None
+        sources.append(
+            CitedSource(id=document.id, label=str(number), is_cited=is_cited)
+        )
+    return tuple(sources) or None
 
 
 @dataclass(eq=False, slots=True)

@@ -1,0 +1,496 @@
+"""What answers of LangChain applications cite: each has the shape of a public one that cites.
+
+The scripted models are shown the prompts of these applications. What is expected stands
+in each row: the part of the answer, the numbers of the texts that it cites, and what
+dangles; or words of the reason why nothing can be known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_classic.chains import create_retrieval_chain
+from langchain_classic.chains.combine_documents import create_stuff_documents_chain
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.output_parsers import (
+    JsonOutputParser,
+    StrOutputParser,
+    XMLOutputParser,
+)
+from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.tools import tool
+from langchain_ragmetrics import capture
+from langgraph.graph import END, START, StateGraph
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from ragmetrics_core import Sample
+
+QUESTION = "When was the Velm bridge opened?"
+TEXTS = (
+    "The Velm is a river of the north; it rises in the hills and ends in a wide lake.",
+    "Bridges are built of stone, of iron or of wood, and some of them carry a railway.",
+    "After years of quarrels the Velm bridge was opened at last in 1874, by the mayor.",
+)
+FILES = ("rivers.pdf", "bridges.pdf", "rivers.pdf")
+PAGES = (4, 7, 9)
+
+Expected = list[tuple[str | None, tuple[int, ...], tuple[str, ...]]] | str | None
+
+
+class Found(BaseRetriever):
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        return [
+            Document(
+                text,
+                id=f"d{place}",
+                metadata={
+                    "source": FILES[place],
+                    "pdf_path": FILES[place],
+                    "page_number": PAGES[place],
+                    "title": f"Chapter {place + 10}",
+                },
+            )
+            for place, text in enumerate(TEXTS)
+        ]
+
+
+class Structured(GenericFakeChatModel):
+    """A model that calls the tool of its structured output."""
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Runnable[Any, Any]:
+        return self
+
+
+def structured(schema: type[BaseModel], reply: dict[str, Any]) -> Runnable[Any, Any]:
+    call = ToolCall(name=schema.__name__, args=reply, id="call")
+    model = Structured(messages=iter([AIMessage("", tool_calls=[call])]))
+    return model.with_structured_output(schema)
+
+
+def numbered(label: str) -> Callable[[list[Document]], str]:
+    """What an application writes before each text: {n} from 1, {i} from 0, values of the metadata."""
+
+    def join(documents: list[Document]) -> str:
+        return "\n\n".join(
+            label.format(n=place + 1, i=place, text=one.page_content, **one.metadata)
+            for place, one in enumerate(documents)
+        )
+
+    return join
+
+
+PROMPT = ChatPromptTemplate.from_template(
+    "Answer from the context and cite it.\n\nContext:\n{context}\n\nQuestion: {question}"
+)
+
+
+def asked(model: Runnable[Any, Any], label: str) -> Runnable[Any, Any]:
+    return (
+        {
+            "context": Found() | numbered(label),
+            "question": RunnablePassthrough(),
+        }
+        | PROMPT
+        | model
+    )
+
+
+def says(answer: str) -> Runnable[Any, Any]:
+    return FakeListChatModel(responses=[answer]) | StrOutputParser()
+
+
+def chain(label: str, answer: str) -> Callable[[], Any]:
+    return lambda: asked(says(answer), label).invoke(QUESTION)
+
+
+class CitedAnswer(BaseModel):
+    answer: str
+    citations: list[int]
+
+
+class Quote(BaseModel):
+    source_id: int
+    quote: str
+
+
+class QuotedAnswer(BaseModel):
+    answer: str
+    citations: list[Quote]
+
+
+class Page(BaseModel):
+    pdf_path: str
+    page_number: int
+
+
+class AnswerOfPages(BaseModel):
+    answer: str
+    citations: list[Page]
+
+
+class ExactQuotes(BaseModel):
+    answer: str
+    citations: list[str]
+    is_refusal: bool = False
+
+
+def state_graph(model: Runnable[Any, Any], label: str) -> Callable[[], Any]:
+    class State(TypedDict, total=False):
+        question: str
+        context: list[Document]
+        answer: Any
+
+    def retrieve(state: State) -> dict[str, Any]:
+        return {"context": Found().invoke(state["question"])}
+
+    def generate(state: State) -> dict[str, Any]:
+        messages = PROMPT.invoke(
+            {
+                "context": numbered(label)(state["context"]),
+                "question": state["question"],
+            }
+        )
+        return {"answer": model.invoke(messages)}
+
+    graph = StateGraph(State)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("generate", generate)
+    graph.add_edge(START, "retrieve")
+    graph.add_edge("retrieve", "generate")
+    graph.add_edge("generate", END)
+    return lambda: graph.compile().invoke({"question": QUESTION})
+
+
+def documents_chain(document_prompt: str, answer: str) -> Callable[[], Any]:
+    """The classic chain, whose documents have a prompt of their own."""
+
+    def run() -> Any:
+        prompt = ChatPromptTemplate.from_template("Cite.\n{context}\n\nAsked: {input}")
+        stuff = create_stuff_documents_chain(
+            FakeListChatModel(responses=[answer]),
+            prompt,
+            document_prompt=PromptTemplate.from_template(document_prompt),
+        )
+        return create_retrieval_chain(Found(), stuff).invoke({"input": QUESTION})
+
+    return run
+
+
+def agent(label: str, answer: str) -> Callable[[], Any]:
+    """An agent whose tool returns numbered texts."""
+
+    def run() -> Any:
+        agents = pytest.importorskip("langchain.agents")
+
+        @tool
+        def search_docs(query: str) -> str:
+            """Search the knowledge base."""
+            return numbered(label)(Found().invoke(query))
+
+        call = ToolCall(name="search_docs", args={"query": "Velm bridge"}, id="call")
+        replies = [AIMessage("", tool_calls=[call]), AIMessage(answer)]
+        made = agents.create_agent(
+            Structured(messages=iter(replies)), tools=[search_docs]
+        )
+        return made.invoke({"messages": [{"role": "user", "content": QUESTION}]})
+
+    return run
+
+
+def annotated(annotations: Any, label: str) -> Callable[[], Any]:
+    """A first call answers, a second one is shown the answer and names its sources."""
+
+    def run() -> Any:
+        answering = asked(says("It was opened in 1874."), label)
+        annotating = (
+            RunnableLambda(
+                lambda answer: (
+                    f"Sources:\n\n{numbered(label)(Found().invoke(QUESTION))}\n\n"
+                    f"Which of them support this answer?\n{answer}"
+                )
+            )
+            | FakeListChatModel(responses=[json.dumps(annotations)])
+            | JsonOutputParser()
+        )
+        with_sources = RunnablePassthrough.assign(
+            annotations=lambda state: annotating.invoke(state["answer"])
+        )
+        return ({"answer": answering} | with_sources).invoke(QUESTION)
+
+    return run
+
+
+def renumbered() -> Any:
+    """The application counts the sources anew, in the order in which they are cited."""
+    answer = "It was opened in 1874 [3]. It rises in the hills [1]."
+    counted = {"[3]": "[1]", "[1]": "[2]"}
+
+    def count_anew(text: str) -> str:
+        head, _, tail = text.partition("[3]")
+        return head + counted["[3]"] + tail.replace("[1]", counted["[1]"])
+
+    return (asked(says(answer), "[{n}] {text}") | RunnableLambda(count_anew)).invoke(
+        QUESTION
+    )
+
+
+def listed_behind() -> Any:
+    """The application writes a list of its sources behind the answer."""
+    answer = "It was opened in 1874 [3]."
+    listed = "\n\nSources:\n[1] rivers.pdf\n[2] bridges.pdf"
+    return (
+        asked(says(answer), "[{n}] {text}") | RunnableLambda(lambda text: text + listed)
+    ).invoke(QUESTION)
+
+
+XML = (
+    "<cited_answer><answer>It was opened in 1874.</answer><citations><citation>"
+    "<source_id>2</source_id><quote>opened at last in 1874</quote></citation>"
+    "<citation><source_id>1</source_id><quote>of stone, of iron or of wood</quote>"
+    "</citation></citations></cited_answer>"
+)
+
+
+def xml() -> Any:
+    label = (
+        '<source id="{i}">\n<title>{title}</title>\n'
+        "<article_snippet>{text}</article_snippet>\n</source>"
+    )
+    model = FakeListChatModel(responses=[XML])
+    return (asked(model, label) | XMLOutputParser()).invoke(QUESTION)
+
+
+ANSWER = "It was opened in 1874 [3]. It rises in the hills [1][2]. It is red [9]."
+MARKS: Expected = [
+    ("It was opened in 1874 [3].", (2,), ()),
+    ("It rises in the hills [1][2].", (0,), ()),
+    ("It rises in the hills [1][2].", (1,), ()),
+    ("It is red [9].", (), ("9",)),
+]
+WHOLE = "It was opened in 1874."
+SOURCE_ID = "Source ID: {i}\nProject name: {title}\nInterview Snippet: {text}"
+PDF = "Source: {n}\nContent: {text}\nYear: 2020\nCitation: (PDF: {pdf_path}, Page {page_number})"
+
+
+@dataclass(frozen=True)
+class App:
+    """A public application, how its shape is run, and what its answer cites.
+
+    The number is the file's in the index of public code that it was drawn from.
+    """
+
+    run: Callable[[], Any]
+    expected: Expected
+
+
+APPS: dict[str, App] = {
+    "notes, numbers in brackets": App(chain("[{n}] {text}", ANSWER), MARKS),
+    "a verdict with its clauses": App(
+        lambda: (
+            asked(
+                FakeListChatModel(
+                    responses=[
+                        json.dumps(
+                            {
+                                "decision": "approved",
+                                "justification": [
+                                    {"clause_id": 3, "text": "opened at last in 1874"}
+                                ],
+                            }
+                        )
+                    ]
+                ),
+                "[{n}] {text}",
+            )
+            | JsonOutputParser()
+        ).invoke(QUESTION),
+        # no answer is found, so nothing is known of it
+        "nobody looked",
+    ),
+    "a graph with titled sources": App(
+        state_graph(
+            says("It was opened in 1874 [Source 3]. It is old (Source 1)."),
+            "[Source {n}] {source}\n{text}",
+        ),
+        [
+            ("It was opened in 1874 [Source 3].", (2,), ()),
+            ("It is old (Source 1).", (0,), ()),
+        ],
+    ),
+    "sources with file and page": App(
+        chain(
+            "[Source {n}] (file: {source}, page: {page_number})\n{text}",
+            "It was opened in 1874 [Source 3][Source 4].",
+        ),
+        [
+            ("It was opened in 1874 [Source 3][Source 4].", (2,), ()),
+            ("It was opened in 1874 [Source 3][Source 4].", (), ("4",)),
+        ],
+    ),
+    "quotes by number, in a graph": App(
+        state_graph(
+            structured(
+                QuotedAnswer,
+                {
+                    "answer": WHOLE,
+                    "citations": [
+                        {"source_id": 2, "quote": "opened at last in 1874"},
+                        {"source_id": 0, "quote": "a river of the north"},
+                    ],
+                },
+            ),
+            SOURCE_ID,
+        ),
+        [(WHOLE, (2,), ()), (WHOLE, (0,), ())],
+    ),
+    "numbers alone, and one that nobody was shown": App(
+        lambda: asked(
+            structured(CitedAnswer, {"answer": WHOLE, "citations": [2, 8]}), SOURCE_ID
+        ).invoke(QUESTION),
+        [(WHOLE, (2,), ()), (WHOLE, (), ("8",))],
+    ),
+    "files and pages": App(
+        lambda: asked(
+            structured(
+                AnswerOfPages,
+                {
+                    "answer": WHOLE,
+                    "citations": [{"pdf_path": "rivers.pdf", "page_number": 9}],
+                },
+            ),
+            PDF,
+        ).invoke(QUESTION),
+        [(WHOLE, (2,), ())],
+    ),
+    "a page that no context has": App(
+        lambda: asked(
+            structured(
+                AnswerOfPages,
+                {
+                    "answer": WHOLE,
+                    "citations": [{"pdf_path": "rivers.pdf", "page_number": 5}],
+                },
+            ),
+            PDF,
+        ).invoke(QUESTION),
+        "page 5",
+    ),
+    "names of files": App(
+        chain(
+            "[{n}] Source: {source} (Section: {title})\n{text}",
+            "Of iron [Source: bridges.pdf]. It is old [Source: rivers.pdf].",
+        ),
+        [
+            ("Of iron [Source: bridges.pdf].", (1,), ()),
+            ("It is old [Source: rivers.pdf].", (0, 2), ()),
+        ],
+    ),
+    "an agent's tool": App(agent("[{n}] {text}", ANSWER), MARKS),
+    "labels behind the texts": App(
+        documents_chain(
+            "{page_content}\n[source: {source}#{page_number}]",
+            "It was opened in 1874 [source: rivers.pdf#9].",
+        ),
+        [("It was opened in 1874 [source: rivers.pdf#9].", (2,), ())],
+    ),
+    "labels before and behind": App(
+        chain(
+            "Content: {text}\n[Source: {source}, Page: {page_number}]",
+            "It was opened in 1874 [Source: rivers.pdf, Page: 9].",
+        ),
+        [("It was opened in 1874 [Source: rivers.pdf, Page: 9].", (2,), ())],
+    ),
+    "a file behind the text, another way of writing": App(
+        chain(
+            "Content: {text}\n[Source: {source}, Page: {page_number}]",
+            "It was opened in 1874 [Source: rivers.pdf, p. 9].",
+        ),
+        "does not tell",
+    ),
+    "exact quotes": App(
+        lambda: asked(
+            structured(
+                ExactQuotes,
+                {
+                    "answer": WHOLE,
+                    "citations": [
+                        "the Velm bridge was opened at last in 1874, by the mayor",
+                        "the bridge was painted red by its second owner",
+                    ],
+                },
+            ),
+            "{text}",
+        ).invoke(QUESTION),
+        [
+            (WHOLE, (2,), ()),
+            (WHOLE, (), ("the bridge was painted red by its second owner",)),
+        ],
+    ),
+    "a second call names the sources": App(
+        annotated({"sources": [{"index": 3, "answer": WHOLE}]}, "[{n}] {text}"),
+        [(WHOLE, (2,), ())],
+    ),
+    "xml": App(xml, [(None, (2,), ()), (None, (1,), ())]),
+    "no numbers in the prompt": App(
+        chain("{text}", "It was opened in 1874 [3]."), "does not tell"
+    ),
+    "numbers of a structure, and none in the prompt": App(
+        lambda: asked(
+            structured(CitedAnswer, {"answer": WHOLE, "citations": [2]}), "{text}"
+        ).invoke(QUESTION),
+        "does not tell",
+    ),
+    "marks counted anew": App(renumbered, "changed the marks"),
+    "a list of sources behind the answer": App(
+        listed_behind, [("It was opened in 1874 [3].", (2,), ())]
+    ),
+    "footnotes": App(chain("[{n}] {text}", "It was opened in 1874³."), "not read"),
+    "prose": App(chain("[{n}] {text}", "As source 3 says, in 1874."), "not read"),
+    "nothing cited": App(chain("[{n}] {text}", "It was opened in May."), []),
+    "an empty list": App(
+        lambda: asked(
+            structured(CitedAnswer, {"answer": WHOLE, "citations": []}), SOURCE_ID
+        ).invoke(QUESTION),
+        [],
+    ),
+}
+
+
+def captured(run: Callable[[], Any]) -> Sample:
+    with capture() as runs:
+        run()
+    (sample,) = runs.samples
+    return sample
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_every_citation_is_right_or_unknown_with_its_reason(name: str) -> None:
+    app = APPS[name]
+    sample = captured(app.run)
+    places = {text: place for place, text in enumerate(TEXTS)}
+    assert all(context.text in places for context in sample.contexts)
+    if isinstance(app.expected, str):
+        assert sample.citations is None
+        assert app.expected in sample.citations_unknown
+        return
+    answer = sample.answer or ""
+    assert sample.citations is not None, sample.citations_unknown
+    assert [
+        (
+            answer[citation.start : citation.end],
+            tuple(places[sample.contexts[place].text] for place in citation.contexts),
+            citation.dangling,
+        )
+        for citation in sample.citations
+    ] == [(part or answer, named, lost) for part, named, lost in app.expected or []]
