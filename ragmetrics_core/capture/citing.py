@@ -37,10 +37,7 @@ _LONGEST_LABEL = 80
 _PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
 _NO_MEANING = "the prompt does not tell which context {} means"
 _SEVERAL = "the prompt shows several texts under {}"
-_SHOWN_ELSEWHERE = (
-    "the prompt shows something under {} that is none of the contexts, or names it"
-    " elsewhere"
-)
+_SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
 _CHANGED = (
     "the application changed the marks that the model wrote: what they mean now is not"
     " recorded"
@@ -504,23 +501,19 @@ def _check_that_it_dangles(
             this number to several texts, or shows the name elsewhere.
     """
     label = plain_label(name)
-    word = (
-        f"[{label[:_LONGEST_LABEL]}]" if label.isdigit() else "a source that it names"
-    )
+    if not label.isdigit():
+        parts = _PART_OF_NAME.split(label)
+        if any(_is_part_shown(part, prompts) for part in parts):
+            raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
+        return
+    mark = f"[{label[:_LONGEST_LABEL]}]"
     if label in labels.ambiguous:
-        raise _UnknownMeaning(_SEVERAL.format(word))
-    if label.isdigit():
-        has_numbers = any(known.isdigit() for known in labels.places)
-        has_numbers = has_numbers or bool(_numbering_of_the_framework(search))
-        if not has_numbers and search.texts:
-            raise _UnknownMeaning(_NO_MEANING.format(word))
-        is_shown = _is_number_shown(label, labels, prompts, search.turn.known)
-    else:
-        is_shown = any(
-            _is_part_shown(part, prompts) for part in _PART_OF_NAME.split(label)
-        )
-    if is_shown:
-        raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(word))
+        raise _UnknownMeaning(_SEVERAL.format(mark))
+    has_numbers = any(known.isdigit() for known in labels.places)
+    if not has_numbers and search.texts and not _numbering_of_the_framework(search):
+        raise _UnknownMeaning(_NO_MEANING.format(mark))
+    if _is_number_shown(label, labels, prompts, search.turn.known):
+        raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
 
 
 def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
