@@ -143,11 +143,11 @@ def test_law_a_prompt_is_answered_up_to_the_window_and_not_beyond(
     certain: LocalDecisionModel, n_words: int, beyond: bool
 ) -> None:
     text = request_text(["predicate", "Is it so?", []], state="lamp " * n_words)
-    length = certain._answered(text).usage.prompt_tokens
+    length = certain._answer_each(text).usage.prompt_tokens
     before = certain._window
     certain._window = length - 1 if beyond else length
     try:
-        (choice,) = certain._answered(text).choices
+        (choice,) = certain._answer_each(text).choices
     finally:
         certain._window = before
     assert (choice.finish == "length") is beyond
@@ -181,7 +181,7 @@ def test_each_question_fails_by_itself(tmp_path: Path) -> None:
     model = LocalDecisionModel(tiny.chat_model(tmp_path / "tiny", YES))
     options = [["A", "one"], ["B", "two"]]
     text = request_text(["predicate", "Is it so?", []], ["choice", "Which?", options])
-    first, second = model._answered(text).choices
+    first, second = model._answer_each(text).choices
     assert (first.finish, second.finish) == ("stop", "other")
 
 
@@ -191,9 +191,9 @@ def test_law_an_answer_does_not_depend_on_the_company(
     reading: LocalDecisionModel, order: list[int]
 ) -> None:
     questions = [["predicate", f"`text` is about {word}.", []] for word in "abc"]
-    together = reading._answered(request_text(*[questions[place] for place in order]))
+    together = reading._answer_each(request_text(*[questions[place] for place in order]))
     for place, choice in zip(order, together.choices, strict=True):
-        (alone,) = reading._answered(request_text(questions[place])).choices
+        (alone,) = reading._answer_each(request_text(questions[place])).choices
         assert alone.text == choice.text
 
 
@@ -203,13 +203,13 @@ def test_law_an_answer_does_not_depend_on_the_company(
 def test_waiting_for_its_turn_is_no_timeout(
     certain: LocalDecisionModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer_to = certain._answer_to
+    answer_to = certain._answer_one
 
     def slow(request: Any) -> Any:
         time.sleep(0.1)
         return answer_to(request)
 
-    monkeypatch.setattr(certain, "_answer_to", slow)
+    monkeypatch.setattr(certain, "_answer_one", slow)
     judge = DecisionJudge(certain, timeout=0.15)
     metrics = [ContextUtilization(), RetrievalAccuracy()]
     report = evaluate([SAMPLE], metrics, judge=judge, progress=False, store=False)
@@ -273,7 +273,7 @@ def test_a_copy_in_another_process_is_the_same_model(
 ) -> None:
     text = request_text(["predicate", "Is it so?", []])
     copied = pickle.loads(pickle.dumps(reading))
-    assert copied._answered(text).choices == reading._answered(text).choices
+    assert copied._answer_each(text).choices == reading._answer_each(text).choices
 
 
 def test_a_folder_that_is_none_says_so(tmp_path: Path) -> None:
