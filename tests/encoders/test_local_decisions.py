@@ -191,7 +191,9 @@ def test_law_an_answer_does_not_depend_on_the_company(
     reading: LocalDecisionModel, order: list[int]
 ) -> None:
     questions = [["predicate", f"`text` is about {word}.", []] for word in "abc"]
-    together = reading._answer_each(request_text(*[questions[place] for place in order]))
+    together = reading._answer_each(
+        request_text(*[questions[place] for place in order])
+    )
     for place, choice in zip(order, together.choices, strict=True):
         (alone,) = reading._answer_each(request_text(questions[place])).choices
         assert alone.text == choice.text
