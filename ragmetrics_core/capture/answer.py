@@ -149,7 +149,7 @@ class _Search:
         """
         paths, replies = self.calls.paths, self.calls.replies
         tools = tools_of(paths[reader])
-        host = self.calls.host(reader)
+        host = self.calls.step_with_documents(reader)
         prompt = "\n".join(
             as_one_line(message.text)
             for message in reader.prompt
@@ -208,7 +208,7 @@ def by_a_broken_run(search: _Search) -> tuple[Answered, ...]:
     """
     tree = search.tree
     is_whole = search.turn.error is None and (tree.complete or bool(tree.answers))
-    return () if is_whole else (Answered(Answer(None), search.calls.last),)
+    return () if is_whole else (Answered(Answer(None), search.calls.last_prompted),)
 
 
 def by_the_framework(search: _Search) -> tuple[Answered, ...]:
@@ -378,7 +378,9 @@ def by_no_query(attribution: _Attribution) -> Answered | None:
     writers = [
         call for call in attribution.latest if replies[call].line in attribution.lines
     ]
-    is_query = bool(writers) and all(call in search.calls.steering for call in writers)
+    is_query = bool(writers) and all(
+        call in search.calls.query_writers for call in writers
+    )
     if not is_query or search.with_documents_shown(writers):
         return None
     return next(iter((*by_the_last_reply(search), *by_nothing(search))))

@@ -182,7 +182,7 @@ class Arrivals:
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         if not missing_keys:
             return documents_by_step
-        for step in self.calls.reworking:
+        for step in self.calls.reworking_steps:
             if not self._may_be_a_search(step):
                 continue
             new_documents = _documents_not_before(step.documents, arrived)
@@ -338,7 +338,7 @@ class Arrivals:
         if tool.error:
             kind: Kind = "retrieval" if self._has_searched(tool) else "tool"
             yield Arrival(kind, tool, error=tool.error)
-        elif tool in self.calls.tool_texts:
+        elif tool in self.calls.context_tool_calls:
             yield Arrival("retrieval", tool, (Document(tool.text or ""),))
         elif tool in self._tools_made_of_documents:
             documents = _documents_not_before(documents_behind(tool))

@@ -8,7 +8,7 @@ located, and no later stage is asked. Each value is worked out once.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,11 +27,13 @@ from ragmetrics_core.capture.tree import (
     Message,
     Node,
     Path,
+    ToolCall,
     Tree,
 )
 from ragmetrics_core.capture.written import OwnWords
 
-FREE_TEXT = 3  # how much a reply looks like an answer
+# the weights: how much a reply looks like an answer
+FREE_TEXT = 3
 STRUCTURED = 2
 LABEL = 1
 NO_ANSWER = 0
@@ -127,20 +129,27 @@ class Reply:
 
         The text stands first, then the arguments from the last call to the first.
         """
-        value = parse_json(self.text)
-        calls = () if self.message is None else self.message.calls
-        arguments = [dict(call.arguments) for call in reversed(calls)]
-        return tuple(arguments if value is None else [value, *arguments])
+        values: list[Any] = []
+        value_of_text = parse_json(self.text)
+        if value_of_text is not None:
+            values.append(value_of_text)
+        for tool_call in reversed(self.tool_calls):
+            values.append(dict(tool_call.arguments))
+        return tuple(values)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tools that it calls."""
+        return () if self.message is None else self.message.calls
 
     @cached_property
     def fields(self) -> frozenset[str]:
         """Texts inside of these values, each in one line."""
-        texts = [
-            text
-            for value in self.values
-            for text in (*texts_in(value), answer_text(value) or "")
-        ]
-        return frozenset(map(as_one_line, texts)) - {""}
+        lines: set[str] = set()
+        for value in self.values:
+            lines.update(as_one_line(text) for text in texts_in(value))
+            lines.add(as_one_line(answer_text(value)))
+        return frozenset(lines - {""})
 
     @cached_property
     def parts(self) -> frozenset[str]:
@@ -166,8 +175,8 @@ class Reply:
     @cached_property
     def arguments(self) -> tuple[str, ...]:
         """Texts among the arguments that it calls tools with."""
-        calls = () if self.message is None else self.message.calls
-        return tuple(texts_in([call.arguments for call in calls]))
+        arguments = [tool_call.arguments for tool_call in self.tool_calls]
+        return tuple(texts_in(arguments))
 
     @cached_property
     def is_verdict(self) -> bool:
@@ -178,22 +187,32 @@ class Reply:
         """
         if self.answer.strip(" .!\n").lower() in _VERDICTS:
             return True
-        structures = [value for value in self.values if isinstance(value, Mapping)]
-        return any(
-            _JUDGING & set(value) and not set(ANSWER_KEYS) & set(value)
-            for value in structures
-        )
+        for value in self.values:
+            if not isinstance(value, Mapping):
+                continue
+            has_verdict = not _JUDGING.isdisjoint(value)
+            has_answer = not set(ANSWER_KEYS).isdisjoint(value)
+            if has_verdict and not has_answer:
+                return True
+        return False
 
     @property
     def questions(self) -> list[str]:
         """Its lines where each of them asks; empty where one does not."""
         lines = [line.rstrip() for line in self.text.splitlines() if line.strip()]
-        return lines if all(line.endswith("?") for line in lines) else []
+        if all(line.endswith("?") for line in lines):
+            return lines
+        return []
 
     @property
     def lists_questions(self) -> bool:
-        """Whether it is a numbered list of questions; some without numbers may ask the user back."""
-        return bool(self.questions) and all(map(_NUMBER.match, self.questions))
+        """Whether it is a numbered list of questions.
+
+        Questions without numbers may ask the user back.
+        """
+        questions = self.questions
+        is_numbered = all(_NUMBER.match(question) for question in questions)
+        return is_numbered and bool(questions)
 
     @cached_property
     def queries(self) -> frozenset[str]:
@@ -203,12 +222,17 @@ class Reply:
         its structure.
         """
         texts = [self.text, *texts_in(list(self.values))]
-        lines = [line for text in texts for line in text.splitlines()]
-        return frozenset(map(_bare, (*texts, *lines)))
+        queries: set[str] = set()
+        for text in texts:
+            queries.add(_bare_query(text))
+            queries.update(_bare_query(line) for line in text.splitlines())
+        return frozenset(queries)
 
     def writes_query(self, query: str | None) -> bool:
         """Whether a query was written here, alone or among others."""
-        return bool(query) and _bare(query or "") in self.queries
+        if not query:
+            return False
+        return _bare_query(query) in self.queries
 
     def writes_only_query(self, query: str) -> bool:
         """Whether a query, in one line, was written here and no other.
@@ -218,18 +242,18 @@ class Reply:
         """
         if query == self.line:
             return True
-        calls = () if self.message is None else self.message.calls
-        if len(calls) != 1:
+        if len(self.tool_calls) != 1:
             return False
-        arguments = calls[0].arguments.values()
-        texts = [texts_in(argument) for argument in arguments]
-        return any(
-            [query] == [as_one_line(text) for text in texts_of_one]
-            for texts_of_one in texts
-        )
+        (tool_call,) = self.tool_calls
+        for argument in tool_call.arguments.values():
+            lines = [as_one_line(text) for text in texts_in(argument)]
+            if lines == [query]:
+                return True
+        return False
 
 
-def _bare(line: str) -> str:
+def _bare_query(line: str) -> str:
+    """A line without the number of a list, quotes and marks: queries are compared so."""
     return as_one_line(_NUMBER.sub("", line)).strip("\"'`* ")
 
 
@@ -243,11 +267,8 @@ def is_asked_later(call: Node, nodes: Iterable[Node]) -> bool:
         nodes: The calls that may have been asked it.
     """
     reply = Reply(call.reply)
-    return any(
-        reply.writes_query(node.query)
-        for node in nodes
-        if node.query and node.began >= call.began
-    )
+    later_queries = [node.query for node in nodes if node.began >= call.began]
+    return any(reply.writes_query(query) for query in later_queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,15 +302,19 @@ class Calls:
 
         Of nested ones the innermost.
         """
-        models = (node for node in self.nodes if node.kind == "model")
-        replied = {
-            node for node in models if node.reply is not None and node.error is None
-        }
-        return [
-            node
-            for node in self.prompted
-            if node in replied and replied.isdisjoint([*node.walk()][1:])
-        ]
+        replied: set[Node] = set()
+        for node in self.nodes:
+            has_replied = node.reply is not None and node.error is None
+            if node.kind == "model" and has_replied:
+                replied.add(node)
+        innermost = []
+        for node in self.prompted:
+            if node not in replied:
+                continue
+            _, *inner_calls = node.walk()
+            if replied.isdisjoint(inner_calls):
+                innermost.append(node)
+        return innermost
 
     @cached_property
     def prompted(self) -> list[Node]:
@@ -298,17 +323,17 @@ class Calls:
         Those that only make documents or queries inside a retriever or reranker are
         left out.
         """
-        models = (node for node in self.nodes if node.kind == "model")
-        return [
-            node
-            for node in models
-            if not any(
-                around.kind in ("retriever", "reranker") for around in self.paths[node]
-            )
-        ]
+        prompted = []
+        for node, path in self.paths.items():
+            if node.kind != "model":
+                continue
+            kinds_around = {caller.kind for caller in path}
+            if kinds_around.isdisjoint(("retriever", "reranker")):
+                prompted.append(node)
+        return prompted
 
     @cached_property
-    def last(self) -> Node | None:
+    def last_prompted(self) -> Node | None:
         """The last call of a model that was shown anything; None if there is none.
 
         It need not have replied: of a broken run it tells what was shown until then.
@@ -323,33 +348,31 @@ class Calls:
     @cached_property
     def weights(self) -> Mapping[Node, int]:
         """How much the reply of each call looks like an answer."""
-        return {call: self._weight(call) for call in self.models}
+        return {call: self._weight_of(call) for call in self.models}
 
     @cached_property
     def likely(self) -> list[Node]:
         """Calls that look most like answering, in their order."""
         best = max(self.weights.values(), default=NO_ANSWER)
-        return (
-            [call for call, weight in self.weights.items() if weight == best]
-            if best
-            else []
-        )
+        if best == NO_ANSWER:
+            return []
+        return [call for call, weight in self.weights.items() if weight == best]
 
     @cached_property
-    def steering(self) -> frozenset[Node]:
+    def query_writers(self) -> frozenset[Node]:
         """Calls of models that wrote what a later call was asked."""
+        # when each query was asked last
         last_asked: dict[str, float] = {}
         for node in self.nodes:
             if node.query:
-                query = _bare(node.query)
+                query = _bare_query(node.query)
                 last_asked[query] = max(node.began, last_asked.get(query, node.began))
-        return frozenset(
-            call
-            for call, reply in self.replies.items()
-            if any(
-                last_asked.get(query, -_ALWAYS) >= call.began for query in reply.queries
-            )
-        )
+        query_writers = set()
+        for call, reply in self.replies.items():
+            moments = [last_asked[query] for query in reply.queries & last_asked.keys()]
+            if moments and max(moments) >= call.began:
+                query_writers.add(call)
+        return frozenset(query_writers)
 
     @cached_property
     def step_calls(self) -> frozenset[Node]:
@@ -357,48 +380,47 @@ class Calls:
 
         They wrote a query, a verdict, a route or a tool's arguments.
         """
-        return frozenset(
-            call
-            for call in self.models
-            if call in self.steering or self.weights[call] < STRUCTURED
-        )
+        step_calls = set()
+        for call in self.models:
+            if call in self.query_writers or self.weights[call] < STRUCTURED:
+                step_calls.add(call)
+        return frozenset(step_calls)
 
-    def host(self, call: Node) -> Node | None:
+    def step_with_documents(self, call: Node) -> Node | None:
         """The step around a call that was handed documents; None without one.
 
         Synthesizers that refine, or build a tree of answers, make several calls in such
         a step.
         """
-        return next(
-            (
-                around
-                for around in reversed(self.paths[call])
-                if around.kind == "step" and around.taken
-            ),
-            None,
-        )
+        for around in reversed(self.paths[call]):
+            if around.kind == "step" and around.taken:
+                return around
+        return None
 
     def filter_by_question(
         self, question: str | None, among: Sequence[Node]
     ) -> list[Node]:
         """Those of some calls that were shown the question; none without a question."""
-        return [
-            call
-            for call in among
-            if question and any(question in message.text for message in call.prompt)
-        ]
+        if not question:
+            return []
+        calls_shown = []
+        for call in among:
+            if any(question in message.text for message in call.prompt):
+                calls_shown.append(call)
+        return calls_shown
 
     def is_written(self, text: str) -> bool:
         """Whether a model wrote a query, also one that its provider searched for."""
-        return text in self._queries_of_providers or any(
-            self.replies[call].writes_query(text) for call in self.models
-        )
+        if text in self._queries_of_providers:
+            return True
+        return any(self.replies[call].writes_query(text) for call in self.models)
 
     @cached_property
     def _queries_of_providers(self) -> frozenset[str | None]:
+        """What providers of models searched for while they answered."""
         return frozenset(node.query for node in self.nodes if node.by_provider)
 
-    def _weight(self, call: Node) -> int:
+    def _weight_of(self, call: Node) -> int:
         """How much a reply looks like an answer, as one of the four weights.
 
         A reply is ``NO_ANSWER`` if it is empty, calls a tool that ran, or wrote what a
@@ -406,30 +428,32 @@ class Calls:
         text of a word or two, is a ``LABEL``. Any other text is ``FREE_TEXT``.
         """
         reply = call.reply
-        if reply is None or any(
-            call.name in self._tools_that_ran for call in reply.calls
-        ):
+        if reply is None:
             return NO_ANSWER
-        steers = call in self.steering
+        names_called = {tool_call.name for tool_call in reply.calls}
+        if not names_called.isdisjoint(self.names_of_tools_that_ran):
+            return NO_ANSWER
+        writes_query = call in self.query_writers
         # its tool's argument was searched for, so its text is a remark beside it
-        if reply.calls and steers:
+        if reply.calls and writes_query:
             return NO_ANSWER
         has_text = bool(reply.text.strip())
-        value = (
-            parse_json(reply.text)
-            if has_text
-            else next((tool_call.arguments for tool_call in reply.calls[::-1]), None)
-        )
+        value: object = None
+        if has_text:
+            value = parse_json(reply.text)
+        elif reply.calls:
+            value = reply.calls[-1].arguments  # a structured reply, as a tool's call
         if isinstance(value, Mapping):
             return _weight_of_fields(value)
-        if not has_text or steers:
+        if not has_text or writes_query:
             return NO_ANSWER
-        if value is not None:
+        if value is not None or _is_label(reply.text):
             return LABEL
-        return LABEL if _is_label(reply.text) else FREE_TEXT
+        return FREE_TEXT
 
     @cached_property
-    def _tools_that_ran(self) -> frozenset[str]:
+    def names_of_tools_that_ran(self) -> frozenset[str]:
+        """The names of the tools of which a call was recorded."""
         return frozenset(node.name for node in self.nodes if node.kind == "tool")
 
     # What was found
@@ -443,27 +467,24 @@ class Calls:
         """
         reported: dict[Node, tuple[Document, ...]] = {}
         for node, path in self.paths.items():
-            is_inner = any(around.kind == "retriever" for around in path[:-1])
-            if (
-                node.kind not in ("retriever", "tool")
-                or node.error is not None
-                or is_inner
-            ):
+            *around, _ = path
+            is_in_retriever = any(caller.kind == "retriever" for caller in around)
+            if node.error is not None or is_in_retriever:
                 continue
-            if node.documents is None:
-                continue
-            documents = (
-                _not_found_inside(node) if node.kind == "tool" else node.documents
-            )
-            if documents or node.kind == "retriever" or self._is_an_empty_search(node):
-                reported[node] = documents
+            if node.kind == "retriever" and node.documents is not None:
+                reported[node] = node.documents
+            elif node.kind == "tool" and node.documents is not None:
+                documents = _documents_not_found_inside(node)
+                if documents or self._is_an_empty_search(node):
+                    reported[node] = documents
         if reported:
             return reported
-        steps = {
-            node: self.drop_written(node.documents or (), end_of(node))
-            for node in self.reworking
-        }
-        return {node: documents for node, documents in steps.items() if documents}
+        documents_by_step: dict[Node, tuple[Document, ...]] = {}
+        for step in self.reworking_steps:
+            documents = self.drop_written(step.documents or (), end_of(step))
+            if documents:
+                documents_by_step[step] = documents
+        return documents_by_step
 
     def _is_an_empty_search(self, tool: Node) -> bool:
         """Whether a tool gave an empty list of documents: it searched and found nothing.
@@ -471,78 +492,81 @@ class Calls:
         A search inside it tells of itself, and the text of a tool that is named in
         ``context_tools`` is what it found.
         """
-        if tool.documents != () or tool in self.tool_texts:
+        if tool.documents != () or tool in self.context_tool_calls:
             return False
-        return not any(
-            inner.documents is not None for inner in tool.walk() if inner is not tool
-        )
+        _, *inner_calls = tool.walk()
+        return all(inner.documents is None for inner in inner_calls)
 
     @cached_property
-    def reworking(self) -> list[Node]:
+    def reworking_steps(self) -> list[Node]:
         """Steps that gave documents, in the order in which they ended.
 
         The root only where it is the one call.
         """
-        steps = [
-            node
-            for node in self.nodes
-            if node.kind in ("step", "agent", "reranker") and node.documents
-        ]
-        return sorted(
-            (node for node in steps if node is not self.tree.root or not node.children),
-            key=end_of,
-        )
+        steps = []
+        for node in self.nodes:
+            is_root_around_others = node is self.tree.root and bool(node.children)
+            is_step = node.kind in ("step", "agent", "reranker")
+            if is_step and node.documents and not is_root_around_others:
+                steps.append(node)
+        return sorted(steps, key=end_of)
 
     @cached_property
-    def rerankers(self) -> list[str]:
+    def reranker_names(self) -> list[str]:
         """The names of what put documents in order, each once.
 
         A reranker that asked models has their names, any other its own.
         """
-        names: list[str] = []
+        names: dict[str, None] = {}
         for node in self.nodes:
-            if node.kind == "reranker":
-                names += [
-                    inner.model or inner.name
-                    for inner in node.walk()
-                    if inner.kind == "model"
-                ] or [node.name]
-        return list(dict.fromkeys(names))
+            if node.kind != "reranker":
+                continue
+            models = [inner for inner in node.walk() if inner.kind == "model"]
+            for model in models:
+                names[model.model or model.name] = None
+            if not models:
+                names[node.name] = None
+        return list(names)
 
     @cached_property
-    def texts_of_tools(self) -> list[Node]:
-        """Tools that returned text behind which no documents stand."""
-        tools = [
-            node
-            for node in self.nodes
-            if node.kind == "tool" and not node.error and (node.text or "").strip()
-        ]
+    def tools_with_text(self) -> list[Node]:
+        """Calls of tools that returned text behind which no documents stand."""
+        tools = []
+        for node in self.nodes:
+            has_text = bool((node.text or "").strip())
+            if node.kind != "tool" or node.error or not has_text:
+                continue
+            if not any(inner.documents for inner in node.walk()):
+                tools.append(node)
+        return tools
+
+    @cached_property
+    def context_tool_calls(self) -> list[Node]:
+        """Those of them whose text is a context: ``context_tools`` names the tools."""
         return [
-            node for node in tools if not any(inner.documents for inner in node.walk())
+            node for node in self.tools_with_text if node.name in self.context_tools
         ]
-
-    @cached_property
-    def tool_texts(self) -> list[Node]:
-        """Those of them that are named as tools whose text is a context."""
-        return [node for node in self.texts_of_tools if node.name in self.context_tools]
 
     @cached_property
     def tried(self) -> bool:
         """Whether anything was retrieved, or something was searched and found nothing."""
-        return bool(self.retrievals or self.tool_texts) or any(
-            node.kind == "retriever" for node in self.nodes
-        )
+        if self.retrievals or self.context_tool_calls:
+            return True
+        return any(node.kind == "retriever" for node in self.nodes)
 
     @cached_property
     def unread(self) -> int:
         """How many of the retrieved documents have a text that was not recorded."""
-        return self.tree.unread + sum([node.unread for node in self.nodes])
+        n_unread_by_calls = sum(node.unread for node in self.nodes)
+        return self.tree.unread + n_unread_by_calls
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
         """What is uncertain about single calls, in words, each once."""
-        words = [remark for node in self.nodes for remark in node.remarks]
-        return tuple(dict.fromkeys(words))
+        remarks: list[str] = []
+        for node in self.nodes:
+            remarks += node.remarks
+        return tuple(dict.fromkeys(remarks))
 
     def lists(self, before: float = _ALWAYS) -> list[tuple[Document, ...]]:
         """Lists of documents that were there at a moment, the latest first.
@@ -552,34 +576,33 @@ class Calls:
         Args:
             before: The moment; by default all lists of the run count.
         """
-        return [documents for moment, documents in self._lists if moment <= before]
+        return [
+            documents
+            for moment, documents in self._lists_with_moments
+            if moment <= before
+        ]
 
     @cached_property
-    def _lists(self) -> list[tuple[float, tuple[Document, ...]]]:
+    def _lists_with_moments(self) -> list[tuple[float, tuple[Document, ...]]]:
         """Each list of documents with the moment from which it was there.
 
         The latest stands first. A call's input counts from its beginning, its result
         from its end. What models of the run wrote is left out, and so are lists that
         are empty then.
         """
-        lists_by_moment: list[tuple[float, tuple[Document, ...]]] = []
+        lists: list[tuple[float, tuple[Document, ...]]] = []
         for node in self.nodes:
             if node.taken:
-                lists_by_moment.append(
-                    (node.began, self.drop_written(node.taken, node.began))
-                )
+                taken = self.drop_written(node.taken, node.began)
+                lists.append((node.began, taken))
             if node.documents and node.ended is not None:
-                lists_by_moment.append(
-                    (node.ended, self.drop_written(node.documents, node.ended))
-                )
-            if node in self.tool_texts:
-                lists_by_moment.append((end_of(node), (Document(node.text or ""),)))
-        lists_by_moment.sort(
-            key=lambda moment_and_list: moment_and_list[0], reverse=True
-        )
-        return [
-            (moment, documents) for moment, documents in lists_by_moment if documents
-        ]
+                returned = self.drop_written(node.documents, node.ended)
+                lists.append((node.ended, returned))
+            if node in self.context_tool_calls:
+                lists.append((end_of(node), (Document(node.text or ""),)))
+        lists = [(moment, documents) for moment, documents in lists if documents]
+        lists.sort(key=lambda moment_and_list: moment_and_list[0], reverse=True)
+        return lists
 
     def drop_written(
         self, documents: Sequence[Document], before: float
@@ -592,12 +615,12 @@ class Calls:
             documents: The documents.
             before: When they were there. What models wrote later does not count.
         """
-        return tuple(
-            document
-            for document in documents
-            if document.author is None
-            and not self._own_words.hold(document.text, before)
-        )
+        found = []
+        for document in documents:
+            has_author = document.author is not None
+            if not has_author and not self._own_words.hold(document.text, before):
+                found.append(document)
+        return tuple(found)
 
     @cached_property
     def _own_words(self) -> OwnWords:
@@ -607,42 +630,43 @@ class Calls:
         document can repeat only what was written before. Queries and other texts that
         steer the run need none: they only frame a repeated answer.
         """
-        answers = [
-            (end_of(call), text_of(call))
-            for call in self.models
-            if call not in self.step_calls
-        ]
-        nested = [
-            (end_of(node), node.text or "")
-            for node in self.nodes[1:]
-            if node.kind == "agent"
-        ]
-        queries = [node.query for node in self.nodes if node.query]
-        steering = [text_of(call) for call in self.models if call in self.step_calls]
-        question = [self.tree.question] if self.tree.question else []
+        answers: list[tuple[float, str]] = []
+        steering_texts = [node.query for node in self.nodes if node.query]
+        for call in self.models:
+            if call in self.step_calls:
+                steering_texts.append(text_of(call))
+            else:
+                answers.append((end_of(call), text_of(call)))
+        for node in self.nodes[1:]:
+            if node.kind == "agent":
+                answers.append((end_of(node), node.text or ""))
+        if self.tree.question:
+            steering_texts.append(self.tree.question)
         return OwnWords(
-            [*answers, *nested],
-            [*queries, *steering, *question],
-            frozenset(self._originals()),
+            replies=answers,
+            asked=steering_texts,
+            originals=frozenset(self._texts_found()),
         )
 
-    def _originals(self) -> Iterable[str]:
-        """Texts that were found, so that no model of the run wrote them.
+    def _texts_found(self) -> Iterator[str]:
+        """Yield the texts that were found, so that no model of the run wrote them.
 
         They are the documents of retrievers and tools, and the results of tools inside
         which no model ran.
         """
         for node in self.nodes:
-            if node.kind in ("retriever", "tool"):
-                for document in node.documents or ():
-                    yield from document.texts
-            if (
-                node.kind == "tool"
-                and node.text
-                and not any(inner.kind in ("model", "agent") for inner in node.walk())
-            ):
+            if node.kind not in ("retriever", "tool"):
+                continue
+            for document in node.documents or ():
+                yield from document.texts
+            if node.kind == "tool" and node.text and not _holds_model(node):
                 yield node.text
                 yield from texts_in(parse_json(node.text))
+
+
+def _holds_model(tool: Node) -> bool:
+    """Whether a model or an agent ran inside a tool."""
+    return any(inner.kind in ("model", "agent") for inner in tool.walk())
 
 
 def _is_label(text: str) -> bool:
@@ -653,18 +677,18 @@ def _is_label(text: str) -> bool:
 def _weight_of_fields(value: Mapping[str, Any]) -> int:
     """How much a structure looks like an answer."""
     if any(key in value for key in ANSWER_KEYS):
-        return LABEL if _is_label(answer_text(value) or "") else STRUCTURED
-    return NO_ANSWER if _STEERING & set(value) else LABEL
+        answer = answer_text(value) or ""
+        return LABEL if _is_label(answer) else STRUCTURED
+    return LABEL if _STEERING.isdisjoint(value) else NO_ANSWER
 
 
-def _not_found_inside(tool: Node) -> tuple[Document, ...]:
+def _documents_not_found_inside(tool: Node) -> tuple[Document, ...]:
     """Documents of a tool that no call inside it gave."""
-    below = {
-        document.text
-        for inner in tool.walk()
-        if inner is not tool
-        for document in inner.documents or ()
-    }
+    _, *inner_calls = tool.walk()
+    texts_inside: set[str] = set()
+    for inner in inner_calls:
+        texts_inside.update(document.text for document in inner.documents or ())
+    documents = tool.documents or ()
     return tuple(
-        document for document in tool.documents or () if document.text not in below
+        document for document in documents if document.text not in texts_inside
     )

@@ -277,7 +277,7 @@ def by_the_prompt(search: _Search) -> Contexts | None:
         grades.add("inferred")
         warnings.append(_FROM_ELSEWHERE.format(n_foreign))
     # a tool's text may hold several documents that nobody has divided
-    tool_texts = {node.text for node in search.calls.tool_texts}
+    tool_texts = {node.text for node in search.calls.context_tool_calls}
     texts_found = {document.text for document, _ in shown.found.values()}
     evidence_from: EvidenceFrom = "prompt"
     if texts_found <= tool_texts:
@@ -376,10 +376,10 @@ def by_the_last_step(search: _Search) -> Contexts | None:
     calls = search.calls
     ends = [node.ended or 0.0 for node in calls.retrievals]
     last_retrieval = max(ends, default=0.0)
-    if not any((node.ended or 0.0) > last_retrieval for node in calls.reworking):
+    if not any((node.ended or 0.0) > last_retrieval for node in calls.reworking_steps):
         return None
     document_by_key: dict[DocumentKey, Document] = {}
-    steps = _last_steps(calls.reworking)
+    steps = _last_steps(calls.reworking_steps)
     for step in steps:
         for document in step.documents or ():
             document_by_key[document.key] = document
@@ -420,7 +420,7 @@ def by_everything_retrieved(search: _Search) -> Contexts | None:
     """
     documents = list(search.arrivals.documents_retrieved() or ())
     handed_in = () if documents else search.tree.root.taken
-    documents += [Document(node.text or "") for node in search.calls.tool_texts]
+    documents += [Document(node.text or "") for node in search.calls.context_tool_calls]
     documents += handed_in
     return _contexts_of_list(search, documents, "everything retrieved")
 
@@ -645,7 +645,7 @@ def _tools_beside_contexts(
     must be shown, be no mere number, and be no page that a step made a context of.
     """
     if contexts.evidence_from is None:
-        return tuple(turn.calls.texts_of_tools)
+        return tuple(turn.calls.tools_with_text)
     if contexts.evidence_from == "named":
         return ()
     context_letters = [stream(context.text) for context in contexts.items]

@@ -460,7 +460,12 @@ def _standalone(calls: Calls, question: str | None) -> str | None:
     failed = [node for node in calls.nodes if node.kind == "retriever" and node.error]
     names = searching_tools(calls.nodes)
     tools = [node for node in calls.nodes if node.kind == "tool" and node.name in names]
-    searched: list[Node] = [*calls.retrievals, *calls.tool_texts, *failed, *tools]
+    searched: list[Node] = [
+        *calls.retrievals,
+        *calls.context_tool_calls,
+        *failed,
+        *tools,
+    ]
     queries = {
         node.query for node in searched if node.query and parse_json(node.query) is None
     }

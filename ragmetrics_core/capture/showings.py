@@ -261,14 +261,14 @@ class Showings:
         return [
             call
             for call in self.calls.models
-            if call not in self.calls.steering
+            if call not in self.calls.query_writers
             and call.reply is not None
             and tools.isdisjoint(tool_call.name for tool_call in call.reply.calls)
         ]
 
     def _beside(self, call: Node) -> list[Node]:
         """Earlier calls of the step that was handed documents to answer from."""
-        host = self.calls.host(call)
+        host = self.calls.step_with_documents(call)
         if host is None:
             return []
         return [

@@ -88,7 +88,7 @@ def _notes(
         "answer": answered.answer.place,
         "contexts": contexts.place,
         "conversation": tree.conversation_at,
-        "reranker": ", ".join(turn.calls.rerankers),
+        "reranker": ", ".join(turn.calls.reranker_names),
     }
     written = [turn.calls.replies[call].text for call in evidenced.feeding]
     written.append(tree.partial or "")  # of an answer that broke off
