@@ -33,9 +33,11 @@ from ragmetrics_core import (
     Sample,
     evaluate,
 )
+from ragmetrics_core.data.citations import citations_of_marks
 from ragmetrics_core.data.replies import Usage
 from ragmetrics_core.judging.decision_judge import DecisionJudge
 from ragmetrics_core.metrics.answer_relevance import AnswerRelevance
+from ragmetrics_core.metrics.citation_quality import CitationQuality
 from ragmetrics_core.metrics.context_sufficiency import ContextSufficiency
 
 _WORDS = (
@@ -79,6 +81,25 @@ FACTS = SAMPLE.model_copy(
 REFERENCES = SAMPLE.model_copy(
     update={"reference": (*SAMPLE.reference, "Two clerks.", "Customs got copies.")}
 )
+
+
+def citing(answer: str) -> Sample:
+    """The sample with an answer that cites its contexts by their numbers."""
+    numbering = {str(place): place for place in range(5)}
+    return SAMPLE.model_copy(
+        update={"answer": answer, "citations": citations_of_marks(answer, numbering)}
+    )
+
+
+CITING = citing(
+    "Each entry was signed by two clerks [0]. Copies went to the customs house each"
+    " month [1]."
+)
+CITING_TWICE = citing(
+    "Each entry was signed by two clerks [0][2]. Copies went to the customs house each"
+    " month [1][3]. They were bound in grey."
+)
+UNCITED = citing(SAMPLE.answer or "")
 FOREIGN = (
     "The mill at the river ground the grain of three villages until it burnt down. " * 4
 )[:300]
@@ -186,6 +207,24 @@ MODES = (
         model=WEIGHED,
     ),
     Mode("relevance", AnswerRelevance(), tokens=700),
+    Mode(
+        "citations, one for each of 2 sentences",
+        CitationQuality(),
+        CITING,
+        WEIGHED,
+        tokens=2000,
+    ),
+    Mode(
+        "citations, two for each of 2 sentences and one sentence without",
+        CitationQuality(),
+        CITING_TWICE,
+        WEIGHED,
+    ),
+    Mode(
+        "citations, none where the prompt numbered its sources",
+        CitationQuality(),
+        UNCITED,
+    ),
 )
 
 
@@ -288,6 +327,7 @@ TYPED: Mapping[str, tuple[Metric, ...]] = {
     "sufficiency": (ContextSufficiency(),),
     "relevance": (AnswerRelevance(),),
     "sufficiency and relevance": (ContextSufficiency(), AnswerRelevance()),
+    "citations, one for each of 2 sentences": (CitationQuality(),),
     "four metrics": (
         LISTWISE,
         ContextAdherence(),
@@ -301,8 +341,9 @@ def decided(shown: Rows) -> None:
     """Print what typed questions cost, with facts given by the sample."""
     for name, metrics in TYPED.items():
         model = RecordingDecisions()
+        sample = CITING if name.startswith("citations") else FACTS
         report = evaluate(
-            [FACTS], metrics, judge=DecisionJudge(model), store=False, progress=False
+            [sample], metrics, judge=DecisionJudge(model), store=False, progress=False
         )
         usage = report.usage
         goals = []

@@ -437,6 +437,31 @@ def test_an_answer_that_cites_nothing_of_numbered_sources_scores_nothing() -> No
 
 
 @pytest.mark.parametrize(
+    ("contexts", "numbered_from", "answer"),
+    [
+        (["AA", "BB"], 1, "BB[2]."),
+        (["AA", "BB"], 0, "BB[1]."),
+        (["AA", "BB"], 7, "BB[8]."),
+        # the texts tell, and the setting does not count
+        (["Source 1: BB", "Source 2: AA"], None, "BB[1]."),
+        (["[1] BB", "[2] AA"], 5, "BB[1]."),
+        ([{"text": "BB", "metadata": {"source_number": 4}}], None, "BB[4]."),
+    ],
+)
+def test_marks_are_read_where_numbers_are_known(
+    contexts: list[Any], numbered_from: int | None, answer: str
+) -> None:
+    sample = Sample(contexts=contexts, answer=answer)
+    metric = CitationQuality(numbered_from=numbered_from)
+    result = metric.score(sample, judge=oracle())
+    assert result.value == 1.0
+    nothing_cited = sample.model_copy(update={"answer": "BB."})
+    assert metric.score(nothing_cited, judge=oracle()).value == 0.0
+    beyond = sample.model_copy(update={"answer": "BB[99]."})
+    assert evidence_of(metric.score(beyond, judge=oracle())).dangling == 1
+
+
+@pytest.mark.parametrize(
     ("sample", "reason"),
     [
         (Sample(contexts=["AA"]), "no answer"),
@@ -801,6 +826,8 @@ def test_signatures_name_the_settings_that_change_scores() -> None:
     assert CitationQuality().signature.settings == {"fallback": "1"}
     required = CitationQuality(required=True, polls=3).signature.settings
     assert required == {"fallback": "3", "required": "yes"}
+    numbered = CitationQuality(numbered_from=0).signature.settings
+    assert numbered == {"fallback": "1", "numbered_from": "0"}
 
 
 def test_statements_and_their_texts_stay_out_of_what_is_printed() -> None:

@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragmetrics_core import (
+    AnswerRelevance,
+    CitationQuality,
     ContextAdherence,
     ContextRecall,
+    ContextSufficiency,
     ContextUtilization,
     Limits,
     LLMJudge,
@@ -407,6 +410,9 @@ def test_an_answer_that_claims_nothing_abstains_without_a_call(
             ContextAdherence(cause=False, template="{contexts}\n{question}\n{answer}"),
             "own template",
         ),
+        (ContextSufficiency(), "language model"),
+        (AnswerRelevance(), "language model"),
+        (CitationQuality(numbered_from=1, required=True), "language model"),
     ],
 )
 def test_other_questions_fail_typed_and_say_what_to_do(

@@ -93,7 +93,7 @@ def add_to(commands: Any) -> None:
         parser,
         "--metrics",
         "separated by commas; by default those of the four that apply; also"
-        " context_sufficiency, answer_relevance",
+        " context_sufficiency, answer_relevance, citation_quality",
         "NAMES",
     )
     shared.add_judge(parser)

@@ -505,6 +505,22 @@ def numbering_of_metadata(
     return numbering if metadata and len(numbering) == len(metadata) else None
 
 
+def numbering_shown(
+    texts: Sequence[str], metadata: Sequence[Mapping[str, object]]
+) -> dict[str, int] | None:
+    """Return the place of each context by the number that it was shown under.
+
+    Args:
+        texts: The contexts in their order.
+        metadata: Those of the contexts, in the same order.
+
+    Returns:
+        The numbering that the texts begin with, or else that of the metadata; None if
+        neither tells.
+    """
+    return numbering_of(texts) or numbering_of_metadata(metadata)
+
+
 def is_citations(value: object) -> bool:
     """Whether a value is a list of citations as data, or an empty list."""
     if not isinstance(value, (list, tuple)):

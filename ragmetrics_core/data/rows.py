@@ -22,9 +22,8 @@ from ragmetrics_core.data.citations import (
     citations_of_marks,
     is_citations,
     is_numbering,
-    numbering_of,
     numbering_of_ids,
-    numbering_of_metadata,
+    numbering_shown,
 )
 from ragmetrics_core.data.column_arguments import Columns
 from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find_places
@@ -226,10 +225,9 @@ def _numbering(contexts: Sequence[Context], cell: Any) -> Mapping[str, int] | No
     """
     if isinstance(cell, Mapping):
         return numbering_of_ids(cell, [context.id for context in contexts])
-    if not contexts:
-        return None
-    return numbering_of([context.text for context in contexts]) or (
-        numbering_of_metadata([context.metadata for context in contexts])
+    return numbering_shown(
+        [context.text for context in contexts],
+        [context.metadata for context in contexts],
     )
 
 

@@ -28,7 +28,14 @@ from ragmetrics_core.data.answered import (
     why_contexts_are_unknown,
 )
 from ragmetrics_core.data.asking import ask_side_by_side
-from ragmetrics_core.data.citations import CitedStatement, cited_statements, marks_in
+from ragmetrics_core.data.citations import (
+    Citation,
+    CitedStatement,
+    citations_of_marks,
+    cited_statements,
+    marks_in,
+    numbering_shown,
+)
 from ragmetrics_core.data.metric_evidence import SOURCE_BY_MODE, ProbabilityFrom
 from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.metrics.citation_support import (
@@ -253,8 +260,8 @@ class CitationQuality(Metric):
 
     Returns:
         A score in [0, 1], higher is better. It is 0 where nothing is cited and the
-        prompt numbered its sources, which is known where ``Sample.citations`` is ``()``,
-        or where citations are ``required``.
+        prompt numbered its sources, which is known where ``Sample.citations`` is ``()`` or
+        the contexts have numbers, or where citations are ``required``.
 
     Undefined when:
         The answer is missing; it is not known what it cites or what was shown; it
@@ -294,6 +301,15 @@ class CitationQuality(Metric):
         description=(
             "Whether answers have to cite: one that cites nothing scores 0. Else it is"
             " undefined, unless the prompt numbered its sources."
+        ),
+    )
+    numbered_from: int | None = Field(
+        default=None,
+        ge=0,
+        description=(
+            "Number under which the prompt showed the first context, the next ones"
+            " following in order. It counts where the sample does not tell what is"
+            " cited. None: marks of such samples mean nothing."
         ),
     )
     polls: int = Field(
@@ -336,6 +352,8 @@ class CitationQuality(Metric):
         settings = {"fallback": str(self.polls)}
         if self.required:
             settings["required"] = "yes"
+        if self.numbered_from is not None:
+            settings["numbered_from"] = str(self.numbered_from)
         return settings
 
     def gap(self, sample: Sample) -> Undefined | None:
@@ -343,25 +361,50 @@ class CitationQuality(Metric):
         gap = super().gap(sample)
         if gap is not None:
             return gap
-        if sample.citations is None:
-            if marks_in(sample.answer or ""):
-                return self.undefined(sample.citations_unknown)
-            if not self.required:
-                return self.undefined(
-                    f"{sample.citations_unknown}; where answers have to cite, set"
-                    " required=True",
-                    "no_citations",
-                )
-        if sample.citations or is_captured_in_part(sample):
+        citations = self._citations_of(sample)
+        if citations is None and marks_in(sample.answer or ""):
+            return self.undefined(
+                f"{sample.citations_unknown}, or set numbered_from=1 where the prompt"
+                " numbered the contexts in order"
+            )
+        if citations is None and not self.required:
+            return self.undefined(
+                f"{sample.citations_unknown}; where answers have to cite, set"
+                " required=True",
+                "no_citations",
+            )
+        if citations or is_captured_in_part(sample):
             why = why_contexts_are_unknown(sample)
             return self.undefined(why) if why else None
         return None
 
+    def _citations_of(self, sample: Sample) -> tuple[Citation, ...] | None:
+        """What the answer of a sample cites; None where that is not known.
+
+        The sample says it. Else its marks do, where the contexts begin with numbers,
+        have them in their metadata, or are numbered as the metric's setting says.
+        """
+        if sample.citations is not None:
+            return sample.citations
+        numbering = numbering_shown(
+            [context.text for context in sample.contexts],
+            [context.metadata for context in sample.contexts],
+        )
+        if numbering is None and self.numbered_from is not None:
+            numbering = {
+                str(number): place
+                for number, place in enumerate(
+                    range(len(sample.contexts)), start=self.numbered_from
+                )
+            }
+        if numbering is None:
+            return None
+        return citations_of_marks(sample.answer, numbering)
+
     def plan(self, sample: Sample) -> Plan:
         """Ask what claims anything, and of each sentence what supports it."""
-        answer = _Answer(
-            sample, cited_statements(sample.answer, sample.citations or ())
-        )
+        citations = self._citations_of(sample) or ()
+        answer = _Answer(sample, cited_statements(sample.answer, citations))
         plans = [self._judge_uncited(answer)]
         plans += [self._judge_cited(answer, place) for place in answer.cited_places]
         outcomes = yield from ask_side_by_side(plans)

@@ -25,9 +25,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from ragmetrics_core import (
+    AnswerRelevance,
+    CitationQuality,
     ContextAdherence,
+    ContextSufficiency,
     ContextUtilization,
     LexicalJudge,
+    Metric,
     RetrievalAccuracy,
     Sample,
     ScriptedJudge,
@@ -208,13 +212,24 @@ def test_an_answer_without_a_claim_abstains(bag: EncoderJudge, answer: str) -> N
     assert (result.status, getattr(result, "code", "")) == ("undefined", "abstained")
 
 
-def test_other_questions_fail_naming_a_judge_that_can(bag: EncoderJudge) -> None:
-    result = ContextUtilization().score(
-        question="Who?", contexts=CONTEXTS, answer="Anna.", judge=bag
-    )
+@pytest.mark.parametrize(
+    ("metric", "question"),
+    [
+        (ContextUtilization(), "Useful"),
+        (ContextSufficiency(), "SufficientContexts"),
+        (AnswerRelevance(), "Declined"),
+        (CitationQuality(numbered_from=1), "Supports"),
+        (CitationQuality(required=True), "MakesClaim"),
+    ],
+)
+def test_other_questions_fail_naming_a_judge_that_can(
+    bag: EncoderJudge, metric: Metric, question: str
+) -> None:
+    answer = "Anna [1]." if question == "Supports" else "Anna."
+    result = metric.score(question="Who?", contexts=CONTEXTS, answer=answer, judge=bag)
     assert isinstance(result, Failed)
     assert result.error.type == "QuestionNotSupported"
-    assert "Useful" in result.error.message
+    assert f"type {question};" in result.error.message
     assert "CascadeJudge" in result.error.message
 
 

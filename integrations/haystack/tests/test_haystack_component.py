@@ -49,6 +49,8 @@ from ragmetrics_core.data.replies import Answer, R
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.answer_relevance import Addresses
+from ragmetrics_core.metrics.citation_quality import CitationQuality
+from ragmetrics_core.metrics.citation_support import Supports
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.declined import Declined
 from ragmetrics_core.metrics.metric import Metric, Plan
@@ -564,6 +566,22 @@ def test_metrics_on_request_keep_their_names_and_are_told_unknown_contexts() -> 
     assert found["results"]["answer_relevance"]["individual_scores"] == [2 / 3]
     unknown = evaluator(names, judge=answering).run(query=QUESTION, replies=[ANSWER])
     assert unknown["results"]["context_sufficiency"]["status"] == ["undefined"]
+
+
+def test_citations_are_judged_by_the_numbers_that_the_prompt_showed() -> None:
+    numbered = CitationQuality(numbered_from=1)
+    again = RagMetricsEvaluator.from_dict(evaluator([numbered]).to_dict())
+    assert again.to_dict() == evaluator([numbered]).to_dict()
+    scripted = ScriptedJudge({Supports: {"supported": 1}})
+    found = evaluator([numbered], judge=scripted).run(
+        query=QUESTION, documents=[DOCUMENT], replies=["Paris [1][2]."]
+    )
+    result = found["results"]["citation_quality"]
+    assert result["individual_scores"] == [pytest.approx(2 / 3)]
+    unknown = evaluator(["citation_quality"], judge=scripted).run(
+        query=QUESTION, documents=[DOCUMENT], replies=["Paris [1]."]
+    )
+    assert unknown["results"]["citation_quality"]["status"] == ["undefined"]
 
 
 def test_foreign_metrics_need_the_allowlist() -> None:

@@ -19,6 +19,8 @@ from said import rating
 from ragmetrics_core import ContextRecall, ScriptedJudge
 from ragmetrics_core.data.errors import JudgeServerError
 from ragmetrics_core.metrics.answer_relevance import Addresses
+from ragmetrics_core.metrics.citation_quality import CitationQuality
+from ragmetrics_core.metrics.citation_support import MakesClaim
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.declined import Declined
@@ -125,6 +127,15 @@ def test_metrics_on_request_are_measured_by_their_names() -> None:
     ]
     assert len(shown) == 1
     assert set(shown[0].parts) == {"contexts", "question"}
+
+
+def test_citations_of_a_traced_run_are_judged() -> None:
+    scripted = ScriptedJudge({})
+    metric = CitationQuality(required=True)
+    found = as_run_evaluator(metric, scripted).evaluate_run(traced(), None)
+    # the answer of the run cites nothing: what claims anything is all that is asked
+    assert [type(asked) for asked in scripted.asked] == [MakesClaim]
+    assert found.metadata["status"] == "failed"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import QueryEngineTool
 from llama_index.evaluation.ragmetrics import (
     AnswerRelevanceEvaluator,
+    CitationQualityEvaluator,
     ContextAdherenceEvaluator,
     ContextRecallEvaluator,
     ContextSufficiencyEvaluator,
@@ -38,6 +39,7 @@ from said import poll, polls, rating, useful
 from ragmetrics_core import ContextAdherence, LexicalJudge, ScriptedJudge
 from ragmetrics_core.data.errors import AuthenticationFailed, SettingError
 from ragmetrics_core.metrics.answer_relevance import Addresses
+from ragmetrics_core.metrics.citation_support import Supports
 from ragmetrics_core.metrics.context_recall import RateRecall
 from ragmetrics_core.metrics.context_sufficiency import SufficientContexts
 from ragmetrics_core.metrics.context_utilization import Useful
@@ -270,6 +272,7 @@ def test_prompts() -> None:
         RetrievalAccuracyEvaluator,
         ContextSufficiencyEvaluator,
         AnswerRelevanceEvaluator,
+        CitationQualityEvaluator,
     ],
 )
 def test_prompts_that_are_put_back_change_nothing(kind: type[MetricEvaluator]) -> None:
@@ -301,6 +304,25 @@ def test_sufficiency_and_relevance_judge_what_the_response_was_shown() -> None:
     assert unknown.invalid_reason == "no contexts were recorded"
     addresses = AnswerRelevanceEvaluator(judge=answering).evaluate(**asked)
     assert (addresses.score, addresses.feedback) == (1.0, "It says when.")
+
+
+def test_citations_are_judged_where_it_is_known_what_a_mark_means() -> None:
+    scripted = ScriptedJudge(
+        {Supports: lambda asked: {"supported": int("1856" in asked["passages"][0])}}
+    )
+    cites = CitationQualityEvaluator(judge=scripted)
+    asked = {"query": "When was it built?", "response": "In 1856 [2][1]."}
+    # as a CitationQueryEngine shows them
+    shown = ["Source 1:\nIt is old.", "Source 2:\nBuilt in 1856."]
+    numbered = cites.evaluate(**asked, contexts=shown)
+    assert numbered.score == pytest.approx(2 / 3)
+    assert numbered.metric_result.evidence.irrelevant == 1
+    texts = ["It is old.", "Built in 1856."]
+    unknown = cites.evaluate(**asked, contexts=texts)
+    assert unknown.invalid_result
+    assert "numbered_from=1" in unknown.invalid_reason
+    in_order = CitationQualityEvaluator(judge=scripted, numbered_from=1)
+    assert in_order.evaluate(**asked, contexts=texts).score == numbered.score
 
 
 def test_settings_of_metrics() -> None:

@@ -16,6 +16,9 @@ from llama_index.evaluation.ragmetrics.evaluators import (
     AnswerRelevanceEvaluator as AnswerRelevanceEvaluator,
 )
 from llama_index.evaluation.ragmetrics.evaluators import (
+    CitationQualityEvaluator as CitationQualityEvaluator,
+)
+from llama_index.evaluation.ragmetrics.evaluators import (
     ContextAdherenceEvaluator as ContextAdherenceEvaluator,
 )
 from llama_index.evaluation.ragmetrics.evaluators import (

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from ragmetrics_core import (
     AnswerRelevance,
+    CitationQuality,
     ContextAdherence,
     ContextRecall,
     ContextSufficiency,
@@ -270,6 +271,16 @@ class AnswerRelevanceEvaluator(MetricEvaluator):
     """Does the response address the query, whatever is true?"""
 
     metric_class = AnswerRelevance
+
+
+class CitationQualityEvaluator(MetricEvaluator):
+    """Do the citations of the response hold?
+
+    What a mark such as ``[1]`` means is known where the texts of the contexts begin with
+    numbers, as those of a ``CitationQueryEngine`` do, or with ``numbered_from=1``.
+    """
+
+    metric_class = CitationQuality
 
 
 def native(
