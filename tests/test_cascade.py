@@ -346,7 +346,9 @@ def test_limits_hold_for_the_strong_judge(
     loopback_server: Callable[..., LoopbackServer],
 ) -> None:
     server = loopback_server()
-    judge = CascadeJudge(ScriptedJudge({}), remote(server), band=BAND)
+    cheap = ScriptedJudge({})
+    cheap.free = True  # else its questions are calls, too
+    judge = CascadeJudge(cheap, remote(server), band=BAND)
     report = evaluate(
         ROWS,
         ["context_adherence"],
@@ -421,7 +423,10 @@ def test_a_dry_run_asks_no_judge_that_may_cost(
     cheap = ScriptedJudge({}, name="of one's own")
     unknown = estimate(samples, metrics, CascadeJudge(cheap, strong, band=BAND))
     assert cheap.asked == []
-    assert (unknown.low.calls, unknown.high) == (0, alone.high)
+    n_questions = 2 * len(ROWS)  # one for each chunk
+    assert unknown.low.calls == n_questions
+    assert unknown.high.calls == n_questions + alone.high.calls
+    assert unknown.low.cost is unknown.high.cost is None
 
 
 def test_a_cascade_without_a_band_is_refused_with_the_command() -> None:

@@ -490,7 +490,9 @@ def test_law_rounded_probabilities_are_accepted(
     total = sum(chances)
     rounded = [round(chance / total, places) for chance in chances]
     options = tuple(Option(str(place), "") for place in range(len(chances)))
-    read = chances_of(Typed("choice", "?", options), Choice(json.dumps(rounded)))
+    read = chances_of(
+        Typed("choice", "?", options), Choice(json.dumps(rounded)), "tiny"
+    )
     assert read == tuple(rounded)
 
 
@@ -1029,7 +1031,8 @@ def test_a_judge_that_crashes_in_a_round_fails_each_metric(
     server: DecisionServer,
 ) -> None:
     results = judged(Breaking(judge_at(server).model), METRICS).results[0].results
-    assert {result.error.type for result in results.values()} == {"MetricCrashed"}
+    assert {result.error.type for result in results.values()} == {"JudgeCrashed"}
+    assert all("Breaking" in result.reason for result in results.values())
 
 
 # Estimates

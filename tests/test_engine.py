@@ -208,11 +208,18 @@ def test_a_run_until_decided_starts_no_row_ahead_of_the_next_one():
     assert report.decisions[0].outcome == "passed"
 
 
+class WithOwnSession(SlowJudge):
+    """Keeps the limits of its calls by itself, so that nobody else holds it back."""
+
+    def session(self, **settings):
+        return self
+
+
 def test_questions_are_opened_as_slots_need_them_not_all_ahead():
     """Each waiting question holds its prompt: a hundred times as many as slots would be ahead otherwise."""
     contexts = [f"Chunk {n}." for n in range(5)]
     rows = [Sample(question="q", contexts=contexts, answer=str(n)) for n in range(60)]
-    judge = SlowJudge(longest=0.05)
+    judge = WithOwnSession(longest=0.05)
     report = evaluate(
         rows, ["utilization", "adherence"], judge=judge, progress=False, concurrency=16
     )
@@ -224,7 +231,7 @@ def test_questions_are_opened_as_slots_need_them_not_all_ahead():
 
 
 def test_a_sample_with_many_questions_opens_no_more_of_them():
-    class Covering(SlowJudge):
+    class Covering(WithOwnSession):
         async def answer(self, question: Question):
             await super().answer(question)
             return Answer(
@@ -259,6 +266,9 @@ def test_one_slow_question_of_many_keeps_no_other_sample_out():
             elif question["fact"] == "0":
                 await asyncio.wait_for(self.released.wait(), 20)
             return Answer(covered(1.0), Usage(calls=1))
+
+        def session(self, **settings):
+            return self
 
     rows = [
         {"facts": [str(n) for n in range(60)], "contexts": ["c"]},
@@ -307,7 +317,7 @@ def test_a_judge_that_wants_to_exit_ends_neither_the_run_nor_the_loop(error):
     ]
     report = evaluate(rows, "accuracy", judge=Exiting(), progress=False)
     fine, crashed = (row.results["retrieval_accuracy"] for row in report.results)
-    assert (fine.status, crashed.error.type) == ("scored", "MetricCrashed")
+    assert (fine.status, crashed.error.type) == ("scored", "JudgeCrashed")
     assert (
         ContextAdherence().score(contexts=["c"], answer="c", judge="lexical").status
         == "scored"

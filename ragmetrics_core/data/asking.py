@@ -22,6 +22,7 @@ from ragmetrics_core.data.replies import (
     NotAnswered,
     R,
     Weight,
+    form_of_verdict,
     verdicts_of,
 )
 from ragmetrics_core.data.sample import Sample, Turn
@@ -270,7 +271,16 @@ class Question(PrivateRepr, Generic[R]):
     )
 
     def __post_init__(self) -> None:
-        """Refuse a number that no judge can ask with."""
+        """Refuse, by ``SettingError``, what no judge can ask with."""
+        _check_parts(self)
+        for name, (kind, example) in _KIND_OF_FIELD.items():
+            value = getattr(self, name)
+            is_left_out = value is None and name != "instructions"
+            if not isinstance(value, kind) and not is_left_out:
+                raise _wrong_field(self, name, f"{kind.__name__}, e.g. {example}")
+        problem = _problem_of_reply_form(self.Reply, self.weigh)
+        if problem:
+            raise SettingError(f"{type(self).__name__}: {problem}")
         check_number(f"{type(self).__name__}(polls=)", self.polls, least=1)
         check_number(
             f"{type(self).__name__}(temperature=)",
@@ -304,6 +314,55 @@ class Question(PrivateRepr, Generic[R]):
         if example is None or isinstance(example, tuple):
             return example
         return example, example
+
+
+# What some fields of a question hold, with an example.
+_KIND_OF_FIELD: Mapping[str, tuple[type, str]] = {
+    "instructions": (Instructions, "Instructions(text)"),
+    "weigh": (LabelProbability, "LabelProbability('useful')"),
+    "split": (Split, "Split('answer', 'useful')"),
+    "decided": (Decided, "Decided(state, asks, reads)"),
+}
+
+
+def _check_parts(question: Question[Any]) -> None:
+    """Refuse, by ``SettingError``, parts that are no ``Part`` by name."""
+    if not isinstance(question.parts, Mapping):
+        raise _wrong_field(question, "parts", "a mapping of names to Part objects")
+    for name, part in question.parts.items():
+        if not isinstance(part, Part):
+            raise SettingError(
+                f"{type(question).__name__}: parts must have a Part for {name!r}, e.g."
+                f" Part('Answer', text), got {type(part).__name__}"
+            )
+
+
+def _wrong_field(question: Question[Any], name: str, wanted: str) -> SettingError:
+    """The error of a field of a question that holds something of another type."""
+    kind = type(getattr(question, name)).__name__
+    return SettingError(
+        f"{type(question).__name__}: {name} must be {wanted}, got {kind}"
+    )
+
+
+@lru_cache(maxsize=256)
+def _problem_of_reply_form(
+    form: type[BaseModel], weigh: LabelProbability | None
+) -> str:
+    """What is wrong with the form of a question's reply; "" for nothing."""
+    if not isinstance(form, type) or not issubclass(form, BaseModel):
+        kind = form.__name__ if isinstance(form, type) else type(form).__name__
+        return f"Reply must be a pydantic model, a class of BaseModel, got {kind}"
+    if weigh is None:
+        return ""
+    verdict = form_of_verdict(form)
+    for name in (weigh.field, weigh.cell_key):
+        if name is not None and name not in verdict.model_fields:
+            return (
+                f"{verdict.__name__} has no field {name!r}, which weigh names; there"
+                f" are: {', '.join(verdict.model_fields)}"
+            )
+    return ""
 
 
 def question_part(sample: Sample) -> dict[str, Part]:

@@ -36,6 +36,7 @@ RagMetricsError
     │   └── ConflictingVerdicts
     ├── TooFewPolls
     ├── BatchFailed               a batch was not made, refused or cancelled
+    ├── JudgeCrashed              the code of a judge of your own raised
     └── QuestionNotSupported
 
 Messages say what was given, what is needed and what to do. They never hold keys or
@@ -251,6 +252,17 @@ class TooFewPolls(JudgeError):
 
 class BatchFailed(JudgeError):
     """A batch was not made, refused when it was checked, or cancelled."""
+
+
+class JudgeCrashed(JudgeError):
+    """The code of a judge of a user's own raised an unexpected exception.
+
+    ``raw`` is its traceback, which may hold texts. The message does not contain it.
+    """
+
+    def __init__(self, message: str, *, raw: str = "") -> None:
+        super().__init__(message)
+        self.raw = raw
 
 
 class QuestionNotSupported(JudgeError):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from math import inf
-from typing import Annotated, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Generic, Literal, NoReturn, TypeVar, get_args
 from unicodedata import normalize
 
 from pydantic import (
@@ -18,6 +18,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from ragmetrics_core.data.errors import JudgeError
@@ -150,12 +151,25 @@ def list_field(model: type[BaseModel]) -> str | None:
     Fields that no judge writes, as they are not in its JSON schema, do not count.
     """
     for name, info in model.model_fields.items():
-        if any(_is_hidden(marker) for marker in info.metadata):
-            continue
-        type_arguments = get_args(info.annotation)  # of tuple[Item, ...]: Item, ...
-        element_type = type_arguments[0] if type_arguments else None
-        if isinstance(element_type, type) and issubclass(element_type, BaseModel):
+        is_hidden = any(_is_hidden(marker) for marker in info.metadata)
+        if not is_hidden and _form_of_items(info) is not None:
             return name
+    return None
+
+
+def form_of_verdict(model: type[BaseModel]) -> type[BaseModel]:
+    """The form of one verdict of a reply: of the items of its list, else of itself."""
+    name = list_field(model)
+    items = None if name is None else _form_of_items(model.model_fields[name])
+    return model if items is None else items
+
+
+def _form_of_items(field: FieldInfo) -> type[BaseModel] | None:
+    """The form of the objects in a field that is a list; None for any other field."""
+    type_arguments = get_args(field.annotation)  # of tuple[Item, ...]: Item, ...
+    element_type = type_arguments[0] if type_arguments else None
+    if isinstance(element_type, type) and issubclass(element_type, BaseModel):
+        return element_type
     return None
 
 
@@ -303,9 +317,28 @@ class Asked(PrivateRepr, Generic[R]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NotAnswered(PrivateRepr):
-    """A question that the judge did not answer, and why."""
+    """A question that the judge did not answer, and why.
+
+    Code that reads a reply without looking whether there is one raises the error, so
+    that its metric fails for the judge's reason.
+    """
 
     error: JudgeError
+
+    @property
+    def reply(self) -> NoReturn:
+        """There is none: raises the error."""
+        raise self.error.with_traceback(None)
+
+    @property
+    def replies(self) -> NoReturn:
+        """There are none: raises the error."""
+        raise self.error.with_traceback(None)
+
+    @property
+    def weights(self) -> NoReturn:
+        """There are none: raises the error."""
+        raise self.error.with_traceback(None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -27,6 +27,7 @@ from ragmetrics_core.data.asking import check_template
 from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported, RowError
 from ragmetrics_core.data.higher_rooms import import_deferred
 from ragmetrics_core.engine.loop import run
+from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
@@ -90,6 +91,8 @@ class Estimate:
         failing: On how many samples a metric fails whatever is replied, and why, by its
             name: the judge cannot be asked what it asks.
         batch_share: Share of the price that is paid where it is asked in batches.
+        own_judges: Names of judges of a user's own. Each question to them counts as a
+            call, of which nobody knows the tokens and the price.
     """
 
     samples: int
@@ -99,6 +102,7 @@ class Estimate:
     left_out: Mapping[str, str] = field(default_factory=dict, compare=False)
     failing: Mapping[str, Failing] = field(default_factory=dict, compare=False)
     batch_share: float = 1.0
+    own_judges: tuple[str, ...] = ()
 
     def text(self, unit: str = "samples", live: int | None = None) -> str:
         """The estimate for people, with its assumptions.
@@ -108,14 +112,23 @@ class Estimate:
             live: How many requests a run in batches asks live, beside them.
         """
         low, high = self.low, self.high
-        tokens_sent = _range_in_words(low.prompt_tokens, high.prompt_tokens)
-        tokens_received = _range_in_words(low.completion_tokens, high.completion_tokens)
+        tokens_sent = tokens_received = "unknown"
+        if not self.own_judges:
+            tokens_sent = _range_in_words(low.prompt_tokens, high.prompt_tokens)
+            tokens_received = _range_in_words(
+                low.completion_tokens, high.completion_tokens
+            )
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
             f"calls:             {_range_in_words(low.calls, high.calls)}",
             f"prompt tokens:     {tokens_sent}",
             f"completion tokens: {tokens_received}",
             f"price:             {self._price(live or 0)}",
+        ]
+        lines += [
+            f"questions to the judge {name} count as one call each; what it sends, and"
+            " what that costs, is its own affair"
+            for name in self.own_judges
         ]
         if low.spared + low.passed:
             lines.append(self._cascade())
@@ -128,7 +141,7 @@ class Estimate:
             f" {failing.reason}"
             for name, failing in self.failing.items()
         ]
-        if high.calls:
+        if high.prompt_tokens:
             lines += _ASSUMPTIONS
         return "\n".join(lines)
 
@@ -451,6 +464,18 @@ class CountingDecisions(CountingJudge):
         )
 
 
+class CountingQuestions(CountingJudge):
+    """Counts the questions to a judge of a user's own; their price nobody knows."""
+
+    def __init__(self) -> None:
+        super().__init__((), high=False)
+
+    def _count_calls(self, question: Question[R], replies: tuple[R, ...]) -> None:
+        """Count a question as one call; it is asked anew each time, as nothing is kept."""
+        del question, replies
+        self._total += Usage(calls=1, cost=None)
+
+
 class CountingGuards(CountingJudge):
     """Counts what a guard would be sent: a request for each claim, fact or chunk.
 
@@ -643,6 +668,7 @@ def estimate(
         left_out=rows_counted.left_out,
         failing=rows_counted.failing,
         batch_share=_batch_share(judges.values()),
+        own_judges=_names_of_own_judges(judges.values()),
     )
 
 
@@ -659,6 +685,16 @@ def _batch_share(judges: Iterable[Judge]) -> float:
     for judge in judges:
         shares += [getattr(model, "batch_share", 1.0) for model in judge.models]
     return max(shares, default=1.0)
+
+
+def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
+    """The names of judges whose questions are all that can be counted, each once."""
+    names: dict[str, None] = {}
+    for judge in judges:
+        for part in parts_of(judge):
+            if not part.models and not counts_by_itself(part):
+                names[part.name] = None
+    return tuple(names)
 
 
 def _why_undefined(metric: Metric, sample: Sample) -> Undefined | None:
@@ -703,6 +739,8 @@ def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
         return CountingDecisions(judge.model, high=high)
     if isinstance(judge, ModelJudge) and isinstance(judge.model, GuardModel):
         return CountingGuards(judge, high=high)
+    if not judge.models and not counts_by_itself(judge):
+        return CountingQuestions()
     return CountingJudge(judge.models, high=high)
 
 

@@ -34,6 +34,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
+from ragmetrics_core.engine.own_judge import refuse_limits_that_do_not_hold
 from ragmetrics_core.engine.progress import Display, Show
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.rows_in_flight import RowsInFlight
@@ -110,6 +111,7 @@ class Run:
         self.judges = _distinct_judges(judges.values())
         self.parking: ParkingStore | None = None
         self.store = self._resolve_store(store, batch=batch)
+        refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = SampleJudging(
             judges, concurrency=concurrency, store=self.store, budget=self._budget
         )

@@ -97,17 +97,18 @@ class SampleJudging:
         self._start_of_sample = asyncio.Lock()
         judge_by_identity: dict[int, RunJudge] = {}
         self._judges: dict[str, RunJudge] = {}
+        self.sessions: list[Judge] = []
         for metric_name, judge in judges.items():
             if id(judge) not in judge_by_identity:
                 session = judge.session(
                     concurrency=concurrency, store=store, budget=budget
                 )
                 check_judge(session)
-                judge_by_identity[id(judge)] = RunJudge(session, self._slots, budget)
+                self.sessions.append(session)
+                judge_by_identity[id(judge)] = RunJudge(
+                    session, self._slots, budget, concurrency
+                )
             self._judges[metric_name] = judge_by_identity[id(judge)]
-        self.sessions: list[Judge] = [
-            judge_of_run.session for judge_of_run in judge_by_identity.values()
-        ]
 
     def check_signatures(self, metrics: Sequence[Metric]) -> None:
         """Check that every metric and judge can say what its settings are.

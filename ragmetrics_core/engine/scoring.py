@@ -6,15 +6,12 @@ It is the only place where anything may go wrong.
 import asyncio
 import logging
 import os
-import sysconfig
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from inspect import isawaitable
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ragmetrics_core.data import (
@@ -30,10 +27,10 @@ from ragmetrics_core.data import (
     errors,
 )
 from ragmetrics_core.data.asking import Batch, Question, Replies, check_batch
-from ragmetrics_core.engine.loop import submit_users_code
+from ragmetrics_core.data.crashes import crash_in_words, frame_of_users_code
+from ragmetrics_core.engine.own_judge import judge_in_run
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.rounds import Rounds
-from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge, check_answer, check_judge
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan
 from ragmetrics_core.models.fitting import gather_all
@@ -53,8 +50,6 @@ T = TypeVar("T")
 _OUR_MODULES = "ragmetrics_core."
 # Seconds that a judge has after the deadline to say what it spent.
 _SECONDS_TO_REPORT = 0.1
-# Folders in which no metric of a user's own stands.
-_FOLDERS_OF_OTHERS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
 # One store for all calls while RAGMETRICS_STORE names the same file.
 _store = lru_cache(maxsize=8)(resolve_store)
 _FIELDS_OF_METRICS = (
@@ -198,6 +193,8 @@ class RunJudge:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
     """One for each question that may be open."""
     budget: Budget = field(default_factory=Budget)
+    concurrency: int = 64
+    """Most requests to a judge of a user's own in flight."""
     answered: int = 0
     """How many questions it answered."""
     paid: bool = False
@@ -208,9 +205,10 @@ class RunJudge:
     _signatures: dict[str, tuple[Metric, Signature]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """See to it that a judge of a user's own holds up nobody in a cascade either."""
-        if isinstance(self.session, CascadeJudge):
-            self.session = self.session.with_parts(_as_part)
+        """See to it that judges of a user's own hold up nobody, and are counted."""
+        self.session = judge_in_run(
+            self.session, concurrency=self.concurrency, budget=self.budget
+        )
 
     def signature_of(self, metric: Metric) -> Signature:
         """The signature of a metric by this judge, made once for all samples.
@@ -496,59 +494,6 @@ def _take_step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
         return stop
 
 
-class _CascadePart(Judge):
-    """A judge of a user's own in a cascade, asked where it holds up nobody."""
-
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-        self.name = judge.name
-        self.models = judge.models
-
-    @property
-    def details(self) -> dict[str, str]:
-        """Those of the judge."""
-        return self._judge.details
-
-    async def answer(self, question: Question[Any]) -> Answer[Any]:
-        """Answer as the judge does."""
-        return await _ask_judge(self._judge, question)
-
-
-def _as_part(judge: Judge) -> Judge:
-    if isinstance(judge, CascadeJudge):
-        return judge.with_parts(_as_part)
-    return (
-        judge
-        if type(judge).__module__.startswith(_OUR_MODULES)
-        else _CascadePart(judge)
-    )
-
-
-def _ask_judge(judge: Judge, question: Question[Any]) -> Awaitable[Answer[Any]]:
-    """What a judge answers, where it holds up nobody.
-
-    A judge of a user's own may compute for long, as one on torch does, and nobody
-    knows. One that calls models, with the store and the limits of its run, awaits them
-    where all calls are made.
-    """
-    is_ours = type(judge).__module__.startswith(_OUR_MODULES)
-    calls_models = bool(judge.models) or type(judge).session is not Judge.session
-    if is_ours:
-        return judge.answer(question)
-    if calls_models:
-        return _await_answer(judge, question)
-    return asyncio.wrap_future(submit_users_code(_await_answer(judge, question)))
-
-
-async def _await_answer(judge: Judge, question: Question[Any]) -> Answer[Any]:
-    answer: object = judge.answer(question)
-    if not isawaitable(answer):
-        raise errors.JudgeError(
-            f"the judge {judge.name} gave no answer: its answer must be an 'async def'"
-        )
-    return cast("Answer[Any]", await answer)
-
-
 async def _ask_questions(
     judge: RunJudge, questions: Batch, usage: list[Usage], rounds: Rounds | None
 ) -> list[Answer[Any]]:
@@ -581,7 +526,7 @@ async def _ask_question(
     """Ask a question as soon as there is a slot for it, and note what the answer cost."""
 
     async def ask() -> list[Answer[Any]]:
-        return [await _ask_judge(judge.session, question)]
+        return [await judge.session.answer(question)]
 
     (answer,) = await _ask_in_slot(judge, [question], usage, ask)
     _note_answer(judge, answer, usage)
@@ -629,7 +574,7 @@ async def _ask_in_slot(
                 # until then.
                 answers = await judge.in_time(ask(), grace=_SECONDS_TO_REPORT)
                 for question, answer in zip(questions, answers, strict=True):
-                    check_answer(judge.session.name, answer, question)
+                    check_answer(judge.session, answer, question)
                 answered = True
             except asyncio.CancelledError as stop:
                 if is_being_cancelled():
@@ -689,22 +634,16 @@ def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
 
     Texts stay out of the message.
     """
-    frames = traceback.extract_tb(error.__traceback__)
-    frame = frames[-1]
-    for candidate in frames:  # the innermost frame in code of the user's own
-        is_of_others = candidate.filename.startswith(_FOLDERS_OF_OTHERS)
-        if not is_of_others and "site-packages" not in candidate.filename:
-            frame = candidate
     if isinstance(error, errors.RagMetricsError):
         # Our own message says what to do, and holds no text.
         message = f"{metric.name}: {error}"
     else:
-        message = (
-            f"{metric.name}: {type(error).__name__} in {frame.name}"
-            f" ({frame.filename}:{frame.lineno}); see error.raw"
-        )
+        message = f"{metric.name}: {crash_in_words(error)}; see error.raw"
     logger.warning(
-        "metric %s crashed: %s in %s", metric.name, type(error).__name__, frame.name
+        "metric %s crashed: %s in %s",
+        metric.name,
+        type(error).__name__,
+        frame_of_users_code(error).name,
     )
     failed = metric.failed(errors.MetricCrashed(message))
     raw = "".join(traceback.format_exception(error))

@@ -29,7 +29,10 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.typed import problem_of_typed
 from ragmetrics_core.judging import windows
-from ragmetrics_core.judging.judge import problem_of_reply
+from ragmetrics_core.judging.judge import (
+    problem_of_missing_weights,
+    problem_of_reply,
+)
 from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.models.chat import Choice
 from ragmetrics_core.models.decision_forms import (
@@ -143,7 +146,9 @@ class DecisionJudge(ModelJudge):
             ]
         all_decided = await gather_all(
             session.decide(
-                state, texts, partial(_read_typed_form, typed_by_state[state])
+                state,
+                texts,
+                partial(_read_typed_form, typed_by_state[state], self.name),
             )
             for state, texts in places
         )
@@ -225,9 +230,9 @@ def _problem_of_form(state: object, typed: Sequence[object]) -> str:
 
 
 def _read_typed_form(
-    typed_by_text: Mapping[str, Typed], text: str, choice: Choice
+    typed_by_text: Mapping[str, Typed], model: str, text: str, choice: Choice
 ) -> Chances:
-    return chances_of(typed_by_text[text], choice)
+    return chances_of(typed_by_text[text], choice, model)
 
 
 def _answers_with_usage(
@@ -267,10 +272,14 @@ def _make_reply(
         ending = [error for error in errors if isinstance(error, JudgeUnavailable)]
         return NotAnswered((ending or errors)[0])
     try:
-        reply = decided.reads(question, chances)
+        returned = decided.reads(question, chances)
     except Exception as error:  # noqa: BLE001  # the form may be a user's own
         return NotAnswered(_failed_form(question, error))
-    return _check_result_of_form(question, reply, "reads")
+    reply = _check_result_of_form(question, returned, "reads")
+    if isinstance(reply, Asked) and question.weigh is not None and not reply.weights:
+        problem = problem_of_missing_weights(reply, question)
+        return NotAnswered(_wrong_form(question, f"has a reads: {problem}"))
+    return reply
 
 
 def _check_result_of_form(

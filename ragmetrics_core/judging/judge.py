@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from ragmetrics_core.data import (
     Answer,
@@ -21,6 +21,8 @@ from ragmetrics_core.data import (
     R,
     SettingError,
     Usage,
+    Weight,
+    verdicts_of,
 )
 from ragmetrics_core.data.asking import Question, check_template, weights_by_share
 from ragmetrics_core.data.errors import as_setting_error
@@ -39,8 +41,9 @@ class Judge(ABC):
         name: Name in every result, e.g. ``"lexical"`` or ``"gpt-4o-mini"``.
         details: Settings that change replies, for the signature, e.g. ``{"T": "1.0"}``.
         models: The chat models that it may call.
-        free: Whether asking costs nothing: no call, no money. A dry run asks such a
-            judge where it is the cheap one of a cascade.
+        free: Whether asking costs nothing: no call, no money. No limit of a run counts
+            its questions. A dry run asks such a judge where it is the cheap one of a
+            cascade.
         asks_together: Whether questions about equal texts share a request. Such a judge
             is handed all questions of a sample at once, by ``answer_all``.
         takes_correction: Whether it takes a correction for the number of claims. A card
@@ -135,11 +138,13 @@ def check_judge(judge: object) -> None:
         )
 
 
-def check_answer(judge: str, answer: object, question: Question[Any]) -> None:
+def check_answer(judge: Judge, answer: object, question: Question[Any]) -> None:
     """Refuse, by ``JudgeError``, what somebody's judge must not return."""
     problem = _problem_of(answer, question)
     if problem:
-        raise JudgeError(f"the judge {judge} gave no answer: {problem}")
+        raise JudgeError(
+            f"the judge {judge.name} ({type(judge).__name__}) gave no answer: {problem}"
+        )
 
 
 def _problem_of(answer: object, question: Question[Any]) -> str:
@@ -158,7 +163,13 @@ def _problem_of(answer: object, question: Question[Any]) -> str:
 def problem_of_reply(reply: object, question: Question[Any]) -> str:
     """What is wrong with somebody's reply to a question; "" for nothing."""
     if isinstance(reply, NotAnswered):
-        return ""
+        if isinstance(reply.error, JudgeError):
+            return ""
+        kind = type(reply.error).__name__
+        return (
+            "NotAnswered holds an error, e.g. NotAnswered(MalformedReply('no verdict'))"
+            f" of ragmetrics_core.data.errors; got {kind}"
+        )
     if not isinstance(reply, Asked):
         kind = type(reply).__name__
         return f"an Answer holds Asked replies or NotAnswered; got {kind}"
@@ -168,14 +179,42 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
             " NotAnswered and why"
         )
     kinds = {
-        type(poll).__name__ for poll in reply.replies if not isinstance(poll, BaseModel)
+        type(poll).__name__
+        for poll in reply.replies
+        if not isinstance(poll, question.Reply)
     }
     if kinds:
         return (
             f"replies are objects of question.Reply, {question.Reply.__name__};"
-            f" got {', '.join(sorted(kinds))}"
+            f" got {', '.join(sorted(kinds))}; question.read(fields) makes one"
         )
-    return ""
+    return _problem_of_weights(reply, question)
+
+
+def _problem_of_weights(reply: Asked[Any], question: Question[Any]) -> str:
+    """What is wrong with the probabilities of a reply; "" for nothing.
+
+    There are none, or one for each verdict.
+    """
+    if not all(isinstance(weight, Weight) for weight in reply.weights):
+        return (
+            "its weights are Weight objects of ragmetrics_core.data, e.g. Weight(0.9)"
+        )
+    n_verdicts = len(verdicts_of(reply.replies[0]))
+    if question.weigh is None or len(reply.weights) in {0, n_verdicts}:
+        return ""
+    return problem_of_missing_weights(reply, question)
+
+
+def problem_of_missing_weights(reply: Asked[Any], question: Question[Any]) -> str:
+    """What a reply lacks that has not the probability of each verdict."""
+    n_verdicts = len(verdicts_of(reply.replies[0]))
+    wanted = "the one verdict" if n_verdicts == 1 else f"each of {n_verdicts} verdicts"
+    label = "a label" if question.weigh is None else repr(question.weigh.field)
+    return (
+        f"this question wants the probability of {label}: give Asked weights=, a Weight"
+        f" for {wanted}, e.g. weights=(Weight(0.9),); got {len(reply.weights)}"
+    )
 
 
 class ScriptedJudge(Judge):

@@ -269,8 +269,14 @@ LABELS_UNLIKELY = "the labels together have a probability of only "
 """What the text of a choice begins with that has no probabilities for that reason."""
 
 
-def chances_of(typed: Typed, choice: Choice) -> Chances:
+def chances_of(typed: Typed, choice: Choice, model: str) -> Chances:
     """The probabilities that an answer holds, checked.
+
+    Args:
+        typed: The question.
+        choice: The answer. Its text is a JSON list: of a predicate the probability that
+            it is true, of any other question one for each option, in their order.
+        model: The name of the model that answered, for messages.
 
     Raises:
         ContentRefused: If the model declined to answer this question.
@@ -290,24 +296,39 @@ def chances_of(typed: Typed, choice: Choice) -> Chances:
             " any of them: take one that was trained to"
         )
     n_wanted = len(typed.options) or 1
-    numbers = json.loads(choice.text) if choice.finish == "stop" else []
+    numbers = _numbers_of(choice)
     if len(numbers) != n_wanted:
+        number_or_numbers = "number" if n_wanted == 1 else "numbers"
         raise MalformedReply(
-            f"the answer to a {typed.kind} is missing or has another form",
+            f"the answer of {model} to a {typed.kind} is missing or has another form;"
+            f" it is a JSON list of {n_wanted} {number_or_numbers} from 0 to 1",
             raw=choice.text,
         )
     if not all(_is_probability(number) for number in numbers):
         raise MalformedReply(
-            f"the answer to a {typed.kind} holds a number that is no probability",
+            f"the answer of {model} to a {typed.kind} holds a number that is no"
+            " probability",
             raw=choice.text,
         )
     slack = _LEAST_SLACK + _ROUNDED_TO / 2 * n_wanted
     if typed.options and abs(sum(numbers) - 1) > slack:
         raise MalformedReply(
-            f"the probabilities of a {typed.kind} sum to {sum(numbers):.3f}, not to 1",
+            f"the probabilities of a {typed.kind} by {model} sum to"
+            f" {sum(numbers):.3f}, not to 1",
             raw=choice.text,
         )
     return tuple(float(number) for number in numbers)
+
+
+def _numbers_of(choice: Choice) -> list[Any]:
+    """The list that an answer holds; an empty one if it holds no list."""
+    if choice.finish != "stop":
+        return []
+    try:
+        numbers = json.loads(choice.text)
+    except ValueError:
+        return []
+    return numbers if isinstance(numbers, list) else []
 
 
 def _is_probability(number: object) -> bool:

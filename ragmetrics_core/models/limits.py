@@ -12,8 +12,10 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -52,7 +54,10 @@ class Limits(Settings):
     max_calls: int | None = Field(
         default=None,
         gt=0,
-        description="most calls to models, retries too, stored replies not",
+        description=(
+            "most calls to models, retries too, stored replies not; of a judge of your"
+            " own each question is one, or as many as its answer says"
+        ),
     )
     max_cost: float | None = Field(default=None, gt=0, description="most US dollars")
     deadline: float | None = Field(
@@ -271,17 +276,37 @@ class Budget:
             if self._n_in_flight:
                 await self._next_end.wait()
             else:
-                self._stop(f"max_cost={self.limits.max_cost:g} was reached")
+                self.end_by_cost()
             self.check()
         self.calls += 1
         self._n_in_flight += 1
+        request = _request_around.get()
+        if request is not None and request.budget is self:
+            request.calls += 1
+
+    def count(self, n_calls: int, cost: float | None) -> None:
+        """Count calls that a judge of a user's own made, and what they cost.
+
+        The cost is None where the judge does not say it, which ends a run with
+        ``max_cost``.
+        """
+        self.calls += n_calls
+        self._count_cost(cost)
+
+    def end_by_cost(self) -> None:
+        """End the run because not even one more call is sure to fit ``max_cost``."""
+        self._stop(f"max_cost={self.limits.max_cost:g} was reached")
 
     def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
         """Count what a call cost; one that failed cost nothing."""
         del ticket
         self._n_in_flight -= 1
         if isinstance(outcome, ChatReply):
-            self._count_cost(outcome.usage.cost)
+            cost = outcome.usage.cost
+            self._count_cost(cost)
+            request = _request_around.get()
+            if request is not None and request.budget is self:
+                request.cost += cost or 0.0
         self._next_end.set()
         self._next_end = asyncio.Event()
 
@@ -293,7 +318,8 @@ class Budget:
         elif self.limits.max_cost is not None:
             self._stop(
                 "the price of the judge's model is not known, so max_cost cannot be"
-                " held; use max_calls"
+                " held; use max_calls, or have a judge of your own say what an answer"
+                " cost: Answer(reply, Usage(calls=1, cost=0.001))"
             )
 
     def expire(self) -> LimitReached:
@@ -336,6 +362,35 @@ class Budget:
             self._cap_in_words = cap_in_words
             self.reached = LimitReached(self._cap_and_spending())
         return self.reached
+
+
+@dataclass
+class RequestToOwnJudge:
+    """What a budget has counted of the calls that one request made.
+
+    A request to a judge of a user's own may make calls that the budget of the run
+    counts by itself, e.g. by ``score``. They are not to be counted twice.
+    """
+
+    budget: Budget
+    calls: int = 0
+    cost: float = 0.0
+
+
+_request_around: ContextVar[RequestToOwnJudge | None] = ContextVar(
+    "ragmetrics_request_around", default=None
+)
+
+
+@contextlib.contextmanager
+def request_to_own_judge(budget: Budget) -> Iterator[RequestToOwnJudge]:
+    """Note what a budget counts inside the block, in tasks that it starts, too."""
+    request = RequestToOwnJudge(budget)
+    token = _request_around.set(request)
+    try:
+        yield request
+    finally:
+        _request_around.reset(token)
 
 
 # After so many refusals in a row there are fewer slots: this share of them.

@@ -1,0 +1,44 @@
+"""Where code of a user's own raised, in words that hold no text of a sample."""
+
+import os
+import sysconfig
+import traceback
+from pathlib import Path
+
+# Folders in which no code of a user's own stands.
+_FOLDERS_OF_OTHERS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
+
+
+def frame_of_users_code(error: BaseException) -> traceback.FrameSummary:
+    """The innermost frame of an error that stands in code of the user's own.
+
+    It is the innermost of all where none does.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:  # it was made, and never raised
+        return traceback.FrameSummary("nowhere", 0, "nothing")
+    frame = frames[-1]
+    for candidate in frames:
+        is_of_others = candidate.filename.startswith(_FOLDERS_OF_OTHERS)
+        if not is_of_others and "site-packages" not in candidate.filename:
+            frame = candidate
+    return frame
+
+
+def crash_in_words(error: BaseException) -> str:
+    """The kind of an error and where it was raised, without its own words.
+
+    These may hold texts of samples. What the operating system says holds none.
+
+    Examples:
+        >>> try:
+        ...     open("/no/such/folder/scores.jsonl")
+        ... except OSError as error:
+        ...     print(crash_in_words(error).split(" in ")[0])
+        FileNotFoundError (No such file or directory)
+    """
+    frame = frame_of_users_code(error)
+    kind = type(error).__name__
+    if isinstance(error, OSError) and error.errno:
+        kind = f"{kind} ({os.strerror(error.errno)})"
+    return f"{kind} in {frame.name} ({frame.filename}:{frame.lineno})"

@@ -1,0 +1,391 @@
+"""Judges of users' own in a run: asked where they hold up nobody, counted, and checked.
+
+A judge of ours hands the limits of a run to the session of its model, which counts
+calls. A judge of a user's own has no such session, unless it writes one. So each
+request to it counts as one call here. What cannot be held for it is refused before the
+run begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any, cast
+
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    NotAnswered,
+    Question,
+    Usage,
+    weights_by_share,
+)
+from ragmetrics_core.data.crashes import crash_in_words
+from ragmetrics_core.data.errors import (
+    JudgeCrashed,
+    JudgeError,
+    LimitReached,
+    RagMetricsError,
+    SettingError,
+)
+from ragmetrics_core.engine.loop import submit_users_code
+from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.judge import Judge, check_answer
+from ragmetrics_core.models.fitting import gather_all
+from ragmetrics_core.models.limits import (
+    Budget,
+    Limits,
+    RateLimiter,
+    RequestToOwnJudge,
+    request_to_own_judge,
+)
+from ragmetrics_core.models.reply_store import StoreLike
+from ragmetrics_core.models.threads import is_being_cancelled
+
+_OUR_MODULES = "ragmetrics_core."
+
+_logger = logging.getLogger("ragmetrics_core")
+
+
+def is_ours(judge: Judge) -> bool:
+    """Whether the class of a judge is one of ragmetrics."""
+    return type(judge).__module__.startswith(_OUR_MODULES)
+
+
+def counts_by_itself(judge: Judge) -> bool:
+    """Whether a judge keeps the limits of a run by itself.
+
+    A judge with a session of its own does: the session is handed the limits. A judge
+    that is free has nothing to count.
+    """
+    return judge.free or type(judge).session is not Judge.session
+
+
+def parts_of(judge: Judge) -> list[Judge]:
+    """The judges that are asked: the two of a cascade, else the judge itself."""
+    if isinstance(judge, CascadeJudge):
+        return [*parts_of(judge.cheap), *parts_of(judge.strong)]
+    return [judge]
+
+
+def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
+    """The session of a judge, in which each judge of a user's own is counted.
+
+    Args:
+        session: What the judge made for the run.
+        concurrency: Most requests to a judge of a user's own in flight.
+        budget: What the run may spend.
+    """
+    if isinstance(session, CascadeJudge):
+        return session.with_parts(
+            lambda part: judge_in_run(part, concurrency=concurrency, budget=budget)
+        )
+    if counts_by_itself(session):
+        return session if is_ours(session) else OwnJudge(session, None)
+    limits = RequestLimits(session.name, concurrency=concurrency, budget=budget)
+    return OwnJudge(session, limits)
+
+
+class RequestLimits:
+    """Keeps the limits of a run for a judge of which nobody else counts the calls.
+
+    A request counts as one call, or as many as its answers say. The budget counts some
+    of them by itself where the judge calls ``score``; those are not counted again.
+
+    Under a cap a request waits while it is not sure to fit beside those in flight.
+
+    Args:
+        judge_name: The judge, of which a rate is kept.
+        concurrency: Most requests in flight.
+        budget: What the run may spend.
+    """
+
+    def __init__(self, judge_name: str, *, concurrency: int, budget: Budget) -> None:
+        self._slots = asyncio.Semaphore(concurrency)
+        self._budget = budget
+        self._rate: RateLimiter | None = None
+        if budget.limits.requests_per_minute is not None:
+            self._rate = RateLimiter(budget, ["judge", judge_name])
+        self._in_flight: list[RequestToOwnJudge] = []
+        # US dollars of the dearest request so far; None before the first answer.
+        self._dearest: float | None = None
+        # Is set when the next request ends, and then replaced by a new one.
+        self._next_end = asyncio.Event()
+
+    async def ask(
+        self,
+        questions: Sequence[Question[Any]],
+        ask: Callable[[], Awaitable[list[Answer[Any]]]],
+    ) -> list[Answer[Any]]:
+        """Ask as soon as the limits allow it, and count what the answers cost.
+
+        If a limit of the run is reached before, that is the answer to each question.
+        """
+        async with self._slots:
+            try:
+                if self._rate is not None:
+                    await self._rate.acquire(0.0)
+                await self._wait_for_room()
+            except LimitReached as error:
+                not_asked = NotAnswered(error.with_traceback(None))
+                return [Answer(not_asked) for _ in questions]
+            with request_to_own_judge(self._budget) as request:
+                self._in_flight.append(request)
+                usage = Usage(calls=1)  # of a request that gives no answer
+                try:
+                    answers = await ask()
+                    usage = _usage_of(answers)
+                finally:
+                    self._end(request, usage)
+        return answers
+
+    async def _wait_for_room(self) -> None:
+        """Wait until one more request fits the caps beside those in flight.
+
+        Raises:
+            LimitReached: If a cap is reached.
+        """
+        self._budget.check()
+        while not self._has_room():
+            if self._in_flight:
+                await self._next_end.wait()
+            else:
+                self._budget.end_by_cost()
+            self._budget.check()
+
+    def _has_room(self) -> bool:
+        """True if one more request fits the caps beside those in flight.
+
+        Each of these will be counted as one call at least, and as dear as the dearest.
+        """
+        max_calls = self._budget.limits.max_calls
+        n_uncounted = sum(1 for request in self._in_flight if not request.calls)
+        if max_calls is not None and self._budget.calls + n_uncounted >= max_calls:
+            return False
+        max_cost = self._budget.limits.max_cost
+        if max_cost is None:
+            return True
+        if self._dearest is None:
+            return not self._in_flight
+        n_unpaid = len(self._in_flight) + 1
+        return self._budget.spent + n_unpaid * self._dearest <= max_cost
+
+    def _end(self, request: RequestToOwnJudge, usage: Usage) -> None:
+        """Count what a request cost beyond what the budget counted of it."""
+        self._in_flight.remove(request)
+        cost = usage.cost
+        if cost is not None:
+            self._dearest = max(self._dearest or 0.0, cost)
+            cost = max(cost - request.cost, 0.0)
+        n_calls = max(usage.calls, 1)
+        self._budget.count(max(n_calls - request.calls, 0), cost)
+        self._next_end.set()
+        self._next_end = asyncio.Event()
+
+
+def _usage_of(answers: Iterable[Answer[Any]]) -> Usage:
+    """What several answers cost; an unknown cost if none of them says anything."""
+    total = Usage()
+    for answer in answers:
+        total += answer.usage
+    return Usage(cost=None) if total == Usage() else total
+
+
+class OwnJudge(Judge):
+    """A judge of a user's own in one run.
+
+    A judge of ours that calls no model, as the scripted one, is counted like it.
+
+    Args:
+        judge: What the judge made for the run.
+        limits: Keeps the limits of the run; None for a judge that does so by itself.
+    """
+
+    def __init__(self, judge: Judge, limits: RequestLimits | None) -> None:
+        self._judge = judge
+        self._limits = limits
+        self.name = judge.name
+        self.models = judge.models
+        self.free = judge.free
+        self.asks_together = judge.asks_together
+        self.takes_correction = judge.takes_correction
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Those of the judge."""
+        return self._judge.details
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        """Answer as the judge does.
+
+        Raises:
+            JudgeError: If the judge raised it, or crashed, or gave no answer.
+        """
+
+        async def ask() -> list[Answer[Any]]:
+            answer = await self._carry_out(lambda: self._judge.answer(question))
+            return [self._checked(answer, question)]
+
+        if self._limits is None:
+            return (await ask())[0]
+        return (await self._limits.ask([question], ask))[0]
+
+    async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
+        """Answer as the judge does: together if it asks so, else each by itself.
+
+        Raises:
+            JudgeError: If the judge raised it, or crashed, or gave no answers.
+        """
+        if not self.asks_together:
+            return await gather_all(self.answer(question) for question in questions)
+
+        async def ask() -> list[Answer[Any]]:
+            answers = await self._carry_out(lambda: self._judge.answer_all(questions))
+            self._check_number(answers, len(questions))
+            return [
+                self._checked(answer, question)
+                for question, answer in zip(questions, answers, strict=True)
+            ]
+
+        if self._limits is None:
+            return await ask()
+        return await self._limits.ask(questions, ask)
+
+    def _checked(self, answer: Any, question: Question[Any]) -> Answer[Any]:
+        """The answer, with a probability for each verdict where they are wanted.
+
+        A judge that knows none says just its verdicts: each counts as it is.
+
+        Raises:
+            JudgeError: If it is no answer to the question.
+        """
+        check_answer(self._judge, answer, question)
+        reply = answer.reply
+        if not isinstance(reply, Asked) or question.weigh is None:
+            return cast("Answer[Any]", answer)
+        if reply.weights or is_ours(self._judge):
+            return cast("Answer[Any]", answer)
+        weights = weights_by_share(reply.replies, question.weigh)
+        return replace(answer, reply=replace(reply, weights=weights))
+
+    def _check_number(self, answers: object, n_questions: int) -> None:
+        """Refuse, by ``JudgeError``, what is no list of one answer for each question."""
+        is_list = isinstance(answers, (list, tuple))
+        if is_list and len(cast("list[object]", answers)) == n_questions:
+            return
+        kind = type(self._judge).__name__
+        raise JudgeError(
+            f"the judge {self.name} gave no answers: {kind}.answer_all must return a"
+            f" list with one Answer for each of {n_questions} questions; got"
+            f" {_kind_and_length(answers)}"
+        )
+
+    async def _carry_out(self, call: Callable[[], object]) -> Any:
+        """Call a method of the judge, where it holds up nobody.
+
+        A judge of a user's own may compute for long, as one on torch does, and nobody
+        knows. One that calls models awaits them on the loop where all calls are made.
+
+        Raises:
+            JudgeError: What the judge raised; ``JudgeCrashed`` if that is no
+                ``JudgeError``.
+            SettingError: What a judge of ours says of a question.
+        """
+        has_session = type(self._judge).session is not Judge.session
+        holds_up_nobody = is_ours(self._judge) or bool(self.models) or has_session
+        try:
+            if holds_up_nobody:
+                return await self._await(call)
+            return await asyncio.wrap_future(submit_users_code(self._await(call)))
+        except JudgeError:
+            raise
+        except RagMetricsError as error:
+            if is_ours(self._judge):  # its sentence says who is at fault
+                raise
+            raise self._crash(error) from error
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            raise self._crash(error) from error
+        except (
+            Exception,
+            SystemExit,
+            KeyboardInterrupt,
+        ) as error:  # code of a user's own
+            raise self._crash(error) from error
+
+    async def _await(self, call: Callable[[], object]) -> Any:
+        answer = call()
+        if not isawaitable(answer):
+            raise JudgeError(
+                f"the judge {self.name} gave no answer: its answer must be an 'async"
+                " def'"
+            )
+        return await answer
+
+    def _crash(self, error: BaseException) -> JudgeCrashed:
+        """The error of a judge whose code raised; texts stay out of its message."""
+        kind = type(self._judge).__name__
+        crash = crash_in_words(error)
+        if isinstance(error, RagMetricsError):  # our own words, which hold no text
+            crash = f"{type(error).__name__}, {error}"
+        _logger.warning("the judge %s (%s) crashed: %s", self.name, kind, crash)
+        return JudgeCrashed(
+            f"the judge {self.name} ({kind}) crashed: {crash}; what it cannot answer it"
+            " answers with NotAnswered and a JudgeError; see error.raw",
+            raw="".join(traceback.format_exception(error)),
+        )
+
+
+def _kind_and_length(value: object) -> str:
+    """What somebody returned in place of a list, for a message."""
+    kind = type(value).__name__
+    return f"{kind} of {len(value)}" if isinstance(value, (list, tuple)) else kind
+
+
+def refuse_limits_that_do_not_hold(
+    judges: Iterable[Judge], limits: Limits, store: StoreLike
+) -> None:
+    """Refuse settings that cannot be kept for a judge of a user's own.
+
+    A store that nobody named for this run is only warned of: it may be one for all runs.
+
+    Raises:
+        SettingError: If tokens are limited, or a store is named for the run.
+    """
+    for judge in judges:
+        counted_parts = [part for part in parts_of(judge) if not counts_by_itself(part)]
+        if not counted_parts:
+            continue
+        name = counted_parts[0].name
+        if limits.tokens_per_minute is not None:
+            raise SettingError(
+                f"tokens_per_minute cannot be held for the judge {name}, whose tokens"
+                " nobody counts: take requests_per_minute, where each question is one"
+                " request, or give the judge a session() that keeps it"
+            )
+        if _keeps_replies(judge):
+            continue
+        keeps_nothing = (
+            f"keeps nothing of the judge {name}, which asks no model of ragmetrics: it"
+            " is asked anew in each run"
+        )
+        if store is True or isinstance(store, (str, os.PathLike)):
+            raise SettingError(
+                f"store= {keeps_nothing}; leave store= out, or give the judge a"
+                " session() that keeps its replies"
+            )
+        if store is not False and (
+            store is not None or "RAGMETRICS_STORE" in os.environ
+        ):
+            _logger.warning("the store %s", keeps_nothing)
+
+
+def _keeps_replies(judge: Judge) -> bool:
+    """Whether any judge in this one may use a store."""
+    return any(type(part).session is not Judge.session for part in parts_of(judge))

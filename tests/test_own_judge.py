@@ -1,0 +1,367 @@
+"""A judge of one's own: limits hold for it, or are refused; a fault of it names it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from ragmetrics_core import (
+    ContextUtilization,
+    LexicalJudge,
+    Limits,
+    Question,
+    Sample,
+    ask,
+    evaluate,
+    metric,
+)
+from ragmetrics_core.data import (
+    Answer,
+    Asked,
+    Bit,
+    Instructions,
+    LabelProbability,
+    MalformedReply,
+    NotAnswered,
+    Part,
+    SettingError,
+    Usage,
+    Weight,
+)
+from ragmetrics_core.data.typed import Decided, Typed
+from ragmetrics_core.engine.dry_run import estimate
+from ragmetrics_core.judging.cascade import CascadeJudge
+from ragmetrics_core.judging.decision_judge import DecisionJudge
+from ragmetrics_core.judging.judge import Judge
+from ragmetrics_core.models.chat import ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.decision_model import DecisionModel
+
+ROWS = [
+    {"question": "Who?", "contexts": [f"Anna lit {n}."], "answer": f"Anna lit {n}."}
+    for n in range(40)
+]
+USEFUL = "context_utilization"
+
+
+class Oracle(Judge):
+    """Answers every question, and notes how many it answers at a time."""
+
+    name = "oracle"
+
+    def __init__(self, usage: Usage | None = None) -> None:
+        self._usage = Usage(calls=1, cost=0.001) if usage is None else usage
+        self.asked = 0
+        self.in_flight = 0
+        self.most_in_flight = 0
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        self.asked += 1
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        await asyncio.sleep(0.002)
+        self.in_flight -= 1
+        reply = question.read({"useful": 1, "reason": "r"})
+        return Answer(Asked((reply,)), self._usage)
+
+
+class Together(Oracle):
+    """Answers all questions of a sample in one request."""
+
+    asks_together = True
+
+    async def answer_all(self, questions: Any) -> list[Answer[Any]]:
+        self.asked += 1
+        reply = questions[0].read({"useful": 1, "reason": "r"})
+        answers = [Answer(Asked((reply,))) for _ in questions]
+        answers[0] = Answer(Asked((reply,)), self._usage)
+        return answers
+
+
+def judged(judge: Judge, metrics: Any = "utilization", **settings: Any) -> Any:
+    return evaluate(ROWS, metrics, judge=judge, progress=False, **settings)
+
+
+@pytest.mark.parametrize("kind", [Oracle, Together])
+def test_no_more_questions_are_asked_than_calls_are_allowed(kind: type[Oracle]) -> None:
+    judge = kind()
+    report = judged(judge, limits=Limits(max_calls=10))
+    assert judge.asked == 10
+    assert report.run.stopped.startswith("max_calls=10 was reached, after 10 calls")
+    assert report.usage.calls == 10
+    assert report.summary().judged == 10
+
+
+def test_an_answer_that_took_several_calls_counts_as_many() -> None:
+    judge = Oracle(Usage(calls=4))
+    report = judged(judge, limits=Limits(max_calls=10), concurrency=1)
+    assert judge.asked == 3
+    assert "after 12 calls" in report.run.stopped
+
+
+def test_no_more_questions_are_in_flight_than_the_run_allows() -> None:
+    judge = Oracle()
+    report = judged(judge, concurrency=4)
+    assert judge.most_in_flight == 4
+    assert len(report.scores(USEFUL)) == 40
+
+
+def test_money_is_held_by_what_the_answers_say() -> None:
+    judge = Oracle()
+    report = judged(judge, limits=Limits(max_cost=0.0105))
+    assert judge.asked == 10
+    assert report.usage.cost == pytest.approx(0.01)
+    assert report.run.stopped.startswith("max_cost=0.0105 was reached")
+
+
+def test_a_judge_that_does_not_say_its_cost_ends_a_run_with_a_cap_on_money() -> None:
+    judge = Oracle(Usage())
+    report = judged(judge, limits=Limits(max_cost=1.0))
+    assert judge.asked == 1, "the first goes alone"
+    assert "Usage(calls=1, cost=0.001)" in report.run.stopped
+
+
+def test_requests_per_minute_hold() -> None:
+    judge = Oracle()
+    report = judged(judge, limits=Limits(requests_per_minute=60, deadline=0.5))
+    assert judge.asked == 1
+    assert "the deadline" in report.run.stopped
+
+
+def test_what_cannot_be_held_is_refused_with_the_reason(tmp_path: Any) -> None:
+    judge = Oracle()
+    with pytest.raises(SettingError, match="whose tokens nobody counts"):
+        judged(judge, limits=Limits(tokens_per_minute=1000))
+    with pytest.raises(SettingError, match="keeps nothing of the judge oracle"):
+        judged(judge, store=tmp_path / "replies.sqlite")
+    cascade = CascadeJudge(LexicalJudge(), judge, band=(0.0, 1.0))
+    with pytest.raises(SettingError, match="keeps nothing of the judge oracle"):
+        judged(cascade, store=tmp_path / "replies.sqlite")
+    assert judge.asked == 0
+
+
+def test_a_store_for_all_runs_is_warned_of(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("RAGMETRICS_STORE", str(tmp_path / "replies.sqlite"))
+    assert len(judged(Oracle()).scores(USEFUL)) == 40
+    assert "keeps nothing of the judge oracle" in caplog.text
+
+
+def test_limits_hold_for_a_judge_of_ones_own_in_a_cascade() -> None:
+    judge = Oracle()
+    cascade = CascadeJudge(LexicalJudge(), judge, band=(0.0, 1.0))
+    report = judged(cascade, limits=Limits(max_calls=10), concurrency=3)
+    assert judge.asked == 10
+    assert judge.most_in_flight <= 3
+    assert "max_calls=10 was reached" in report.run.stopped
+
+
+class Keeping(Oracle):
+    """Keeps the limits of a run by itself."""
+
+    def session(self, **settings: Any) -> Keeping:
+        self.settings = settings
+        return self
+
+
+def test_a_session_of_ones_own_is_handed_the_limits_and_trusted(tmp_path: Any) -> None:
+    judge = Keeping()
+    limits = Limits(max_calls=10, tokens_per_minute=1000)
+    judged(judge, limits=limits, store=tmp_path / "replies.sqlite", concurrency=7)
+    assert judge.asked == 40
+    assert judge.settings["concurrency"] == 7
+    assert judge.settings["budget"].limits == limits
+
+
+def test_no_limit_counts_a_judge_that_is_free() -> None:
+    class Free(Oracle):
+        free = True
+
+    judge = Free()
+    judged(judge, limits=Limits(max_calls=10, max_cost=0.001))
+    assert judge.asked == 40
+
+
+def test_a_dry_run_counts_the_questions() -> None:
+    samples = [Sample.from_row(row) for row in ROWS]
+    counted = estimate(samples, [ContextUtilization()], Oracle())
+    assert (counted.low.calls, counted.high.calls) == (40, 40)
+    assert counted.low.cost is None
+    text = counted.text()
+    assert "40" in text
+    assert "price:             unknown" in text
+    assert "questions to the judge oracle" in text
+    assert "prompt tokens:     unknown" in text
+
+
+# What a judge must not do.
+
+
+class Saying(Judge):
+    """Answers with what it is given, or raises it."""
+
+    name = "saying"
+
+    def __init__(self, reply: Any) -> None:
+        self._reply = reply
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        return Answer(self._reply)
+
+
+def test_a_crash_of_a_judge_blames_the_judge_and_leaks_no_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    report = judged(Saying(ValueError("SECRET")))
+    error = report.results[0].results[USEFUL].error
+    assert error.type == "JudgeCrashed"
+    assert "the judge saying (Saying) crashed: ValueError in answer" in error.message
+    assert "test_own_judge.py" in error.message
+    assert "SECRET" in error.raw
+    assert "SECRET" not in error.message + caplog.text
+
+
+class Tone(BaseModel):
+    polite: Bit
+    reason: str = ""
+
+
+class Polite(Question[Tone]):
+    """Is it polite?"""
+
+
+def polite_question(**fields: Any) -> Polite:
+    settings: dict[str, Any] = {
+        "parts": {"answer": Part("Answer", "Sit, please.")},
+        "instructions": Instructions("Is it polite?\n{answer}"),
+        "Reply": Tone,
+        "weigh": LabelProbability("polite"),
+    }
+    return Polite(**{**settings, **fields})
+
+
+def politeness(**fields: Any) -> Any:
+    @metric(name="politeness", requires=["answer"])
+    def measured(sample: Sample) -> Any:
+        [asked] = yield from ask([polite_question(**fields)])
+        return asked.weights[0].p
+
+    return measured
+
+
+BAD_REPLIES: list[tuple[Any, str]] = [
+    (NotAnswered("I cannot"), "NotAnswered holds an error"),  # type: ignore[arg-type]
+    (
+        Asked((Tone(polite=True),), weights=(Weight(0.9), Weight(0.1))),
+        "a Weight for the one verdict",
+    ),
+    (Asked((Tone(polite=True),), weights=(0.9,)), "its weights are Weight objects"),  # type: ignore[arg-type]
+    (Asked((Instructions("x"),)), "replies are objects of question.Reply, Tone"),  # type: ignore[type-var]
+]
+
+
+@pytest.mark.parametrize(("reply", "words"), BAD_REPLIES)
+def test_a_bad_reply_names_the_judge_and_what_it_must_return(
+    reply: Any, words: str
+) -> None:
+    failed = politeness().score(answer="Sit, please.", judge=Saying(reply))
+    assert failed.error.type == "JudgeError"
+    assert "the judge saying (Saying) gave no answer" in failed.reason
+    assert words in failed.reason
+
+
+def test_a_metric_that_does_not_look_for_an_answer_fails_for_the_judges_reason() -> (
+    None
+):
+    reply = NotAnswered(MalformedReply("no verdict in it"))
+    failed = politeness().score(answer="Sit, please.", judge=Saying(reply))
+    assert (failed.error.type, failed.reason) == ("MalformedReply", "no verdict in it")
+
+
+def test_a_bare_verdict_counts_where_a_probability_is_wanted() -> None:
+    scored = politeness().score(
+        answer="Sit, please.", judge=Saying(Asked((Tone(polite=True),)))
+    )
+    assert scored.value == 1.0
+
+
+# A decision model of one's own.
+
+
+class Replying(DecisionModel):
+    """Replies with one text to every typed question."""
+
+    name = "mine"
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        return ChatReply((Choice(self._text),))
+
+
+def decided(*, with_weights: bool) -> Decided[Tone]:
+    def reads(question: Any, chances: Any) -> Asked[Tone]:
+        p = chances[0][0]
+        weights = (Weight(p, "decision"),) if with_weights else ()
+        return Asked((Tone(polite=p > 0.5),), weights=weights)
+
+    return Decided(
+        state=lambda question: {"answer": question["answer"]},
+        asks=lambda question: [Typed("predicate", "`answer` is polite.")],
+        reads=reads,
+    )
+
+
+def test_a_decision_model_is_asked_a_question_of_ones_own() -> None:
+    judge = DecisionJudge(Replying("[0.9]"))
+    own = politeness(decided=decided(with_weights=True))
+    assert own.score(answer="Sit, please.", judge=judge).value == 0.9
+
+
+def test_a_form_that_gives_no_probability_where_one_is_wanted_is_told_so() -> None:
+    judge = DecisionJudge(Replying("[0.9]"))
+    own = politeness(decided=decided(with_weights=False))
+    failed = own.score(answer="Sit, please.", judge=judge)
+    assert failed.error.type == "JudgeError"
+    assert "correct its Decided" in failed.reason
+    assert "a Weight for the one verdict" in failed.reason
+
+
+@pytest.mark.parametrize("text", ["0.9", '{"p": 0.9}', "yes", '"0.9"', "[0.9, 0.1]"])
+def test_a_bad_reply_of_a_decision_model_names_the_model_and_the_form(
+    text: str,
+) -> None:
+    judge = DecisionJudge(Replying(text))
+    own = politeness(decided=decided(with_weights=True))
+    failed = own.score(answer="Sit, please.", judge=judge)
+    assert failed.error.type == "MalformedReply"
+    assert "mine" in failed.reason
+    assert "a JSON list of 1 number" in failed.reason
+
+
+# A question of one's own.
+
+BAD_QUESTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"weigh": LabelProbability("polit")}, "no field 'polit'.*polite, reason"),
+    ({"weigh": "polite"}, "weigh must be LabelProbability"),
+    ({"parts": {"answer": "Sit."}}, "Part for 'answer'.*got str"),
+    ({"parts": "Sit."}, "parts must be a mapping"),
+    ({"instructions": "Is it polite?"}, "instructions must be Instructions.*got str"),
+    ({"Reply": dict}, "Reply must be a pydantic model.*got dict"),
+    ({"decided": lambda question: None}, "decided must be Decided"),
+    ({"split": "answer"}, "split must be Split"),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), BAD_QUESTIONS)
+def test_a_question_says_what_is_wrong_with_it_when_it_is_made(
+    fields: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(SettingError, match=words):
+        polite_question(**fields)
