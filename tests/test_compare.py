@@ -999,7 +999,7 @@ def test_a_change_in_declining_is_said_beside_the_verdicts(tmp_path: Path) -> No
     sentence += (
         " The 5 rows that no longer do have these means in the second run: m 0.500"
     )
-    sentence += " (highest of any row: 0.500)."
+    sentence += " (no row has more than 0.500)."
     assert list(map(str, few.shifts)) == [sentence]
     few.to_html(tmp_path / "c.html")
     in_short = (
@@ -1010,8 +1010,8 @@ def test_a_change_in_declining_is_said_beside_the_verdicts(tmp_path: Path) -> No
     many = first.compare(run_of(*["abstained"] * 1, *[0.5] * 29))
     assert str(many.shifts[0]) == (
         "Declined: 10 → 1 row (p = 0.0039: fewer in the second run). The 9 rows"
-        " that no longer do have these means in the second run: m 0.500 (highest of any"
-        " row: 0.500)."
+        " that no longer do have these means in the second run: m 0.500 (no row has"
+        " more than 0.500)."
     )
     back = run_of(*["abstained"] * 1, *[0.5] * 29).compare(first)
     assert str(back.shifts[0]) == (
@@ -1035,17 +1035,81 @@ def test_means_of_rows_that_no_longer_decline_stand_beside_what_a_reader_needs()
     second = two_metrics([0.75, 0.25] + [0.9] * 3, [1.0, 0.5, 0.0, 0.0, 0.0])
     assert str(first.compare(second).shifts[0]).endswith(
         " The 2 rows that no longer do have these means in the second run: m 0.500"
-        " (highest of any row: 0.900), n 0.750 (before: 0.250)."
+        " (no row has more than 0.900), n 0.750 (before: 0.250)."
     )
     partly = two_metrics(["abstained"] * 2 + [0.5] * 3, [0.0, "missing", 1.0, 1.0, 1.0])
     assert str(partly.compare(second).shifts[0]).endswith(
-        "(highest of any row: 0.900), n 0.750."
+        "(no row has more than 0.900), n 0.750."
     ), "not all of these rows were scored before"
     one = two_metrics([0.75, "abstained"] + [0.9] * 3, [1.0, 0.5, 0.0, 0.0, 0.0])
     assert str(first.compare(one).shifts[0]).endswith(
         " The 1 row that no longer does has these means in the second run: m 0.750"
-        " (highest of any row: 0.900), n 1.000 (before: 0.000)."
+        " (no row has more than 0.900), n 1.000 (before: 0.000)."
     )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from([0.0, 1.0])))
+)
+def test_gains_and_losses_add_up_to_the_difference(
+    pairs: list[tuple[float, float]],
+) -> None:
+    pairs = [*pairs, (0.5, 0.5)]
+    first, second = (run_of(*scores) for scores in zip(*pairs, strict=True))
+    change = first.compare(second)["m"]
+    gains = [after - before for before, after in pairs if after > before]
+    losses = [before - after for before, after in pairs if after < before]
+    assert (change.n_gained, change.n_lost) == (
+        (0, 0) if change.verdict == "identical" else (len(gains), len(losses))
+    )
+    if change.verdict != "identical":
+        assert change.gain == (pytest.approx(fmean(gains)) if gains else None)
+        assert change.loss == (pytest.approx(fmean(losses)) if losses else None)
+        total = change.n_gained * (change.gain or 0) - change.n_lost * (
+            change.loss or 0
+        )
+        assert change.difference == pytest.approx(total / len(pairs))
+
+
+def test_an_unchanged_mean_does_not_hide_that_rows_lost(tmp_path: Path) -> None:
+    first = run_of(*[0.0] * 10, *[1.0] * 10, *[0.5] * 20)
+    second = run_of(*[1.0] * 10, *[0.1] * 10, *[0.5] * 20)
+    found = first.compare(second)
+    assert found["m"].verdict == "undecided"
+    (moves,) = found.moves_behind_means
+    sentence = (
+        "The mean of m hides that 10 rows gained (+1.000 on average) and 10 rows lost"
+        " (-0.900)."
+    )
+    assert str(moves) == f"{sentence} Lost most: rows 11, 12, 13."
+    found.to_html(tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text("utf-8")
+    in_short = page.partition("Differences</h2>")[0]
+    assert f'{sentence} Look at <a href="#row-11">row 11</a>' in in_short
+    assert 'id="row-13"' in page
+    assert sentence in found._repr_html_()
+    # gains alone, or changes within the margin, hide nothing
+    assert first.compare(run_of(*[1.0] * 20, *[0.5] * 20)).moves_behind_means == ()
+    assert first.compare(first).moves_behind_means == ()
+    little = run_of(0.05, *[0.0] * 9, 0.95, *[1.0] * 9, *[0.5] * 20)
+    assert first.compare(little).moves_behind_means == ()
+
+
+def test_each_worse_metric_has_rows_to_open_on_the_page(tmp_path: Path) -> None:
+    first = two_metrics([0.9] * 60, [1.0] * 60)
+    # the rows that lose in n are others than those that lose in m
+    second = two_metrics([0.1] * 40 + [0.9] * 20, [1.0] * 40 + [0.2] * 20)
+    found = first.compare(second)
+    assert (found["m"].verdict, found["n"].verdict) == ("worse", "worse")
+    assert found.rows_to_open("m") == (1, 2, 3)
+    assert found.rows_to_open("n") == (41, 42, 43)
+    found.to_html(tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text("utf-8")
+    for row in (1, 2, 3, 41, 42, 43):
+        assert f'<a href="#row-{row}">row {row}</a>' in page
+        assert page.count(f'id="row-{row}"') == 1
+    assert "row 3</a> for m." in page
+    assert "row 43</a> for n." in page
 
 
 def test_the_page_names_the_grey_zone(tmp_path: Path) -> None:

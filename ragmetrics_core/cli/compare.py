@@ -16,10 +16,11 @@ from ragmetrics_core.cli.options import BAD_INPUT, add, command, flag, show
 from ragmetrics_core.data import InputError
 from ragmetrics_core.page.first_screen import date_of
 from ragmetrics_core.page.screen_groups import short_question
-from ragmetrics_core.reporting.comparison import MARGIN, Comparison
+from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.gates import all_in_words
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import Decision
+from ragmetrics_core.reporting.two_runs import MARGIN
 
 _N_WORST = 3
 _EXIT_CODES = (
@@ -128,6 +129,7 @@ def _lines(
     if decisions:
         lines.append(all_in_words(decisions, exit_code))
     lines += map(str, comparison.verdict_groups)
+    lines += map(str, comparison.moves_behind_means)
     lines += map(str, comparison.shifts)
     if comparison.caution:
         lines.append(comparison.caution)

@@ -7,10 +7,11 @@ from ragmetrics_core.engine.arguments import JudgedRunSettings
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.engine.sample_sources import Samples
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.reporting.comparison import MARGIN, Comparison, check_margin
+from ragmetrics_core.reporting.comparison import Comparison
 from ragmetrics_core.reporting.gates import UntilDecided
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.report import Report
+from ragmetrics_core.reporting.two_runs import MARGIN, check_margin
 
 
 def compare_until_decided(

@@ -11,7 +11,8 @@ from ragmetrics_core.data import SampleResult
 from ragmetrics_core.page.counts import WORDINGS
 from ragmetrics_core.page.render import write_html
 from ragmetrics_core.page.sample_rows import cut
-from ragmetrics_core.reporting.comparison import Comparison, MetricChange
+from ragmetrics_core.reporting.comparison import Comparison
+from ragmetrics_core.reporting.metric_change import MetricChange
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 _LONGEST_DIFF = 4000
@@ -71,10 +72,25 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
         "shown": shown,
         "reach": _reach(comparison, shown),
         "n_lost": _count_lost(comparison, metrics),
-        "lost": lost[:_MOST_SAMPLES],
+        "lost": _with_rows_to_open(lost, comparison),
         "won": won[:_MOST_SAMPLES],
     }
     write_html(path, "comparison.html.j2", (), data)
+
+
+def _with_rows_to_open(
+    lost: Sequence[ChangedSample], comparison: Comparison
+) -> list[ChangedSample]:
+    """The samples that lost most, and behind them others that the first lines name."""
+    named_rows: set[int] = set()
+    for metric in comparison.metrics_in_order:
+        named_rows.update(comparison.rows_to_open(metric))
+    others = [
+        sample
+        for sample in lost[_MOST_SAMPLES:]
+        if sample.pair[1].index + 1 in named_rows
+    ]
+    return [*lost[:_MOST_SAMPLES], *others]
 
 
 def _most_changed(

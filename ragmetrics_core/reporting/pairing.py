@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -327,6 +327,18 @@ class _JoinedKeys:
         self._parent[self.representative(key)] = self.representative(joined_key)
 
 
+class Part(NamedTuple):
+    """The matched rows of both runs, all or those of one slice.
+
+    ``slice`` is None for all. ``n_rows`` counts the rows of either run, those without a
+    partner too.
+    """
+
+    slice: str | None
+    pairs: Sequence[Pair]
+    n_rows: int
+
+
 class Matched(Frozen):
     """The rows of two runs side by side."""
 
@@ -351,31 +363,31 @@ class Matched(Frozen):
             " second − first."
         )
 
-    def parts(self, by: GroupBy) -> Iterator[tuple[str | None, Sequence[Pair], int]]:
+    def parts(self, by: GroupBy) -> Iterator[Part]:
         """All pairs, then those of each slice by its value as text.
-
-        And how many rows of either run belong to them.
 
         A pair belongs to the slice that the first run names, else to that of the
         second. Samples without the key are a slice of their own, as in a summary. A
         slice whose rows all lack a partner has no pairs.
         """
-        alone = [*self.first_only, *self.second_only]
-        yield None, self.pairs, len(self.pairs) + len(alone)
+        rows_alone = [*self.first_only, *self.second_only]
+        yield Part(None, self.pairs, len(self.pairs) + len(rows_alone))
         if by is None:
             return
         nameless = f"without {by if isinstance(by, str) else 'a key'}"
-        alone_in = Counter(
+        n_alone_by_slice = Counter(
             group_of(row.sample, by) or nameless
-            for row in alone
+            for row in rows_alone
             if row.sample is not None
         )
-        pairs_of: dict[str, list[Pair]] = {name: [] for name in alone_in}
+        pairs_by_slice: dict[str, list[Pair]] = {name: [] for name in n_alone_by_slice}
         for pair in self.pairs:
             first_key, second_key = _keys_of(pair, by)
-            pairs_of.setdefault(first_key or second_key or nameless, []).append(pair)
-        for name in sorted(pairs_of):
-            yield name, pairs_of[name], len(pairs_of[name]) + alone_in[name]
+            name = first_key or second_key or nameless
+            pairs_by_slice.setdefault(name, []).append(pair)
+        for name in sorted(pairs_by_slice):
+            pairs = pairs_by_slice[name]
+            yield Part(name, pairs, len(pairs) + n_alone_by_slice[name])
 
 
 def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:

@@ -26,7 +26,6 @@ from ragmetrics_core.data import (
     write_text,
 )
 from ragmetrics_core.reporting.answering import Answering, count_answering
-from ragmetrics_core.reporting.comparison import compare
 from ragmetrics_core.reporting.journey import Journey, journey
 from ragmetrics_core.reporting.jsonl import JsonlWriter, read_report
 from ragmetrics_core.reporting.pairing import GroupBy
@@ -38,6 +37,7 @@ from ragmetrics_core.reporting.tables import (
     html_table,
     text_table,
 )
+from ragmetrics_core.reporting.two_runs import compare
 
 if TYPE_CHECKING:
     import pandas as pd

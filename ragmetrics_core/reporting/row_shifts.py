@@ -98,7 +98,7 @@ def _means_of(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
         if len(before) == len(scored):
             beside.append(f"before: {fmean(before):.3f}")
         if most < 1 - ROUNDING:
-            beside.append(f"highest of any row: {most:.3f}")
+            beside.append(f"no row has more than {most:.3f}")
         words = f"{metric} {fmean(score for _, score in scored):.3f}"
         parts.append(f"{words} ({'; '.join(beside)})" if beside else words)
     if not parts:

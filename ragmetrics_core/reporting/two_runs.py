@@ -1,0 +1,231 @@
+"""Comparing two finished runs over the samples that both hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ragmetrics_core.data import InputError, SampleResult, SettingError, find_metric
+from ragmetrics_core.reporting.change_tests import (
+    changes_of_identical_runs,
+    changes_with_tests,
+    changes_without_tests,
+)
+from ragmetrics_core.reporting.comparison import Comparison
+from ragmetrics_core.reporting.pairing import (
+    GroupBy,
+    KeysSought,
+    Matched,
+    are_identical,
+    count_other_questions,
+    count_other_slices,
+    differences,
+    judges_elsewhere,
+    match,
+)
+
+if TYPE_CHECKING:
+    from ragmetrics_core.metrics.metric import Metric
+    from ragmetrics_core.reporting.report import Report
+
+MARGIN = 0.02
+"""Differences up to this do not matter, unless the user says otherwise."""
+
+
+def compare(
+    before: Report,
+    after: Report,
+    *,
+    metrics: Sequence[str | Metric] | None = None,
+    cluster: GroupBy = "auto",
+    slices: GroupBy = None,
+    margin: float = MARGIN,
+    anyway: bool = False,
+) -> Comparison:
+    """Compare two finished runs over the samples that both hold.
+
+    ``ragmetrics_core.compare_until_decided`` judges rows and compares them, in one.
+
+    Args:
+        before: The run to compare with.
+        after: The run in question; differences are after − before.
+        metrics: Names of metrics, or the metrics; None for all that both runs have.
+        cluster: Which samples belong together, as in ``Report.summary``; those that do
+            in either run.
+        slices: What splits the samples into slices that are tested, too; Holm counts
+            all tests. A sample belongs to the slice that the first run names, else to
+            that of the second; of a slice that one run lacks it is said.
+        margin: Differences up to this do not matter.
+        anyway: Compare runs that were not measured in the same way.
+
+    Raises:
+        InputError: If no sample is in both runs, or the runs are not comparable.
+        SettingError: If a metric is not in both runs, or the second run is none.
+    """
+    check_margin(margin)
+    _check_finished(after)
+    names = _names_in_both(before, after, metrics)
+    _check_keys(before, after, slices, cluster)
+    matched = match(before.results, after.results)
+    differing = _differing(before, after, matched, names, slices)
+    if not anyway:
+        _refuse_differing(differing)
+    parts = list(matched.parts(slices))
+    if _are_the_same_run(before, after, names, differing):
+        changes = changes_of_identical_runs(parts, names)
+    elif before.decisions or after.decisions:
+        changes = changes_without_tests(parts, names, cluster)
+    else:
+        changes = changes_with_tests(parts, names, cluster, margin)
+    judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
+    comparison = Comparison(
+        changes=tuple(changes),
+        matched=matched,
+        judges=judges,
+        addresses={judge: _addresses(judge, before, after) for judge in judges},
+        margin=margin,
+        differing=tuple(differing),
+        stopped=_why_stopped(before, after),
+    )
+    if metrics is not None:
+        return comparison
+    # metrics that nobody named are told where only one of the runs has them
+    lacking_metrics = {
+        "lacking": _lacking(after, before.metrics),
+        "added": _lacking(before, after.metrics),
+    }
+    return comparison.model_copy(update=lacking_metrics)
+
+
+def check_margin(margin: float) -> None:
+    """Refuse a margin that is no difference of means."""
+    if not 0 <= margin <= 1:
+        raise SettingError(f"the margin lies between 0 and 1, e.g. 0.02; got {margin}")
+
+
+def _check_finished(after: object) -> None:
+    """Refuse rows where a finished run is needed."""
+    if not hasattr(after, "results"):
+        raise SettingError(
+            "two finished runs are compared; rows are judged and compared by"
+            " compare_until_decided(report, rows, judge=...)"
+        )
+
+
+def _refuse_differing(differing: Sequence[str]) -> None:
+    """Refuse runs that were not measured in the same way; ``differing`` says in what."""
+    if differing:
+        raise InputError(
+            f"the runs are not comparable: {'; '.join(differing)}. Measure both in the"
+            " same way, or compare them anyway (anyway=True, --anyway)"
+        )
+
+
+def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
+    """Those of the metrics that a run lacks."""
+    return tuple(name for name in metrics if name not in report.metrics)
+
+
+def _names_in_both(
+    before: Report, after: Report, metrics: Sequence[str | Metric] | None
+) -> list[str]:
+    """Names of the metrics to compare, in the order asked for.
+
+    Raises:
+        InputError: If the runs have no metric in common.
+        SettingError: If a metric is not in both runs.
+    """
+    in_both = [name for name in before.metrics if name in after.metrics]
+    if not in_both:
+        raise InputError("the two runs have no metric in common")
+    names: dict[str, None] = {}  # each once
+    for metric in metrics or in_both:
+        name = metric if isinstance(metric, str) else metric.name
+        names[find_metric(name, in_both, place="in both runs")] = None
+    return list(names)
+
+
+def _check_keys(
+    before: Report, after: Report, slices: GroupBy, cluster: GroupBy
+) -> None:
+    """Raise ``SettingError`` for a key of slices or clusters that no sample has."""
+    keys = KeysSought([slices] if isinstance(slices, str) else (), cluster)
+    for row in (*before.results, *after.results):
+        if row.sample is not None:
+            keys.look(row.sample)
+    keys.check()
+
+
+def _differing(
+    before: Report,
+    after: Report,
+    matched: Matched,
+    names: Sequence[str],
+    slices: GroupBy,
+) -> list[str]:
+    """In what two runs are not comparable, a phrase each, the rows first."""
+    n_pairs = len(matched.pairs)
+    phrases = []
+    # a run until decided has judged no more rows than it needed
+    rows_alone = [
+        *(() if after.decisions else matched.first_only),
+        *matched.second_only,
+    ]
+    n_alone = sum(row.sample is not None for row in rows_alone)
+    if matched.by == "question" and n_alone:
+        phrases.append(
+            f"{n_alone} rows are in one run only, and without ids nothing else tells"
+            " rows apart"
+        )
+    if n_moved := count_other_slices(matched.pairs, slices):
+        phrases.append(
+            f"{n_moved} of {n_pairs} samples are in another slice in the second run"
+        )
+    if n_asked_otherwise := count_other_questions(matched.pairs):
+        phrases.append(
+            f"{n_asked_otherwise} of {n_pairs} samples of one id have another question"
+            " or reference"
+        )
+    for name in names:
+        phrases += differences(matched.pairs, name)
+    judges: set[str] = set()
+    for pair in matched.pairs:
+        for row in pair:
+            judges |= _judges_of(row, names)
+    elsewhere = judges_elsewhere(before.run.addresses, after.run.addresses)
+    phrases += [phrase for judge, phrase in elsewhere.items() if judge in judges]
+    return phrases
+
+
+def _are_the_same_run(
+    before: Report, after: Report, names: Sequence[str], differing: Sequence[str]
+) -> bool:
+    """Whether both runs judged all of the same rows in one way, with equal outcomes."""
+    if before.decisions or after.decisions or differing:
+        return False
+    return are_identical(before.results, after.results, names)
+
+
+def _why_stopped(before: Report, after: Report) -> str:
+    """Why either run ended before all its rows were read; "" if neither did."""
+    reasons = []
+    for which, report in (("first", before), ("second", after)):
+        why = report.run.ended_early
+        if not why and report.decisions:
+            why = "its gates were decided"
+        if why:
+            reasons.append(f"the {which} run ended early: {why}")
+    return "; ".join(reasons)
+
+
+def _judges_of(row: SampleResult, metrics: Sequence[str]) -> set[str]:
+    """Who judged a row for any of the metrics."""
+    return {row.results[metric].judge for metric in metrics if metric in row.results}
+
+
+def _addresses(judge: str, *reports: Report) -> tuple[str, ...]:
+    """The addresses that a judge was asked at in any of the runs."""
+    asked = [
+        address for report in reports for address in report.run.addresses.get(judge, ())
+    ]
+    return tuple(dict.fromkeys(asked))
