@@ -170,7 +170,7 @@ class _Search:
 
     def with_documents_shown(self, calls: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown documents."""
-        return [call for call in calls if self.showings.of(call).found]
+        return [call for call in calls if self.showings.shown_to(call).found]
 
 
 # What the answer is
@@ -605,7 +605,7 @@ def _name_call_of_answer(
     if replies[call].is_verdict or _is_a_list_or_grade(search.calls, call):
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))
     was_asked = call in search.asked
-    used = search.showings.of(call).calls if was_asked else (call,)
+    used = search.showings.shown_to(call).calls if was_asked else (call,)
     said_lines = {as_one_line(replies[used_call].answer) for used_call in used}
     other_calls = [
         call

@@ -230,7 +230,7 @@ class _Search:
         """What the answering call was shown; None if no call is known."""
         if self.answered.call is None:
             return None
-        return self.showings.of(self.answered.call)
+        return self.showings.shown_to(self.answered.call)
 
 
 def by_the_users_place(search: _Search) -> Contexts | None:

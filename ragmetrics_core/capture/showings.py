@@ -2,6 +2,9 @@
 
 Each call is located once. A call **feeds** another if its reply stands in the other's
 prompt: what it was shown then counts as shown to both.
+
+The documents stand under their keys (``Document.key``). A text that stands several
+times in one message may be several documents: a repetition has a key of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
 
 _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
+
+# a document, and what of it stands where in a prompt
+Showing = tuple[Document, Place]
 
 
 @dataclass(frozen=True)
@@ -36,14 +42,12 @@ class Shown:
         showing: Those of these calls whose own prompts show documents.
     """
 
-    found: Mapping[DocumentKey, tuple[Document, Place]]  # in the order of first showing
-    unknown: Mapping[DocumentKey, Document]  # the prompts do not tell of these
-    traces: frozenset[DocumentKey]  # of these unknown ones some words stand there
-    # of those found, and between their neighbours of one list those that are unknown
+    found: Mapping[DocumentKey, Showing]
+    unknown: Mapping[DocumentKey, Document]
+    traces: frozenset[DocumentKey]
     order: tuple[DocumentKey, ...]
-    # the call and those that feed it, in the order in which they began
     calls: tuple[Node, ...]
-    showing: tuple[Node, ...]  # those of them whose own prompts show documents
+    showing: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class _ShownAlone:
         feeding: Earlier calls whose replies it was shown.
     """
 
-    found: Mapping[DocumentKey, tuple[Document, Place]]
+    found: Mapping[DocumentKey, Showing]
     unknown: Mapping[DocumentKey, Document]
     traces: frozenset[DocumentKey]
     feeding: tuple[Node, ...]
@@ -71,20 +75,20 @@ class Showings:
         calls: The calls of the run.
         known: Texts that stand in prompts for another reason: question, history,
             instructions.
-        question: What the user asked in this turn.
+        question: What the user asked in this turn; None if that is unknown.
     """
 
     calls: Calls
     known: Sequence[str] = ()
     question: str | None = None
-    _with_feeding: dict[Node, Shown] = field(default_factory=dict)
-    _alone: dict[Node, _ShownAlone] = field(default_factory=dict)
+    _shown_with_feeding: dict[Node, Shown] = field(default_factory=dict)
+    _shown_alone: dict[Node, _ShownAlone] = field(default_factory=dict)
 
-    def of(self, call: Node) -> Shown:
+    def shown_to(self, call: Node) -> Shown:
         """What a call, and those that feed it, were shown."""
-        if call not in self._with_feeding:
-            self._with_feeding[call] = self._unite_feeding_calls(call)
-        return self._with_feeding[call]
+        if call not in self._shown_with_feeding:
+            self._shown_with_feeding[call] = self._unite_feeding_calls(call)
+        return self._shown_with_feeding[call]
 
     def _unite_feeding_calls(self, call: Node) -> Shown:
         """What a call and those that feed it were shown, as one.
@@ -92,49 +96,45 @@ class Showings:
         Of several versions of a document the fullest count. Another version of a shown
         document is not unknown.
         """
-        readers = self._feeding_and(call)
-        parts = [self._of_one(reader) for reader in readers]
+        readers = self._call_and_feeding_calls(call)
+        parts = [self._shown_by_itself(reader) for reader in readers]
         showing_of = _unite_showings(parts)
+        best_showing_of = _best_versions(showing_of)
+        ids_shown = {document.id for document, _ in showing_of.values()} - {None}
         unknown: dict[DocumentKey, Document] = {}
         traces: set[DocumentKey] = set()
         for part in parts:
-            unknown.update(part.unknown)
             traces.update(part.traces)
-        settled = _best_versions(showing_of)
-        ids = {document.id for document, _ in showing_of.values()} - {None}
-        # another version of a document that is shown is not unknown
-        still_unknown = {
-            key: document
-            for key, document in unknown.items()
-            if key not in settled and document.id not in ids
-        }
+            for key, document in part.unknown.items():
+                if key not in best_showing_of and document.id not in ids_shown:
+                    unknown[key] = document
         lists = self.calls.lists(call.began)
-        order = _with_unknown_between(settled, still_unknown, lists)
-        showing = [reader for reader in readers if self._of_one(reader).found]
+        order = _order_with_unknown(best_showing_of, unknown, lists)
+        showing = [reader for reader in readers if self._shown_by_itself(reader).found]
         return Shown(
-            settled,
-            still_unknown,
-            frozenset(traces),
-            tuple(order),
-            tuple(readers),
-            tuple(showing),
+            found=best_showing_of,
+            unknown=unknown,
+            traces=frozenset(traces),
+            order=tuple(order),
+            calls=tuple(readers),
+            showing=tuple(showing),
         )
 
-    def _feeding_and(self, call: Node) -> list[Node]:
+    def _call_and_feeding_calls(self, call: Node) -> list[Node]:
         """A call, the calls that feed it, and those that feed them, in their order."""
         readers = [call]
         # those that feed a feeding call are appended while the loop runs
-        for reader in readers:  # grows
-            for feeding in self._of_one(reader).feeding:
+        for reader in readers:
+            for feeding in self._shown_by_itself(reader).feeding:
                 if feeding not in readers:
                     readers.append(feeding)
         return sorted(readers, key=lambda node: node.began)
 
-    def _of_one(self, call: Node) -> _ShownAlone:
+    def _shown_by_itself(self, call: Node) -> _ShownAlone:
         """What one call was shown by itself; located when it is first asked for."""
-        if call not in self._alone:
-            self._alone[call] = self._locate_in_call(call)
-        return self._alone[call]
+        if call not in self._shown_alone:
+            self._shown_alone[call] = self._locate_in_call(call)
+        return self._shown_alone[call]
 
     def _locate_in_call(self, call: Node) -> _ShownAlone:
         """Locate what one call was shown: documents, and earlier replies.
@@ -143,259 +143,292 @@ class Showings:
         were none, those of all lists of the run are sought.
         """
         lists = self.calls.lists(call.began) or self.calls.lists()
-        readable = self._readable(call)
-        prompt = self._this_turn_first(call.prompt)
-        candidates = _candidates(_latest(lists), prompt)
-        texts = [
-            *(candidate.text for candidate in candidates),
-            *(text for _, text in readable),
+        message_texts = self._texts_this_turn_first(call.prompt)
+        candidates = _candidates(_latest_versions(lists), message_texts)
+        replies = self._replies_to_seek(call)
+        texts = [candidate.text for candidate in candidates]
+        texts += [reply.text for reply in replies]
+        asking_message = self._asking_message(call)
+        known_texts = _repeat_as_they_stand(self.known, message_texts, asking_message)
+        located = locate(texts, message_texts, known=known_texts)
+        showing_of = _documents_shown(candidates, located, _keys_as_they_came(lists))
+        unknown: dict[DocumentKey, Document] = {}
+        traces = set()
+        for candidate, place in _unknown_candidates(candidates, located, showing_of):
+            key = candidate.document.key
+            unknown[key] = candidate.document
+            if place.traced:
+                traces.add(key)
+        reply_places = located.places[len(candidates) :]
+        feeding = [
+            *_calls_read(replies, reply_places, showing_of),
+            *self._authors_of_handed_documents(call),
+            *self._calls_beside(call),
         ]
-        known_texts = _by_occurrences(self.known, prompt, self._asking_message(call))
-        located = locate(texts, prompt, known=known_texts)
-        arrived = list(
-            {
-                document.key: None
-                for documents in reversed(lists)
-                for document in documents
-            }
+        return _ShownAlone(
+            found=showing_of,
+            unknown=unknown,
+            traces=frozenset(traces),
+            feeding=tuple(dict.fromkeys(feeding)),
         )
-        showing_of = _documents_shown(candidates, located, arrived)
-        untold = _untold(candidates, located, showing_of)
-        unknown = {arrival.document.key: arrival.document for arrival, _ in untold}
-        traces = frozenset(
-            arrival.document.key for arrival, place in untold if place.traced
-        )
-        calls_read = _read(readable, located.places[len(candidates) :], showing_of)
-        feeding = dict.fromkeys(
-            [*calls_read, *self._authors(call), *self._beside(call)]
-        )
-        return _ShownAlone(showing_of, unknown, traces, tuple(feeding))
 
-    def _this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
-        """The messages of a prompt, those of this turn before those of earlier turns.
+    def _texts_this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
+        """The texts of a prompt, those of this turn before those of earlier turns.
 
         So what this turn's search found keeps its order where the conversation showed a
         text of it before. This turn begins with the last message of the user that holds
-        the question.
+        the question. Instructions before the conversation stay first.
         """
-        asking = [
-            place
-            for place, message in enumerate(prompt)
-            if message.role == "user" and self._holds_question(message)
-        ]
-        start = asking[-1] if asking else 0
-        opening = next(
-            (place for place, message in enumerate(prompt) if message.role != "system"),
-            0,
-        )
-        ordered = (
-            [*prompt[:opening], *prompt[start:], *prompt[opening:start]]
-            if opening < start
-            else prompt
-        )
-        return [message.text for message in ordered]
+        texts = [message.text for message in prompt]
+        turn_start = 0
+        for place, message in enumerate(prompt):
+            if message.role == "user" and self._holds_question(message):
+                turn_start = place
+        n_instructions = 0
+        for message in prompt:
+            if message.role != "system":
+                break
+            n_instructions += 1
+        if n_instructions >= turn_start:
+            return texts
+        instructions = texts[:n_instructions]
+        earlier_turns = texts[n_instructions:turn_start]
+        return [*instructions, *texts[turn_start:], *earlier_turns]
 
     def _asking_message(self, call: Node) -> str:
         """The message that asks the question of this turn; empty if there is none.
 
         It is also empty if the message is the question and nothing else.
         """
-        asking = [
-            message.text
-            for message in call.prompt
-            if message.role == "user" and self._holds_question(message)
-        ]
-        last_text = asking[-1] if asking else ""
-        return "" if as_one_line(last_text) == as_one_line(self.question) else last_text
+        asking_text = ""
+        for message in call.prompt:
+            if message.role == "user" and self._holds_question(message):
+                asking_text = message.text
+        if as_one_line(asking_text) == as_one_line(self.question):
+            return ""
+        return asking_text
 
     def _holds_question(self, message: Message) -> bool:
         """Whether a message holds the question of this turn."""
-        return bool(self.question) and as_one_line(self.question) in as_one_line(
-            message.text
-        )
+        if not self.question:
+            return False
+        return as_one_line(self.question) in as_one_line(message.text)
 
     # Which calls feed one
 
-    def _readable(self, call: Node) -> list[tuple[Node, str]]:
-        """Earlier replies whose texts are sought in a prompt, each with one such text.
+    def _replies_to_seek(self, call: Node) -> list[_EarlierReply]:
+        """Texts of earlier replies that are sought in a prompt.
 
         Short texts are sought only if a tool gave them back, or if they stand apart
         like an earlier answer.
         """
         results = _results_shown(call)
-        prompt = [message.text for message in call.prompt]
-        earlier = [
-            earlier_call
-            for earlier_call in self._replies_that_are_read
-            if earlier_call is not call and end_of(earlier_call) <= call.began
-        ]
-        return [
-            (earlier_call, text)
-            for earlier_call in earlier
-            for text in self._texts_of(earlier_call)
-            if len(text) >= OWN
-            or as_one_line(text) in results
-            or self._is_a_short_answer(earlier_call, text, prompt)
-        ]
+        message_texts = [message.text for message in call.prompt]
+        replies = []
+        for earlier_call in self._calls_that_may_be_read:
+            if earlier_call is call or end_of(earlier_call) > call.began:
+                continue
+            for text in self._texts_written_by(earlier_call):
+                if (
+                    len(text) >= OWN
+                    or as_one_line(text) in results
+                    or self._is_a_short_answer(earlier_call, text, message_texts)
+                ):
+                    replies.append(_EarlierReply(earlier_call, text))
+        return replies
 
-    def _is_a_short_answer(self, call: Node, text: str, prompt: Sequence[str]) -> bool:
+    def _is_a_short_answer(
+        self, call: Node, text: str, message_texts: Sequence[str]
+    ) -> bool:
         """Whether a reply of a few words stands apart in a prompt.
 
         There it is an earlier answer that is refined. A verdict is none.
         """
         if self.calls.replies[call].is_verdict or not text.strip():
             return False
-        return any(stands_apart(text.strip(), message) for message in prompt)
+        return any(stands_apart(text.strip(), message) for message in message_texts)
 
-    def _texts_of(self, call: Node) -> list[str]:
-        """What a call wrote: its text, or the texts of its structure."""
+    def _texts_written_by(self, call: Node) -> list[str]:
+        """What a call wrote: its text, and the texts of its structure, each once."""
         reply = self.calls.replies[call]
-        return list(
-            dict.fromkeys(filter(None, [reply.text, *texts_in([*reply.values])]))
-        )
+        texts = [reply.text, *texts_in(list(reply.values))]
+        return [text for text in dict.fromkeys(texts) if text]
 
     @cached_property
-    def _replies_that_are_read(self) -> list[Node]:
+    def _calls_that_may_be_read(self) -> list[Node]:
         """Calls that said something, chose no tool that ran and wrote no query."""
-        tools = {node.name for node in self.calls.nodes if node.kind == "tool"}
-        return [
-            call
-            for call in self.calls.models
-            if call not in self.calls.query_writers
-            and call.reply is not None
-            and tools.isdisjoint(tool_call.name for tool_call in call.reply.calls)
-        ]
+        calls = []
+        for call in self.calls.models:
+            if call in self.calls.query_writers or call.reply is None:
+                continue
+            names_called = [tool_call.name for tool_call in call.reply.calls]
+            if self.calls.names_of_tools_that_ran.isdisjoint(names_called):
+                calls.append(call)
+        return calls
 
-    def _beside(self, call: Node) -> list[Node]:
+    def _calls_beside(self, call: Node) -> list[Node]:
         """Earlier calls of the step that was handed documents to answer from."""
-        host = self.calls.step_with_documents(call)
-        if host is None:
+        step = self.calls.step_with_documents(call)
+        if step is None:
             return []
-        return [
-            other_call
-            for other_call in self.calls.models
-            if host in self.calls.paths[other_call] and end_of(other_call) <= call.began
-        ]
+        calls = []
+        for model_call in self.calls.models:
+            is_in_step = step in self.calls.paths[model_call]
+            if is_in_step and end_of(model_call) <= call.began:
+                calls.append(model_call)
+        return calls
 
-    def _authors(self, call: Node) -> list[Node]:
-        """Calls that wrote documents which the framework handed to the engine of a call."""
-        engine = self._engine(call)
-        steps = (
-            node
-            for node in self._handed_documents_of_authors
-            if self._engine(node) is engine
-        )
-        handed = (
-            document.author
-            for node in steps
-            if node.began < call.began
-            for document in node.taken
-        )
-        authors = dict.fromkeys(author for author in handed if author is not None)
-        inside = [
-            [node for node in author.walk() if node in self._models]
-            for author in authors
-        ]
-        return [calls[-1] for calls in inside if calls]
+    def _authors_of_handed_documents(self, call: Node) -> list[Node]:
+        """Calls that wrote documents which the framework handed to the engine of a call.
+
+        Of an author inside which several models were called, the last one wrote it.
+        """
+        engine = self._engine_around(call)
+        authors: dict[Node, None] = {}
+        for node in self._calls_handed_written_documents:
+            if node.began >= call.began or self._engine_around(node) is not engine:
+                continue
+            for document in node.taken:
+                if document.author is not None:
+                    authors[document.author] = None
+        writers = []
+        for author in authors:
+            models = [node for node in author.walk() if node in self._model_calls]
+            if models:
+                writers.append(models[-1])
+        return writers
 
     @cached_property
-    def _handed_documents_of_authors(self) -> list[Node]:
+    def _calls_handed_written_documents(self) -> list[Node]:
         """Calls that were handed documents which a call of the run wrote."""
-        return [
-            node
-            for node in self.calls.nodes
-            if any(document.author is not None for document in node.taken)
-        ]
+        calls = []
+        for node in self.calls.nodes:
+            if any(document.author is not None for document in node.taken):
+                calls.append(node)
+        return calls
 
     @cached_property
-    def _models(self) -> frozenset[Node]:
+    def _model_calls(self) -> frozenset[Node]:
+        """Calls of models that replied, to look them up."""
         return frozenset(self.calls.models)
 
-    def _engine(self, node: Node) -> Node | None:
-        """The innermost sub-run around a call."""
-        return next(
-            (
-                around
-                for around in reversed(self.calls.paths[node])
-                if around.kind == "agent"
-            ),
-            None,
-        )
+    def _engine_around(self, node: Node) -> Node | None:
+        """The innermost sub-run around a call; None without one."""
+        for around in reversed(self.calls.paths[node]):
+            if around.kind == "agent":
+                return around
+        return None
+
+
+@dataclass(frozen=True)
+class _EarlierReply:
+    """A text that an earlier call wrote, as it is sought in a prompt.
+
+    Attributes:
+        call: The call of a model.
+        text: What it wrote, or a text of its structure.
+    """
+
+    call: Node
+    text: str
 
 
 def _results_shown(call: Node) -> set[str]:
     """Results of tools in a prompt, each in one line, with the texts inside of them."""
-    results = [message.text for message in call.prompt if message.role == "tool"]
-    return {
-        as_one_line(text)
-        for result in results
-        for text in (result, *texts_in(parse_json(result)))
-    }
+    lines: set[str] = set()
+    for message in call.prompt:
+        if message.role == "tool":
+            lines.add(as_one_line(message.text))
+            parts = texts_in(parse_json(message.text))
+            lines.update(as_one_line(part) for part in parts)
+    return lines
 
 
-def _latest(lists: Iterable[Sequence[Document]]) -> list[Document]:
+def _latest_versions(lists: Iterable[Sequence[Document]]) -> list[Document]:
     """Each document once, as the latest list holds it.
 
     It has the score of the last step that scored it. A text that was handed on without
     its id is left out beside the document that holds it.
+
+    Args:
+        lists: Lists of documents, the latest first.
     """
     latest: dict[DocumentKey, Document] = {}
-    for document in (document for documents in lists for document in documents):
-        latest_document = latest.setdefault(document.key, document)
-        if latest_document.score is None and document.score is not None:
-            latest[document.key] = replace(latest_document, score=document.score)
-    named = {
-        text
-        for document in latest.values()
-        if document.id is not None
-        for text in document.texts
-    }
-    # handed on as bare texts
-    return [
-        document
-        for document in latest.values()
-        if document.id is not None or document.text not in named
-    ]
+    for documents in lists:
+        for document in documents:
+            latest_version = latest.setdefault(document.key, document)
+            if latest_version.score is None and document.score is not None:
+                scored = replace(latest_version, score=document.score)
+                latest[document.key] = scored
+    texts_with_id: set[str] = set()
+    for document in latest.values():
+        if document.id is not None:
+            texts_with_id.update(document.texts)
+    versions = []
+    for document in latest.values():
+        is_bare_text_of_another = document.id is None and document.text in texts_with_id
+        if not is_bare_text_of_another:
+            versions.append(document)
+    return versions
 
 
-def _by_occurrences(
-    known_texts: Iterable[str], prompt: Sequence[str], asked_now: str
+def _keys_as_they_came(lists: Sequence[Sequence[Document]]) -> list[DocumentKey]:
+    """The keys of all documents of some lists, in the order in which they came.
+
+    Args:
+        lists: The lists, the latest first.
+    """
+    keys: dict[DocumentKey, None] = {}
+    for documents in reversed(lists):
+        for document in documents:
+            keys[document.key] = None
+    return list(keys)
+
+
+def _repeat_as_they_stand(
+    known_texts: Iterable[str], message_texts: Sequence[str], asking_message: str
 ) -> list[str]:
     """Known texts, each as often as it stands in a prompt.
 
     Each explains one occurrence. A message of the history explains none of what is
     asked now in the same words.
+
+    Args:
+        known_texts: The texts.
+        message_texts: The messages of the prompt.
+        asking_message: The message that asks now, as ``_asking_message`` gives it.
     """
-    repeated = []
+    repeated: list[str] = []
     for text in dict.fromkeys(known_texts):
-        if text.strip():
-            count = max(1, sum(message.count(text) for message in prompt))
-            is_asked_now = bool(asked_now) and text.strip() == asked_now.strip()
-            repeated += [text] * min(_MOST_OCCURRENCES, count - is_asked_now)
+        if not text.strip():
+            continue
+        count = max(1, sum(message.count(text) for message in message_texts))
+        if asking_message and text.strip() == asking_message.strip():
+            count -= 1
+        repeated += [text] * min(_MOST_OCCURRENCES, count)
     return repeated
 
 
-def _read(
-    readable: Sequence[tuple[Node, str]],
+def _calls_read(
+    replies: Sequence[_EarlierReply],
     places: Sequence[Place],
-    showing_of: Mapping[DocumentKey, tuple[Document, Place]],
+    showing_of: Mapping[DocumentKey, Showing],
 ) -> list[Node]:
     """Calls of which a prompt shows what they wrote.
 
     A draft may be a document word for word: where that stands, the draft may.
 
     Args:
-        readable: Calls, each with a text that it wrote.
+        replies: The texts that were sought.
         places: The places of these texts.
         showing_of: The documents that the prompt shows.
     """
-    documents = {as_one_line(document.text) for document, _ in showing_of.values()}
-    pairs = zip(readable, places, strict=True)
-    return [
-        call
-        for (call, text), place in pairs
-        if place.extent == "whole" or as_one_line(text) in documents
-    ]
+    document_lines = {as_one_line(document.text) for document, _ in showing_of.values()}
+    calls = []
+    for reply, place in zip(replies, places, strict=True):
+        if place.extent == "whole" or as_one_line(reply.text) in document_lines:
+            calls.append(reply.call)
+    return calls
 
 
 @dataclass(frozen=True)
@@ -406,51 +439,54 @@ class _Candidate:
         document: The document.
         text: The text.
         repetition: Of a text that stands several times in one message, which time this
-            is.
+            is, from 0.
     """
 
     document: Document
     text: str
-    # of a text that stands several times in one message, which time this is, from 0
     repetition: int = 0
 
     @property
     def key(self) -> DocumentKey:
-        """The document's key; of a repetition one of its own."""
-        return (
-            (*self.document.key, f"again {self.repetition}")
-            if self.repetition
-            else self.document.key
-        )
+        """The document's key; of a repetition a key of its own."""
+        if self.repetition:
+            return (*self.document.key, f"again {self.repetition}")
+        return self.document.key
 
 
 def _candidates(
-    documents: Sequence[Document], prompt: Sequence[str]
+    documents: Sequence[Document], message_texts: Sequence[str]
 ) -> list[_Candidate]:
-    """The texts that documents may be shown as, each as often as it stands in one message."""
-    candidates = [
-        _Candidate(document, text) for document in documents for text in document.texts
-    ]
-    holders: dict[str, list[_Candidate]] = {}
-    for candidate in candidates:
-        holders.setdefault(candidate.text, []).append(candidate)
-    for text, same in holders.items():
-        times = (
-            max((message.count(text) for message in prompt), default=0)
-            if len(text) >= OWN
-            else 0
-        )
-        repetitions = range(1, min(times, _MOST_OCCURRENCES) - len(same) + 1)
-        candidates += [
-            _Candidate(same[-1].document, text, repetition)
-            for repetition in repetitions
-        ]
+    """The texts that documents may be shown as.
+
+    A text that is long enough to be no chance is there as often as it stands in one
+    message.
+
+    Args:
+        documents: The documents.
+        message_texts: The messages of the prompt.
+    """
+    candidates = []
+    candidates_of_text: dict[str, list[_Candidate]] = {}
+    for document in documents:
+        for text in document.texts:
+            candidate = _Candidate(document, text)
+            candidates.append(candidate)
+            candidates_of_text.setdefault(text, []).append(candidate)
+    for text, same in candidates_of_text.items():
+        if len(text) < OWN:
+            continue
+        counts = [message.count(text) for message in message_texts]
+        n_standing = min(max(counts, default=0), _MOST_OCCURRENCES)
+        last_document = same[-1].document
+        for repetition in range(1, n_standing - len(same) + 1):
+            candidates.append(_Candidate(last_document, text, repetition))
     return candidates
 
 
 def _documents_shown(
     candidates: Sequence[_Candidate], located: Located, arrived: Sequence[DocumentKey]
-) -> dict[DocumentKey, tuple[Document, Place]]:
+) -> dict[DocumentKey, Showing]:
     """The documents that a prompt shows, in its order, each by its longest showing.
 
     Of several documents of one text the first to come is the first one shown.
@@ -460,46 +496,54 @@ def _documents_shown(
         located: The places of these texts, and perhaps of others behind them.
         arrived: The keys of the documents in the order in which they came.
     """
-    rank = {key: number for number, key in enumerate(arrived)}
-    places_shown = [index for index in located.order if index < len(candidates)]
+    rank_by_key = {key: rank for rank, key in enumerate(arrived)}
+
+    def rank(index: int) -> int:
+        return rank_by_key[candidates[index].document.key]
+
+    indexes_shown = [index for index in located.order if index < len(candidates)]
+    # of each text the documents that have it, the first to come first
     waiting: dict[str, list[_Candidate]] = {}
-    for index in sorted(
-        places_shown, key=lambda index: rank[candidates[index].document.key]
-    ):
-        waiting.setdefault(candidates[index].text, []).append(candidates[index])
-    showing_of: dict[DocumentKey, tuple[Document, Place]] = {}
-    for index in places_shown:
+    for index in sorted(indexes_shown, key=rank):
+        candidate = candidates[index]
+        waiting.setdefault(candidate.text, []).append(candidate)
+    showing_of: dict[DocumentKey, Showing] = {}
+    for index in indexes_shown:
         candidate = waiting[candidates[index].text].pop(0)
         place = located.places[index]
-        if candidate.key not in showing_of or len(
-            showing_of[candidate.key][1].text
-        ) < len(place.text):
-            showing_of[candidate.key] = candidate.document, place
+        if candidate.key in showing_of:
+            _, longest_place = showing_of[candidate.key]
+            if len(place.text) <= len(longest_place.text):
+                continue
+        showing_of[candidate.key] = candidate.document, place
     return showing_of
 
 
-def _untold(
+def _unknown_candidates(
     candidates: Sequence[_Candidate],
     located: Located,
-    arrival: Mapping[DocumentKey, object],
+    showing_of: Mapping[DocumentKey, object],
 ) -> list[tuple[_Candidate, Place]]:
     """The candidates of which a prompt does not tell whether it shows them.
 
     A candidate is left out if another text of its document is shown.
+
+    Args:
+        candidates: Texts that documents may be shown as.
+        located: The places of these texts, and perhaps of others behind them.
+        showing_of: The documents that the prompt shows.
     """
-    pairs = zip(candidates, located.places, strict=False)
-    return [
-        (pair, place)
-        for pair, place in pairs
-        if place.outcome == "unknown" and pair.document.key not in arrival
-    ]
+    unknown = []
+    for candidate, place in zip(candidates, located.places, strict=False):
+        is_shown = candidate.document.key in showing_of
+        if place.outcome == "unknown" and not is_shown:
+            unknown.append((candidate, place))
+    return unknown
 
 
-def _unite_showings(
-    parts: Iterable[_ShownAlone],
-) -> dict[DocumentKey, tuple[Document, Place]]:
+def _unite_showings(parts: Iterable[_ShownAlone]) -> dict[DocumentKey, Showing]:
     """The showings of several prompts; of a document that several show, the union."""
-    showing_of: dict[DocumentKey, tuple[Document, Place]] = {}
+    showing_of: dict[DocumentKey, Showing] = {}
     for part in parts:
         for key, showing in part.found.items():
             if key in showing_of:
@@ -509,21 +553,20 @@ def _unite_showings(
     return showing_of
 
 
-def _unite_showing(
-    earlier: tuple[Document, Place], later: tuple[Document, Place]
-) -> tuple[Document, Place]:
+def _unite_showing(earlier: Showing, later: Showing) -> Showing:
     """One document in the prompts of two calls.
 
     If both show the same text of it, what they show counts together. Otherwise the
     fuller showing counts.
     """
-    document, place = earlier
-    if later[1].is_of_the_text_of(place):
-        return document, union([place, later[1]])
-    return later if later[1].coverage > place.coverage else earlier
+    document, earlier_place = earlier
+    _, later_place = later
+    if later_place.is_of_the_text_of(earlier_place):
+        return document, union([earlier_place, later_place])
+    return later if later_place.coverage > earlier_place.coverage else earlier
 
 
-def _with_unknown_between(
+def _order_with_unknown(
     showing_of: Mapping[DocumentKey, object],
     unknown: Mapping[DocumentKey, object],
     lists: Sequence[Sequence[Document]],
@@ -532,41 +575,68 @@ def _with_unknown_between(
 
     An unknown document stands behind the one before it in the first list that holds a
     shown document.
+
+    Args:
+        showing_of: The documents shown, in their order.
+        unknown: The documents of which the prompts do not tell.
+        lists: The lists of documents, the latest first.
     """
     order = list(showing_of)
-    listed = ([document.key for document in documents] for documents in lists)
-    keys: list[DocumentKey] = next(
-        (
-            documents
-            for documents in listed
-            if not showing_of.keys().isdisjoint(documents)
-        ),
-        [],
-    )
-    for place, key in enumerate(keys):
+    previous_key: DocumentKey | None = None
+    for key in _keys_of_first_list_with(showing_of, lists):
         if key in unknown and key not in order:
-            before = next(
-                (before for before in reversed(keys[:place]) if before in order), None
-            )
-            order.insert(0 if before is None else order.index(before) + 1, key)
+            place = 0
+            if previous_key is not None:
+                place = order.index(previous_key) + 1
+            order.insert(place, key)
+        if key in order:
+            previous_key = key
     return order
 
 
+def _keys_of_first_list_with(
+    showing_of: Mapping[DocumentKey, object], lists: Sequence[Sequence[Document]]
+) -> list[DocumentKey]:
+    """The keys of the first list that holds a shown document; empty if none does."""
+    for documents in lists:
+        keys = [document.key for document in documents]
+        if not showing_of.keys().isdisjoint(keys):
+            return keys
+    return []
+
+
 def _best_versions(
-    showing_of: Mapping[DocumentKey, tuple[Document, Place]],
-) -> dict[DocumentKey, tuple[Document, Place]]:
+    showing_of: Mapping[DocumentKey, Showing],
+) -> dict[DocumentKey, Showing]:
     """The documents shown, without weaker versions of one id.
 
     Versions that are shown whole stay. If none is, the one stays of which most is
     shown.
     """
-    by_id: dict[str, list[DocumentKey]] = {}
+    keys_by_id: dict[str, list[DocumentKey]] = {}
     for key, (document, _) in showing_of.items():
         if document.id is not None:
-            by_id.setdefault(document.id, []).append(key)
-    hidden: set[DocumentKey] = set()
-    for keys in by_id.values():
-        whole_keys = [key for key in keys if showing_of[key][1].extent == "whole"]
-        best = whole_keys or [max(keys, key=lambda key: len(showing_of[key][1].text))]
-        hidden.update(set(keys).difference(best))
-    return {key: showing for key, showing in showing_of.items() if key not in hidden}
+            keys_by_id.setdefault(document.id, []).append(key)
+    weaker_keys: set[DocumentKey] = set()
+    for keys in keys_by_id.values():
+        best_keys = _keys_of_fullest(keys, showing_of)
+        weaker_keys.update(key for key in keys if key not in best_keys)
+    return {
+        key: showing for key, showing in showing_of.items() if key not in weaker_keys
+    }
+
+
+def _keys_of_fullest(
+    keys: Sequence[DocumentKey], showing_of: Mapping[DocumentKey, Showing]
+) -> list[DocumentKey]:
+    """Of several versions of a document those shown whole, else the one shown most."""
+    whole_keys = []
+    n_shown_by_key: dict[DocumentKey, int] = {}
+    for key in keys:
+        _, place = showing_of[key]
+        n_shown_by_key[key] = len(place.text)
+        if place.extent == "whole":
+            whole_keys.append(key)
+    if whole_keys:
+        return whole_keys
+    return [max(keys, key=lambda key: n_shown_by_key[key])]
