@@ -14,7 +14,7 @@ from typing import Any, Generic, Self
 
 from ragmetrics_core.capture.captured import Redact, Redaction
 from ragmetrics_core.capture.hooks import Problems, Run, guard_hook, renew_after_fork
-from ragmetrics_core.capture.sinks import Outlet
+from ragmetrics_core.capture.sinks import Outlet, checked_sinks
 from ragmetrics_core.data import Sample, SampleResult, SettingError
 from ragmetrics_core.engine.resolve import JudgeLike
 from ragmetrics_core.engine.run import Metrics
@@ -152,7 +152,8 @@ class BackgroundEvaluator(Generic[Run]):
             settings.limits,
         )
         self.outlets = [
-            Outlet(sink, self.problems, settings.max_queue) for sink in settings.sinks
+            Outlet(sink, self.problems, settings.max_queue)
+            for sink in checked_sinks(settings.sinks)
         ]
         self._linger = linger_s
         self._stopped = False

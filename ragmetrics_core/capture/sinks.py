@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import threading
 import time
-import traceback
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 
 from ragmetrics_core.capture.hooks import Problems, guard_hook, renew_after_fork
-from ragmetrics_core.data import SampleResult
+from ragmetrics_core.data import SampleResult, SettingError
+from ragmetrics_core.data.crashes import crash_in_words
 from ragmetrics_core.models.framework_model import as_judge_work
 from ragmetrics_core.reporting.jsonl import json_line
 from ragmetrics_core.reporting.report import Sink
+
+FLUSH_SECONDS = 5.0
+"""While an application runs a sink is flushed so long after a result, at the latest."""
 
 
 class JsonlSink(Sink):
@@ -26,21 +32,80 @@ class JsonlSink(Sink):
     """
 
     def __init__(self, path: str | Path, *, max_mb: float = 64, keep: int = 5) -> None:
-        self._path, self._most, self._keep = Path(path), max_mb * 1e6, max(1, keep)
+        self._path = Path(path)
+        self._most_bytes = max_mb * 1e6
+        self._n_kept_files = max(1, keep)
 
     def write(self, result: SampleResult) -> None:
         """Append one line; it has left this process when this returns."""
         line = json_line(result).encode()
-        if self._path.exists() and self._path.stat().st_size + len(line) > self._most:
-            names = [
-                self._path,
-                *(Path(f"{self._path}.{n}") for n in range(1, self._keep + 1)),
-            ]
-            for name, later in reversed([*pairwise(names)]):
-                if name.exists():
-                    name.replace(later)
+        if self._path.exists():
+            n_bytes = self._path.stat().st_size + len(line)
+            if n_bytes > self._most_bytes:
+                self._rename_files()
         with self._path.open("ab") as file:
             file.write(line)
+
+    def _rename_files(self) -> None:
+        """Give each file the name of the next older one; the oldest is overwritten."""
+        numbers = range(1, self._n_kept_files + 1)
+        older_paths = [Path(f"{self._path}.{number}") for number in numbers]
+        paths = [self._path, *older_paths]  # the newest first
+        for path, older_path in reversed([*pairwise(paths)]):
+            if path.exists():
+                path.replace(older_path)
+
+
+def checked_sinks(sinks: object) -> list[Sink]:
+    """The sinks of a watch, each of which can be written to.
+
+    Raises:
+        SettingError: If it is no list of sinks.
+    """
+    is_text = isinstance(sinks, (str, bytes, os.PathLike))
+    if is_text or not isinstance(sinks, Iterable):
+        raise SettingError(
+            "sinks= takes a list of sinks, e.g. sinks=[JsonlSink('scores.jsonl')]; got a"
+            f" {type(sinks).__name__}"
+        )
+    listed_sinks = list(sinks)
+    for sink in listed_sinks:
+        _check_sink(sink)
+    return listed_sinks
+
+
+def _check_sink(sink: object) -> None:
+    """Refuse, by ``SettingError``, what no result can be written to."""
+    problem = _problem_of_sink(sink)
+    if problem:
+        raise SettingError(
+            f"{problem}; a sink is an object with write(result) and flush(), e.g."
+            " JsonlSink('scores.jsonl')"
+        )
+
+
+def _problem_of_sink(sink: object) -> str:
+    """What is wrong with a sink, as a sentence without its end; "" for nothing."""
+    kind = type(sink).__name__
+    if isinstance(sink, type):
+        return f"the sink {sink.__name__} is a class: give one of its objects"
+    if isinstance(sink, (str, os.PathLike)):
+        return f"a {kind} is no sink: for a file of results give JsonlSink(path)"
+    if inspect.isroutine(sink):
+        return "a function is no sink: give it as on_result="
+    for name in ("write", "flush"):
+        method = getattr(sink, name, None)
+        if not callable(method):
+            return f"the sink {kind} has no method {name}"
+        if inspect.iscoroutinefunction(method):
+            return (
+                f"the {name} of the sink {kind} is an 'async def', which nobody awaits:"
+                f" write 'def {name}', it may wait in its own thread, e.g. by"
+                " asyncio.run(…)"
+            )
+    if getattr(type(sink), "write", None) is Sink.write:
+        return f"the sink {kind} has no method write of its own"
+    return ""
 
 
 class ProblemsOfSink:
@@ -55,13 +120,12 @@ class ProblemsOfSink:
 
         A sink of the user's may put texts of samples into them.
         """
-        frames = traceback.extract_tb(error.__traceback__)
-        place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else hook
+        del hook  # the place where it raised says more
         self._problems.note(
             f"{self._sink_name}: {type(error).__name__}",
-            f"the sink {self._sink_name} raised {type(error).__name__} at {place}, and"
-            " did not take a result; mend the sink. The application and other sinks"
-            " are not affected",
+            f"the sink {self._sink_name} raised {crash_in_words(error)}, and did not"
+            " take a result; mend the sink. The application and other sinks are not"
+            " affected",
         )
 
     def note(self, message: str) -> None:
@@ -70,23 +134,33 @@ class ProblemsOfSink:
 
 
 class Outlet:
-    """A sink that may raise, be slow or hang.
+    """A sink that may raise, be slow or hang, behind a queue and a thread of its own.
 
-    What it did not take is counted in ``problems``.
+    The sink is written to and flushed in that thread alone: when somebody asks for it,
+    and ``FLUSH_SECONDS`` after a result that was not flushed yet. What it did not take
+    is counted in ``problems``.
+
+    Args:
+        sink: The sink.
+        problems: Where what goes wrong is counted.
+        max_queue: Most results that wait for it; None for any number.
     """
 
     def __init__(self, sink: Sink, problems: Problems, max_queue: int | None) -> None:
-        self._sink, self._most = sink, max_queue or 0
+        self._sink = sink
+        self._max_queue = max_queue or 0  # as ``Queue`` says "any number"
         self.problems = ProblemsOfSink(type(sink).__name__, problems)
         renew_after_fork(self)
 
     def after_fork(self) -> None:
         """Nothing waits: what was written before is the parent's."""
-        self.queue = Queue[SampleResult | None](self._most)  # None asks for a flush
+        self.queue = Queue[SampleResult | None](
+            self._max_queue
+        )  # None asks for a flush
         self._thread: threading.Thread | None = None
 
     def put(self, result: SampleResult | None) -> None:
-        """Queue a result, or a flush; never blocks."""
+        """Queue a result, or None for a flush; never blocks."""
         try:
             self.queue.put_nowait(result)
         except Full:
@@ -104,22 +178,42 @@ class Outlet:
     def wait(self, until: float) -> None:
         """Wait until all is sent, at most to this time of the monotonic clock."""
         with self.queue.all_tasks_done:
-            left = max(0.0, until - time.monotonic())
-            if not self.queue.all_tasks_done.wait_for(
-                lambda: not self.queue.unfinished_tasks, left
-            ):
-                self.problems.note(
-                    f"{type(self._sink).__name__} did not take all results in time"
-                )
+            seconds_left = max(0.0, until - time.monotonic())
+            is_all_sent = self.queue.all_tasks_done.wait_for(
+                lambda: not self.queue.unfinished_tasks, seconds_left
+            )
+        if not is_all_sent:
+            self.problems.note(
+                f"{type(self._sink).__name__} did not take all results in time"
+            )
 
     def _work(self) -> None:
+        """Send what is queued, for ever, and flush in between."""
         with as_judge_work():  # a client that is traced is no run of the application
+            flush_due_at: float | None = None  # None if nothing was written since
             while True:
-                self._send(self.queue.get())
+                seconds_left: float | None = None  # wait for ever
+                if flush_due_at is not None:
+                    seconds_left = max(0.0, flush_due_at - time.monotonic())
+                try:
+                    result = self.queue.get(timeout=seconds_left)
+                except Empty:
+                    self._send(None)
+                    flush_due_at = None
+                    continue
+                self._send(result)
                 self.queue.task_done()
+                if result is None:
+                    flush_due_at = None
+                elif flush_due_at is None:
+                    flush_due_at = time.monotonic() + FLUSH_SECONDS
+                elif flush_due_at <= time.monotonic():
+                    self._send(None)
+                    flush_due_at = None
 
     @guard_hook
     def _send(self, result: SampleResult | None) -> None:
+        """Write a result; flush if it is None."""
         if result is None:
             self._sink.flush()
         else:
