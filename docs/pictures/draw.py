@@ -1,4 +1,4 @@
-"""Draws the four pictures of the metrics: ``python docs/pictures/draw.py`` writes them beside itself."""
+"""Draws the pictures of the metrics: ``python docs/pictures/draw.py`` writes them beside itself."""
 
 from html import escape
 from pathlib import Path
@@ -84,4 +84,48 @@ draw(
                                              ("The guild paid for it.", (0, 0))))
     ),
     words(20, 208, "score = 2 of 3 facts = 0.67", "bold"),
+)
+draw(
+    "context_sufficiency",
+    "The contexts say who lit the lamp and not when: not sufficient, 0.1. The application answered: from elsewhere.",
+    200,
+    words(20, 34, "Could the question be answered from the contexts alone?", "bold"),
+    box(20, 52, 290, "question: Who lit it, and when?"), verdict(330, 52, 290, "Anna lit the lamp.", False),
+    words(330, 106, "missing: when it was lit"),
+    box(20, 94, 290, "answer: Anna, in 1856."), words(20, 148, "not shown to the judge"),
+    words(20, 180, "score = p(sufficient) = 0.1; answered from elsewhere", "bold"),
+)
+draw(
+    "answer_relevance",
+    "The question has two parts, the answer addresses one of them: grade 2 of 3, 0.67.",
+    200,
+    words(20, 34, "Does the answer address the question?", "bold"),
+    box(20, 52, 290, "question: Who lit it, and when?"), box(330, 52, 290, "answer: Anna did."),
+    *(
+        f'<rect x="{20 + 150 * grade}" y="112" width="150" height="26" fill="{GOOD if grade == 2 else "white"}" '
+        f'stroke="{INK}"/><text x="{28 + 150 * grade}" y="130" fill="{"white" if grade == 2 else INK}">'
+        f"{grade}  {meaning}</text>"
+        for grade, meaning in enumerate(("something else", "near it", "a part", "all of it"))
+    ),
+    words(20, 176, "score = grade / 3 = 2 / 3 = 0.67", "bold"),
+)
+draw(
+    "citation_quality",
+    "Three sentences cite four contexts: two sentences are supported, two citations are precise. Recall 2/3, precision "
+    "2/4, score 0.57.",
+    262,
+    words(20, 34, "Do the citations of the answer hold?", "bold"),
+    words(330, 66, "supported"), words(480, 66, "citations"),
+    *(
+        words(20, 102 + 38 * row, sentence)
+        + verdict(330, 80 + 38 * row, 130, "yes" if supported else "no", supported)
+        + words(480, 102 + 38 * row, citations)
+        for row, (sentence, supported, citations) in enumerate((
+            ("Anna lit the lamp [1].", True, "[1] precise"),
+            ("It was built in 1856 [2][3].", True, "[2] precise, [3] not"),
+            ("The guild paid for it [1].", False, "[1] does not say so"),
+        ))
+    ),
+    words(20, 214, "recall = 2 of 3 sentences, precision = 2 of 4 citations"),
+    words(20, 246, "score = 2 · 2/3 · 2/4 / (2/3 + 2/4) = 0.57", "bold"),
 )
