@@ -79,6 +79,7 @@ _TEXT_KEYS = ("text", "content", "page_content", "data")
 _QUERY_KEYS = ("query", "queries", "url")
 _NAME_KEYS = ("url", "uri", "file_id", "filename", "source", "title", "document_title")
 _CITING_FILES = ("container_file_citation", "file_path")  # that the model made itself
+_UNNAMED = "provider's tool"
 _DEPTH = 6
 _LARGEST_SCORE = 1_000_000_000
 
@@ -469,12 +470,13 @@ class _Reading:
 
     def read_wish(self, block: Mapping[Any, Any], kind: str) -> None:
         """Read which tool of the provider the model asked for."""
-        name = _name_of_tool(block) or "provider's tool"
+        name = _name_of_tool(block) or _UNNAMED
         if name.startswith(_TOOL_LISTS):
             self.tool_lists.add(_key(block.get("id")))
             return
         call = self.call(block.get("id"), name, _remedy_of(name, kind))
-        call.searches = _is_a_search(name) and kind != "mcp_tool_use"
+        is_of_a_server = kind == "mcp_tool_use" or block.get("name") == "remote_mcp"
+        call.searches = _is_a_search(name) and not is_of_a_server
         arguments = block.get("input", block.get("args"))
         if isinstance(arguments, Mapping):
             _add_queries(call, arguments)
@@ -484,9 +486,13 @@ class _Reading:
     def read_result(self, block: Mapping[Any, Any], kind: str) -> None:
         """Read what a tool of the provider returned."""
         key = block.get("tool_use_id", block.get("tool_call_id"))
-        name = kind.removesuffix("_tool_result")
-        if name == "server_tool_result":
-            name = "provider's tool"
+        extras = block.get("extras")
+        # what LangChain made its standard block of
+        given_kind = extras.get("block_type") if isinstance(extras, Mapping) else None
+        told = given_kind if isinstance(given_kind, str) else kind
+        name = told.removesuffix("_tool_result")
+        if name == "server":
+            name = _UNNAMED
         if _key(key) in self.tool_lists:
             return
         call = self.calls.get(_key(key))
@@ -507,7 +513,7 @@ class _Reading:
             _add_found(call, [returned])
         elif _is_list(returned):
             _add_found(call, returned)
-        elif isinstance(returned, str) and returned.strip():
+        elif isinstance(returned, str) and kind == "server_tool_result":
             _add_found(call, [{"text": returned}])
 
     # Whole replies
@@ -707,7 +713,7 @@ def _add_found(call: _Call, items: Sequence[object]) -> None:
     call.is_answered = True
     for item in items:
         fields = item if isinstance(item, Mapping) else {}
-        text = item if isinstance(item, str) else _text_of_item(fields)
+        text = _text_of_item(fields)
         names = _names_of(fields)
         if "encrypted_content" in fields:
             call.remedy = _ANTHROPIC_WEB

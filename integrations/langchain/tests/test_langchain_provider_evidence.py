@@ -1,0 +1,533 @@
+"""What a model's provider searched while LangChain's model answered: expectations first, in real messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langchain_ragmetrics import capture
+
+from ragmetrics_core.data import Sample
+
+QUESTION = "Who lit the lamp of the lighthouse first?"
+FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
+ROOMS = "The lighthouse has eleven rooms; the keeper slept in the one below the lamp."
+ANSWER = "Anna Berg lit it in May 1882."
+SWITCH = 'include=["file_search_call.results"]'
+ADDRESS = "https://lamp.example/history"
+
+
+class Scripted(GenericFakeChatModel):
+    """Says its lines one after the other."""
+
+    def bind_tools(self, tools: Any, **settings: Any) -> Any:
+        return self
+
+
+@tool(response_format="content_and_artifact")
+def look_up(query: str) -> tuple[str, list[Document]]:
+    """Looks something up; here it brings noise."""
+    return ROOMS, [Document(ROOMS)]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The last message of an agent, and what its sample must say.
+
+    Attributes:
+        content: The content of the message.
+        contexts: The texts of the contexts, the agent's own noise first.
+        grade: The grade of the sample.
+        warned: Words of its warnings.
+        calls: Kind and name of each call of the ledger.
+        beside: The additional arguments of the message.
+        metadata: The metadata of the response.
+        own_tool: Whether the agent's own tool was called first.
+        context_tools: The tools that the user names.
+    """
+
+    content: Any
+    contexts: Sequence[str]
+    grade: str
+    warned: str = ""
+    calls: Sequence[tuple[str, str]] = ()
+    beside: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    own_tool: bool = True
+    context_tools: frozenset[str] = frozenset()
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    return {"type": "text", "text": ANSWER, **fields}
+
+
+def file_search(text: str | None) -> dict[str, Any]:
+    result = {"file_id": "file-1", "filename": "a.txt", "score": 0.9, "text": text}
+    return {
+        "type": "file_search_call",
+        "id": "fs_1",
+        "status": "completed",
+        "queries": ["lamp first lit"],
+        "results": None if text is None else [{"attributes": {}, **result}],
+    }
+
+
+FILE_CITED = said(
+    annotations=[
+        {
+            "type": "file_citation",
+            "file_id": "file-1",
+            "filename": "a.txt",
+            "file_index": 29,
+        }
+    ]
+)
+WEB_SEARCH = {
+    "type": "web_search_call",
+    "id": "ws_1",
+    "status": "completed",
+    "action": {"type": "search", "query": "lamp lighthouse"},
+}
+URL_CITED = said(
+    annotations=[
+        {
+            "type": "url_citation",
+            "url": ADDRESS,
+            "title": "The lamp",
+            "start_index": 0,
+            "end_index": 9,
+        }
+    ]
+)
+ASKS_ANTHROPIC = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "web_search",
+    "input": {"query": "lamp lighthouse"},
+}
+
+
+def anthropic_result(content: Any, kind: str = "web_search") -> dict[str, Any]:
+    return {
+        "type": f"{kind}_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": content,
+    }
+
+
+WEB_RESULT = {
+    "type": "web_search_result",
+    "url": ADDRESS,
+    "title": "The lamp",
+    "encrypted_content": "EqgfCioIARgB",
+}
+WEB_CITED = {
+    "type": "web_search_result_location",
+    "url": ADDRESS,
+    "title": "The lamp",
+    "encrypted_index": "Eo8B",
+    "cited_text": FACT,
+}
+FETCHED = {
+    "type": "web_fetch_result",
+    "url": ADDRESS,
+    "content": {
+        "type": "document",
+        "title": "The lamp",
+        "source": {"type": "text", "media_type": "text/plain", "data": FACT},
+    },
+}
+MCP = {
+    "type": "mcp_call",
+    "id": "mcp_1",
+    "name": "search_archive",
+    "server_label": "archive",
+    "arguments": '{"query": "lamp"}',
+    "output": FACT,
+}
+CODE = {
+    "type": "code_interpreter_call",
+    "id": "ci_1",
+    "code": "print(1882)",
+    "outputs": [{"type": "logs", "logs": "1882"}],
+}
+OWN = ("retrieval", "look_up")
+FILES = ("retrieval", "file_search")
+WEB = ("retrieval", "web_search")
+
+SHAPES: dict[str, Shape] = {
+    "OpenAI: files with texts": Shape(
+        [file_search(FACT), FILE_CITED], [ROOMS, FACT], "exact", calls=[OWN, FILES]
+    ),
+    "OpenAI: files with texts, and no tool of the application": Shape(
+        [file_search(FACT), FILE_CITED], [FACT], "exact", calls=[FILES], own_tool=False
+    ),
+    "OpenAI: files without texts": Shape(
+        [file_search(None), FILE_CITED], [ROOMS], "incomplete", SWITCH, [OWN]
+    ),
+    "OpenAI: files, kept beside the content": Shape(
+        [FILE_CITED],
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, FILES],
+        beside={"tool_outputs": [file_search(FACT)]},
+    ),
+    "OpenAI: addresses of the web": Shape(
+        [WEB_SEARCH, URL_CITED], [ROOMS], "incomplete", "web_search", [OWN]
+    ),
+    "OpenAI: addresses of the web, and no tool of the application": Shape(
+        [WEB_SEARCH, URL_CITED], [], "incomplete", "web_search", own_tool=False
+    ),
+    "OpenAI: cited addresses alone": Shape(
+        [URL_CITED], [ROOMS], "incomplete", "web_search", [OWN]
+    ),
+    "OpenAI: a remote tool's text": Shape(
+        [MCP, said()],
+        [ROOMS],
+        "inferred",
+        "search_archive",
+        [OWN, ("tool", "search_archive")],
+    ),
+    "OpenAI: a remote tool that is named": Shape(
+        [MCP, said()],
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, ("retrieval", "search_archive")],
+        context_tools=frozenset({"search_archive"}),
+    ),
+    "OpenAI: a calculation": Shape(
+        [CODE, said()], [ROOMS], "exact", calls=[OWN, ("tool", "code_interpreter")]
+    ),
+    "Anthropic: the web, with cited words": Shape(
+        [ASKS_ANTHROPIC, anthropic_result([WEB_RESULT]), said(citations=[WEB_CITED])],
+        [ROOMS, FACT],
+        "incomplete",
+        "encrypted",
+        [OWN, WEB],
+    ),
+    "Anthropic: no search was left": Shape(
+        [
+            ASKS_ANTHROPIC,
+            anthropic_result(
+                {
+                    "type": "web_search_tool_result_error",
+                    "error_code": "max_uses_exceeded",
+                }
+            ),
+            said(),
+        ],
+        [ROOMS],
+        "exact",
+        calls=[OWN, WEB],
+    ),
+    "Anthropic: a page that was fetched": Shape(
+        [anthropic_result(FETCHED, "web_fetch"), said()],
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, ("retrieval", "web_fetch")],
+    ),
+    "Anthropic: the tool's own text is cited": Shape(
+        [
+            said(
+                citations=[
+                    {
+                        "type": "search_result_location",
+                        "cited_text": ROOMS,
+                        "source": ADDRESS,
+                        "title": "The lamp",
+                        "search_result_index": 0,
+                        "start_block_index": 0,
+                        "end_block_index": 1,
+                    }
+                ]
+            )
+        ],
+        [ROOMS],
+        "exact",
+        calls=[OWN],
+    ),
+    "Anthropic: a PDF that nobody read is cited": Shape(
+        [
+            said(
+                citations=[
+                    {
+                        "type": "page_location",
+                        "cited_text": FACT,
+                        "document_index": 0,
+                        "document_title": "Lamps",
+                        "start_page_number": 1,
+                        "end_page_number": 2,
+                    }
+                ]
+            )
+        ],
+        [ROOMS, FACT],
+        "incomplete",
+        "PDF",
+        [OWN, ("retrieval", "cited sources")],
+    ),
+    "Gemini: addresses of the web": Shape(
+        ANSWER,
+        [ROOMS],
+        "incomplete",
+        "Gemini",
+        [OWN],
+        metadata={
+            "grounding_metadata": {
+                "grounding_chunks": [{"web": {"uri": ADDRESS, "title": "lamp"}}],
+                "grounding_supports": [
+                    {
+                        "segment": {
+                            "start_index": 0,
+                            "end_index": 29,
+                            "text": ANSWER,
+                        },
+                        "grounding_chunk_indices": [0],
+                    }
+                ],
+                "web_search_queries": ["lamp"],
+            }
+        },
+    ),
+    "Gemini: texts of files": Shape(
+        ANSWER,
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, FILES],
+        metadata={
+            "grounding_metadata": {
+                "grounding_chunks": [
+                    {"retrieved_context": {"title": "a.txt", "text": FACT}}
+                ],
+                "web_search_queries": [],
+            }
+        },
+    ),
+    "Perplexity: addresses": Shape(
+        ANSWER,
+        [ROOMS],
+        "incomplete",
+        "texts",
+        [OWN],
+        beside={"citations": [ADDRESS]},
+    ),
+    "another provider's search": Shape(
+        [{"type": "x_search_call", "id": "x_1"}, said()],
+        [ROOMS],
+        "incomplete",
+        "texts",
+        [OWN],
+    ),
+}
+WISH = {"name": "look_up", "args": {"query": "lamp"}, "id": "call_1"}
+
+
+def lines_of(shape: Shape) -> Iterator[AIMessage]:
+    if shape.own_tool:
+        yield AIMessage("", tool_calls=[WISH])
+    yield AIMessage(
+        shape.content,
+        additional_kwargs=dict(shape.beside),
+        response_metadata=dict(shape.metadata),
+    )
+
+
+def sample_of(lines: Iterator[AIMessage], context_tools: Any = None) -> Sample:
+    agent = create_agent(Scripted(messages=lines), [look_up])
+    with capture(context_tools=context_tools or None) as captured:
+        agent.invoke({"messages": [("user", QUESTION)]})
+    assert not captured.problems
+    (sample,) = captured.samples
+    return sample
+
+
+def calls_of(sample: Sample) -> list[tuple[str, str | None]]:
+    assert sample.ledger is not None
+    return [(call.kind, call.name) for call in sample.ledger.calls]
+
+
+def check(sample: Sample, shape: Shape) -> None:
+    assert sample.capture is not None
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.contexts] == list(shape.contexts)
+    assert sample.capture.grade == shape.grade
+    assert shape.warned in " ".join(sample.capture.warnings)
+    assert calls_of(sample) == list(shape.calls)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_a_provider_found_is_evidence(name: str) -> None:
+    shape = SHAPES[name]
+    check(sample_of(lines_of(shape), shape.context_tools), shape)
+
+
+STANDARD = [name for name in SHAPES if not SHAPES[name].beside]
+
+
+@pytest.mark.parametrize("name", STANDARD)
+def test_langchains_own_form_of_a_message_says_the_same(name: str) -> None:
+    """``content_blocks`` is what ``output_version="v1"`` puts into the content."""
+    shape = SHAPES[name]
+    provider = {"OpenAI": "openai", "Anthropic": "anthropic", "Gemini": "google_genai"}
+    model_provider = provider.get(name.partition(":")[0])
+    lines = list(lines_of(shape))
+    lines[-1].response_metadata["model_provider"] = model_provider
+    if not hasattr(lines[-1], "content_blocks"):
+        pytest.skip("this LangChain has no content blocks")
+    blocks = [dict(block) for block in lines[-1].content_blocks]
+    again = AIMessage(blocks, response_metadata={"output_version": "v1"})
+    sample = sample_of(iter([*lines[:-1], again]), shape.context_tools)
+    assert sample.capture is not None
+    if name == "Gemini: texts of files":
+        # the form has no place for the texts of files
+        assert [context.text for context in sample.contexts] == [ROOMS]
+        return
+    assert sample.capture.grade == shape.grade
+    assert [context.text for context in sample.contexts] == list(shape.contexts)
+    assert calls_of(sample) == list(shape.calls)
+
+
+def test_what_was_found_while_the_model_chose_a_tool_stays_shown() -> None:
+    choosing = AIMessage([file_search(FACT), said()], tool_calls=[WISH])
+    sample = sample_of(iter([choosing, AIMessage(ANSWER)]))
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert {context.text for context in sample.contexts} == {FACT, ROOMS}
+    assert calls_of(sample) == [FILES, OWN]
+
+
+def test_a_model_without_an_agent() -> None:
+    model = Scripted(messages=iter([AIMessage([file_search(FACT), FILE_CITED])]))
+    with capture() as captured:
+        model.invoke([HumanMessage(QUESTION)])
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert sample.capture.grade == "exact"
+    assert [context.text for context in sample.contexts] == [FACT]
+
+
+def test_the_next_turn_still_shows_what_was_found() -> None:
+    first = [HumanMessage(QUESTION), AIMessage([file_search(FACT), FILE_CITED])]
+    agent = create_agent(
+        Scripted(messages=iter([first[1], AIMessage("In May.")])), [look_up]
+    )
+    with capture(every_turn=True) as captured:
+        agent.invoke({"messages": first[:1]})
+        agent.invoke({"messages": [*first, HumanMessage("In which month?")]})
+    _, second = captured.samples
+    assert second.ledger is not None
+    (call,) = second.ledger.calls
+    assert (call.turn, call.name, call.shown) == (1, "file_search", (0,))
+
+
+# The model of OpenAI itself, over a transport without a network
+
+
+def response(*output: dict[str, Any]) -> dict[str, Any]:
+    """A response of OpenAI, as it documents it."""
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
+    }
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "gpt-test",
+        "output": [*output, message],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}],
+        "usage": {
+            "input_tokens": 1,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 1,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 2,
+        },
+    }
+
+
+@pytest.mark.parametrize("version", ["v0", "responses/v1", "v1"])
+@pytest.mark.parametrize(
+    ("text", "contexts", "grade"), [(FACT, [FACT], "exact"), (None, [], "incomplete")]
+)
+def test_the_model_of_openai(
+    version: str, text: str | None, contexts: list[str], grade: str
+) -> None:
+    openai = pytest.importorskip("langchain_openai")
+    httpx = pytest.importorskip("httpx")
+
+    def answer(request: Any) -> Any:
+        del request
+        return httpx.Response(200, json=response(file_search(text)))
+
+    try:
+        model = openai.ChatOpenAI(
+            model="gpt-test",
+            api_key="none",
+            use_responses_api=True,
+            output_version=version,
+            http_client=httpx.Client(transport=httpx.MockTransport(answer)),
+        )
+    except ValueError:
+        pytest.skip("this LangChain has no such form")
+    with capture() as captured:
+        model.invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == grade
+    assert [context.text for context in sample.contexts] == contexts
+    assert text is not None or SWITCH in " ".join(sample.capture.warnings)
+
+
+# Law: whatever stands in these places, the run is recorded as without it or hedged
+
+LEAVES: Any = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner)
+    ),
+    max_leaves=10,
+)
+PLACES: dict[str, Callable[[Any], AIMessage]] = {
+    "results": lambda odd: AIMessage([{**file_search(None), "results": odd}, said()]),
+    "action": lambda odd: AIMessage([{**WEB_SEARCH, "action": odd}, said()]),
+    "returned": lambda odd: AIMessage([ASKS_ANTHROPIC, anthropic_result(odd), said()]),
+    "cited": lambda odd: AIMessage([said(citations=[odd], annotations=odd)]),
+    "outputs": lambda odd: AIMessage(
+        [said()], additional_kwargs={"tool_outputs": odd, "citations": odd}
+    ),
+    "grounding": lambda odd: AIMessage(
+        ANSWER, response_metadata={"grounding_metadata": odd}
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@settings(max_examples=15, deadline=None)
+@given(odd=JSON)
+def test_odd_payloads_change_nothing_and_are_no_evidence(place: str, odd: Any) -> None:
+    message = PLACES[place](odd).model_copy(update={"id": "message-1"})
+    before = json.dumps(message.model_dump(), default=str)
+    sample = sample_of(iter([AIMessage("", tool_calls=[WISH]), message]))
+    assert json.dumps(message.model_dump(), default=str) == before
+    assert sample.capture is not None
+    texts = [context.text for context in sample.contexts]
+    assert texts == [ROOMS] or sample.capture.grade != "exact"
