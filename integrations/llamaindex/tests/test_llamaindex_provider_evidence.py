@@ -1,0 +1,526 @@
+"""What a model's provider searched while LlamaIndex's LLM answered: expectations first, in real responses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms import types
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llama_index.evaluation.ragmetrics import capture
+
+from ragmetrics_core.data import Sample
+
+# The framework's own classes set these off.
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:The `(__fields|model_):pydantic.warnings.PydanticDeprecatedSince20"
+    ),
+    pytest.mark.filterwarnings(
+        "ignore:Accessing the 'model_:pydantic.warnings.PydanticDeprecatedSince211"
+    ),
+    pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning"),
+]
+QUESTION = "Who lit the lamp of the lighthouse first?"
+FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
+ROOMS = "The lighthouse has eleven rooms; the keeper slept in the one below the lamp."
+ANSWER = "Anna Berg lit it in May 1882."
+SWITCH = 'include=["file_search_call.results"]'
+ADDRESS = "https://lamp.example/history"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The last response of an agent's LLM, and what its sample must say.
+
+    Attributes:
+        contexts: The texts of the contexts, the agent's own noise first.
+        grade: The grade of the sample.
+        warned: Words of its warnings.
+        calls: Kind and name of each call of the ledger.
+        raw: The provider's own response.
+        beside: The additional arguments of the response.
+        of_message: The additional arguments of its message.
+    """
+
+    contexts: Sequence[str]
+    grade: str
+    warned: str = ""
+    calls: Sequence[tuple[str, str]] = ()
+    raw: Any = None
+    beside: dict[str, Any] = field(default_factory=dict)
+    of_message: dict[str, Any] = field(default_factory=dict)
+
+
+def file_search(text: str | None) -> dict[str, Any]:
+    result = {"file_id": "file-1", "filename": "a.txt", "score": 0.9, "text": text}
+    return {
+        "type": "file_search_call",
+        "id": "fs_1",
+        "status": "completed",
+        "queries": ["lamp first lit"],
+        "results": None if text is None else [{"attributes": {}, **result}],
+    }
+
+
+WEB_SEARCH = {
+    "type": "web_search_call",
+    "id": "ws_1",
+    "status": "completed",
+    "action": {"type": "search", "query": "lamp lighthouse"},
+}
+OWN = ("retrieval", "look_up")
+FILES = ("retrieval", "file_search")
+WEB = ("retrieval", "web_search")
+ANTHROPIC_WEB = [
+    {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "lamp lighthouse"},
+    },
+    {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": [
+            {
+                "type": "web_search_result",
+                "url": ADDRESS,
+                "title": "The lamp",
+                "encrypted_content": "EqgfCioIARgB",
+            }
+        ],
+    },
+    {
+        "type": "text",
+        "text": ANSWER,
+        "citations": [
+            {
+                "type": "web_search_result_location",
+                "url": ADDRESS,
+                "title": "The lamp",
+                "encrypted_index": "Eo8B",
+                "cited_text": FACT,
+            }
+        ],
+    },
+]
+
+SHAPES: dict[str, Shape] = {
+    "OpenAI: files with texts": Shape(
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, FILES],
+        beside={"built_in_tool_calls": [file_search(FACT)]},
+    ),
+    "OpenAI: files with texts, told by the raw response as well": Shape(
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, FILES],
+        raw={"object": "response", "output": [file_search(FACT)]},
+        beside={"built_in_tool_calls": [file_search(FACT)]},
+    ),
+    "OpenAI: files without texts": Shape(
+        [ROOMS],
+        "incomplete",
+        SWITCH,
+        [OWN],
+        beside={"built_in_tool_calls": [file_search(None)]},
+    ),
+    "OpenAI: a stream that ended": Shape(
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, FILES],
+        raw={
+            "type": "response.completed",
+            "response": {"object": "response", "output": [file_search(FACT)]},
+        },
+        beside={
+            "built_in_tool_calls": [
+                {"type": "response.file_search_call.completed", "item_id": "fs_1"}
+            ]
+        },
+    ),
+    "OpenAI: a stream without its last event": Shape(
+        [ROOMS],
+        "incomplete",
+        SWITCH,
+        [OWN],
+        beside={
+            "built_in_tool_calls": [
+                {"type": "response.file_search_call.completed", "item_id": "fs_1"}
+            ]
+        },
+    ),
+    "OpenAI: addresses of the web": Shape(
+        [ROOMS],
+        "incomplete",
+        "web_search",
+        [OWN],
+        beside={
+            "built_in_tool_calls": [WEB_SEARCH],
+            "annotations": [
+                {
+                    "type": "url_citation",
+                    "url": ADDRESS,
+                    "title": "The lamp",
+                    "start_index": 0,
+                    "end_index": 9,
+                }
+            ],
+        },
+    ),
+    "OpenAI: cited addresses of a chat completion": Shape(
+        [ROOMS],
+        "incomplete",
+        "web_search",
+        [OWN],
+        raw={
+            "object": "chat.completion",
+            "choices": [
+                {
+                    "message": {
+                        "content": ANSWER,
+                        "annotations": [
+                            {
+                                "type": "url_citation",
+                                "url_citation": {"url": ADDRESS, "title": "The lamp"},
+                            }
+                        ],
+                    }
+                }
+            ],
+        },
+    ),
+    "OpenAI: a calculation": Shape(
+        [ROOMS],
+        "exact",
+        calls=[OWN, ("tool", "code_interpreter")],
+        beside={
+            "built_in_tool_calls": [
+                {
+                    "type": "code_interpreter_call",
+                    "id": "ci_1",
+                    "code": "print(1882)",
+                    "outputs": [{"type": "logs", "logs": "1882"}],
+                }
+            ]
+        },
+    ),
+    "Anthropic: the web, with cited words": Shape(
+        [ROOMS, FACT],
+        "incomplete",
+        "encrypted",
+        [OWN, WEB],
+        raw={"type": "message", "role": "assistant", "content": ANTHROPIC_WEB},
+    ),
+    "Gemini: addresses of the web": Shape(
+        [ROOMS],
+        "incomplete",
+        "Gemini",
+        [OWN],
+        raw={
+            "content": {"parts": [{"text": ANSWER}], "role": "model"},
+            "grounding_metadata": {
+                "grounding_chunks": [{"web": {"uri": ADDRESS, "title": "lamp"}}],
+                "web_search_queries": ["lamp"],
+            },
+        },
+    ),
+    "Gemini: texts of files": Shape(
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, FILES],
+        raw={
+            "grounding_metadata": {
+                "grounding_chunks": [
+                    {"retrieved_context": {"title": "a.txt", "text": FACT}}
+                ],
+                "web_search_queries": None,
+            }
+        },
+    ),
+    "Perplexity: addresses": Shape(
+        [ROOMS],
+        "incomplete",
+        "texts",
+        [OWN],
+        raw={"object": "chat.completion", "citations": [ADDRESS]},
+    ),
+    "no search": Shape([ROOMS], "exact", calls=[OWN], raw={"usage": {"total": 3}}),
+}
+
+
+async def look_up(query: str) -> list[NodeWithScore]:
+    """Looks something up; here it brings noise."""
+    del query
+    return [NodeWithScore(node=TextNode(id_="rooms", text=ROOMS), score=0.5)]
+
+
+def sample_of(kit: ModuleType, responses: Sequence[ChatResponse]) -> Sample:
+    """The sample of an agent that calls its tool and whose LLM then gives the responses."""
+
+    class Scripted(kit.ToolLLM):  # type: ignore[name-defined,misc]  # a class of the fixture
+        def _reply(self, messages: Any) -> ChatResponse:
+            done = sum(message.role == MessageRole.TOOL for message in messages)
+            return responses[done]
+
+    agent = FunctionAgent(tools=[look_up], llm=Scripted(), streaming=False)
+
+    async def ask() -> None:
+        memory = ChatMemoryBuffer.from_defaults(token_limit=4000)
+        await agent.run(user_msg=QUESTION, memory=memory)
+
+    with capture() as captured:
+        asyncio.run(ask())
+    assert not captured.problems
+    (sample,) = captured.samples
+    return sample
+
+
+def wish(**fields: Any) -> ChatResponse:
+    made = [{"id": "call0", "name": "look_up", "arguments": '{"query": "lamp"}'}]
+    message = ChatMessage(
+        role="assistant", content="", additional_kwargs={"tool_calls": made}
+    )
+    return ChatResponse(message=message, **fields)
+
+
+def reply(shape: Shape) -> ChatResponse:
+    message = ChatMessage(
+        role="assistant", content=ANSWER, additional_kwargs=dict(shape.of_message)
+    )
+    return ChatResponse(
+        message=message, raw=shape.raw, additional_kwargs=dict(shape.beside)
+    )
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_a_provider_found_is_evidence(name: str, kit: ModuleType) -> None:
+    shape = SHAPES[name]
+    sample = sample_of(kit, [wish(), reply(shape)])
+    assert sample.capture is not None
+    assert sample.ledger is not None
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.contexts] == list(shape.contexts)
+    assert sample.capture.grade == shape.grade
+    assert shape.warned in " ".join(sample.capture.warnings)
+    calls = [(call.kind, call.name) for call in sample.ledger.calls]
+    assert calls == list(shape.calls)
+
+
+def test_what_was_found_while_the_model_chose_a_tool_may_be_shown_again(
+    kit: ModuleType,
+) -> None:
+    first = wish(additional_kwargs={"built_in_tool_calls": [file_search(FACT)]})
+    last = ChatResponse(message=ChatMessage(role="assistant", content=ANSWER))
+    sample = sample_of(kit, [first, last])
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert "file_search" in " ".join(sample.capture.warnings)
+
+
+# Documents that a provider may cite stand in blocks of their own
+
+
+class Citing(Workflow):
+    """Hands what it retrieved to an LLM as blocks that can be cited."""
+
+    def __init__(self, retriever: Any, llm: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.retriever, self.llm = retriever, llm
+
+    @step
+    async def answer(self, started: StartEvent) -> StopEvent:
+        found = await self.retriever.aretrieve(started.query)
+        blocks = [
+            types.CitableBlock(
+                title=str(scored.node.node_id), source=ADDRESS, content=scored.text
+            )
+            for scored in found
+        ]
+        asked = types.TextBlock(text=started.query)
+        response = await self.llm.achat_with_tools(
+            [], chat_history=[ChatMessage(role="user", blocks=[*blocks, asked])]
+        )
+        return StopEvent(result=response.message.content)
+
+
+@pytest.mark.parametrize(
+    ("quote", "contexts", "grade"),
+    [(FACT, [ROOMS, FACT], "exact"), ("A ship sank.", None, "incomplete")],
+)
+def test_blocks_that_can_be_cited(
+    quote: str, contexts: list[str] | None, grade: str, kit: ModuleType
+) -> None:
+    if not hasattr(types, "CitableBlock"):
+        pytest.skip("this LlamaIndex has no such blocks")
+    cited = types.CitationBlock(
+        cited_content=quote, source=ADDRESS, title="a", additional_location_info={}
+    )
+    message = ChatMessage(
+        role="assistant", blocks=[types.TextBlock(text=ANSWER), cited]
+    )
+
+    class Scripted(kit.ToolLLM):  # type: ignore[name-defined,misc]  # a class of the fixture
+        def _reply(self, messages: Any) -> ChatResponse:
+            return ChatResponse(message=message)
+
+    retriever = kit.FixedRetriever(
+        [kit.node("a", ROOMS, 0.9), kit.node("b", FACT, 0.8)]
+    )
+    with capture() as captured:
+        asyncio.run(_run(Citing(retriever, Scripted())))
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == grade
+    if contexts is not None:
+        assert [context.text for context in sample.contexts] == contexts
+
+
+async def _run(workflow: Workflow) -> None:
+    await workflow.run(query=QUESTION)
+
+
+# The LLM of OpenAI itself, over a transport without a network
+
+
+def response(*output: dict[str, Any]) -> dict[str, Any]:
+    """A response of OpenAI, as it documents it."""
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
+    }
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "gpt-test",
+        "output": [*output, message],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": 1,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 1,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 2,
+        },
+    }
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(
+    ("text", "contexts", "grade"), [(FACT, [FACT], "exact"), (None, [], "incomplete")]
+)
+def test_the_llm_of_openai(
+    is_streamed: bool, text: str | None, contexts: list[str], grade: str
+) -> None:
+    openai = pytest.importorskip("llama_index.llms.openai")
+    httpx = pytest.importorskip("httpx")
+    whole = response(file_search(text))
+
+    def answer(request: Any) -> Any:
+        if b'"stream":true' not in request.content.replace(b" ", b""):
+            return httpx.Response(200, json=whole)
+        events = [
+            {
+                "type": "response.output_text.delta",
+                "item_id": "msg_1",
+                "output_index": 1,
+                "content_index": 0,
+                "delta": ANSWER,
+                "logprobs": [],
+                "sequence_number": 1,
+            },
+            {
+                "type": "response.file_search_call.completed",
+                "item_id": "fs_1",
+                "output_index": 0,
+                "sequence_number": 2,
+            },
+            {"type": "response.completed", "response": whole, "sequence_number": 3},
+        ]
+        lines = [
+            f"event: {one['type']}\ndata: {httpx.Response(200, json=one).text}\n\n"
+            for one in events
+        ]
+        return httpx.Response(
+            200,
+            content="".join(lines).encode(),
+            headers={"content-type": "text/event-stream"},
+        )
+
+    llm = openai.OpenAIResponses(
+        model="gpt-4o",
+        api_key="none",
+        http_client=httpx.Client(transport=httpx.MockTransport(answer)),
+    )
+    asked = [ChatMessage(role="user", content=QUESTION)]
+
+    class Asking(Workflow):
+        @step
+        async def answer(self, started: StartEvent) -> StopEvent:
+            if not is_streamed:
+                return StopEvent(result=llm.chat(asked).message.content)
+            *_, last = llm.stream_chat(asked)
+            return StopEvent(result=last.message.content)
+
+    with capture() as captured:
+        asyncio.run(_run(Asking()))
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == grade
+    assert [context.text for context in sample.contexts] == contexts
+    assert text is not None or SWITCH in " ".join(sample.capture.warnings)
+
+
+# Law: whatever stands in these places, the run is recorded as without it or hedged
+
+LEAVES: Any = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner)
+    ),
+    max_leaves=10,
+)
+PLACES: dict[str, Callable[[Any], Shape]] = {
+    "raw": lambda odd: Shape([], "", raw={"output": odd, "grounding_metadata": odd}),
+    "calls": lambda odd: Shape([], "", beside={"built_in_tool_calls": odd}),
+    "results": lambda odd: Shape(
+        [], "", beside={"built_in_tool_calls": [{**file_search(None), "results": odd}]}
+    ),
+    "annotations": lambda odd: Shape([], "", of_message={"annotations": odd}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@hypothesis_settings(
+    max_examples=6,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(odd=JSON)
+def test_odd_payloads_are_no_evidence(place: str, odd: Any, kit: ModuleType) -> None:
+    sample = sample_of(kit, [wish(), reply(PLACES[place](odd))])
+    assert sample.capture is not None
+    texts = [context.text for context in sample.contexts]
+    assert texts == [ROOMS] or sample.capture.grade != "exact"
