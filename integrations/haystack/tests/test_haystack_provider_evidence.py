@@ -1,0 +1,318 @@
+"""What a model's provider searched while Haystack's generator replied: expectations first, in real messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from haystack import Document
+from haystack.components.agents import Agent
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools import create_tool_from_function
+from haystack.utils import Secret
+from haystack_integrations.components.evaluators.ragmetrics import capture
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragmetrics_core.data import Sample
+
+QUESTION = "Who lit the lamp of the lighthouse first?"
+FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
+ROOMS = "The lighthouse has eleven rooms; the keeper slept in the one below the lamp."
+ANSWER = "Anna Berg lit it in May 1882."
+ADDRESS = "https://lamp.example/history"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The metadata of an agent's last message, and what its sample must say.
+
+    Attributes:
+        meta: The metadata.
+        contexts: The texts of the contexts, the agent's own noise first.
+        grade: The grade of the sample.
+        warned: Words of its warnings.
+        calls: Kind and name of each call of the ledger.
+    """
+
+    meta: dict[str, Any]
+    contexts: Sequence[str]
+    grade: str
+    warned: str = ""
+    calls: Sequence[tuple[str, str]] = ()
+
+
+WISH = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "web_search",
+    "input": {"query": "lamp lighthouse"},
+}
+WEB_RESULT = {
+    "type": "web_search_result",
+    "url": ADDRESS,
+    "title": "The lamp",
+    "encrypted_content": "EqgfCioIARgB",
+}
+WEB_CITED = {
+    "type": "web_search_result_location",
+    "url": ADDRESS,
+    "title": "The lamp",
+    "encrypted_index": "Eo8B",
+    "cited_text": FACT,
+}
+FETCHED = {
+    "type": "web_fetch_tool_result",
+    "tool_use_id": "srvtoolu_2",
+    "content": {
+        "type": "web_fetch_result",
+        "url": ADDRESS,
+        "content": {
+            "type": "document",
+            "title": "The lamp",
+            "source": {"type": "text", "media_type": "text/plain", "data": FACT},
+        },
+    },
+}
+RAN_CODE = [
+    {
+        "type": "server_tool_use",
+        "id": "srvtoolu_3",
+        "name": "code_execution",
+        "input": {"code": "print(1882)"},
+    },
+    {
+        "type": "code_execution_tool_result",
+        "tool_use_id": "srvtoolu_3",
+        "content": {
+            "type": "code_execution_result",
+            "stdout": "1882\n",
+            "stderr": "",
+            "return_code": 0,
+        },
+    },
+]
+
+
+def searched(content: Any) -> dict[str, Any]:
+    return {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": content,
+    }
+
+
+def anthropic(*blocks: dict[str, Any], cited: Sequence[Any] = ()) -> dict[str, Any]:
+    """The metadata that Haystack's generator for Anthropic writes."""
+    text = {"type": "text", "text": ANSWER, "citations": list(cited) or None}
+    meta: dict[str, Any] = {"raw_content_for_server_tools": [*blocks, text]}
+    if cited:
+        meta["citations"] = list(cited)
+    return meta
+
+
+OWN = ("retrieval", "look_up")
+SHAPES: dict[str, Shape] = {
+    "Anthropic: the web, with cited words": Shape(
+        anthropic(WISH, searched([WEB_RESULT]), cited=[WEB_CITED]),
+        [ROOMS, FACT],
+        "incomplete",
+        "encrypted",
+        [OWN, ("retrieval", "web_search")],
+    ),
+    "Anthropic: the web, nothing cited": Shape(
+        anthropic(WISH, searched([WEB_RESULT])),
+        [ROOMS],
+        "incomplete",
+        "encrypted",
+        [OWN],
+    ),
+    "Anthropic: no search was left": Shape(
+        anthropic(
+            WISH,
+            searched(
+                {
+                    "type": "web_search_tool_result_error",
+                    "error_code": "max_uses_exceeded",
+                }
+            ),
+        ),
+        [ROOMS],
+        "exact",
+        calls=[OWN, ("retrieval", "web_search")],
+    ),
+    "Anthropic: a page that was fetched": Shape(
+        anthropic(FETCHED),
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, ("retrieval", "web_fetch")],
+    ),
+    "Anthropic: a calculation": Shape(
+        anthropic(*RAN_CODE), [ROOMS], "exact", calls=[OWN, ("tool", "code_execution")]
+    ),
+    "Anthropic: citations alone": Shape(
+        {"citations": [WEB_CITED]},
+        [ROOMS, FACT],
+        "incomplete",
+        "PDF",
+        [OWN, ("retrieval", "cited sources")],
+    ),
+    "OpenAI: its response, of which Haystack drops the output": Shape(
+        {
+            "object": "response",
+            "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}],
+        },
+        [ROOMS],
+        "inferred",
+        "file_search",
+        [OWN],
+    ),
+    "Perplexity: addresses": Shape(
+        {"citations": [ADDRESS]}, [ROOMS], "incomplete", "texts", [OWN]
+    ),
+    "Gemini: addresses, where an integration keeps them": Shape(
+        {"grounding_metadata": {"grounding_chunks": [{"web": {"uri": ADDRESS}}]}},
+        [ROOMS],
+        "incomplete",
+        "Gemini",
+        [OWN],
+    ),
+    "no search": Shape(
+        {"model": "m", "usage": {"total_tokens": 3}}, [ROOMS], "exact", calls=[OWN]
+    ),
+}
+
+
+def look_up(query: Annotated[str, "what to look for"]) -> dict[str, list[Document]]:
+    """Looks something up; here it brings noise."""
+    del query
+    return {"documents": [Document(content=ROOMS)]}
+
+
+def sample_of(
+    meta: dict[str, Any], first_meta: dict[str, Any] | None = None
+) -> tuple[Sample, Any]:
+    """The sample of an agent that calls its tool and then answers, and what it returned."""
+
+    def reply(messages: list[ChatMessage]) -> ChatMessage:
+        if any(message.tool_call_results for message in messages):
+            return ChatMessage.from_assistant(ANSWER, meta=meta)
+        wish = ToolCall("look_up", {"query": "lamp"})
+        return ChatMessage.from_assistant(tool_calls=[wish], meta=first_meta)
+
+    agent = Agent(
+        chat_generator=MockChatGenerator(response_fn=reply),
+        tools=[create_tool_from_function(look_up)],
+    )
+    with capture() as captured:
+        result = agent.run(messages=[ChatMessage.from_user(QUESTION)])
+    assert not captured.problems
+    (sample,) = captured.samples
+    return sample, result
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_a_provider_found_is_evidence(name: str) -> None:
+    shape = SHAPES[name]
+    sample, _ = sample_of(shape.meta)
+    assert sample.capture is not None
+    assert sample.ledger is not None
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert [context.text for context in sample.contexts] == list(shape.contexts)
+    assert sample.capture.grade == shape.grade
+    assert shape.warned in " ".join(sample.capture.warnings)
+    calls = [(call.kind, call.name) for call in sample.ledger.calls]
+    assert calls == list(shape.calls)
+
+
+def test_what_was_found_while_the_model_chose_a_tool_stays_shown() -> None:
+    """Haystack's generator for Anthropic sends the raw blocks again."""
+    sample, _ = sample_of({}, anthropic(FETCHED))
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert {context.text for context in sample.contexts} == {FACT, ROOMS}
+
+
+def test_the_generator_of_openai_itself() -> None:
+    generators = pytest.importorskip("haystack.components.generators.chat")
+    httpx = pytest.importorskip("httpx")
+    if not hasattr(generators, "OpenAIResponsesChatGenerator"):
+        pytest.skip("this Haystack has no such generator")
+    response = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "status": "completed",
+        "model": "gpt-test",
+        "output": [
+            {
+                "type": "file_search_call",
+                "id": "fs_1",
+                "status": "completed",
+                "queries": ["lamp"],
+                "results": [{"file_id": "f", "filename": "a.txt", "text": FACT}],
+            },
+            {
+                "type": "message",
+                "id": "msg_1",
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
+            },
+        ],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}],
+    }
+    generator = generators.OpenAIResponsesChatGenerator(
+        api_key=Secret.from_token("none"),
+        model="gpt-test",
+        http_client_kwargs={
+            "transport": httpx.MockTransport(
+                lambda request: httpx.Response(200, json=response)
+            )
+        },
+    )
+    agent = Agent(chat_generator=generator, tools=[create_tool_from_function(look_up)])
+    with capture() as captured:
+        agent.run(messages=[ChatMessage.from_user(QUESTION)])
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.answer == ANSWER
+    assert sample.capture.grade in ("inferred", "incomplete")
+    assert "file_search" in " ".join(sample.capture.warnings)
+
+
+# Law: whatever stands in these places, the run is recorded as without it or hedged
+
+LEAVES: Any = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner)
+    ),
+    max_leaves=10,
+)
+PLACES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "blocks": lambda odd: {"raw_content_for_server_tools": odd},
+    "returned": lambda odd: anthropic(WISH, searched(odd)),
+    "cited": lambda odd: {"citations": odd, "annotations": odd},
+    "grounding": lambda odd: {"grounding_metadata": odd, "search_results": odd},
+    "response": lambda odd: {"object": "response", "tools": odd},
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@settings(max_examples=15, deadline=None)
+@given(odd=JSON)
+def test_odd_payloads_change_nothing_and_are_no_evidence(place: str, odd: Any) -> None:
+    meta = PLACES[place](odd)
+    sample, result = sample_of(meta)
+    returned = result["last_message"].meta
+    assert {name: returned[name] for name in meta} == meta
+    assert sample.capture is not None
+    texts = [context.text for context in sample.contexts]
+    assert texts == [ROOMS] or sample.capture.grade != "exact"
