@@ -14,6 +14,7 @@ from typing import Any
 from ragmetrics_core.capture.calls import (
     FREE_TEXT,
     LABEL,
+    NO_ANSWER,
     STRUCTURED,
     Calls,
     end_of,
@@ -74,8 +75,10 @@ class Answered:
 
     @property
     def model(self) -> str | None:
-        """The name of the model that wrote it."""
-        return self.answer.model or (self.call.model if self.call is not None else None)
+        """The name of the model that wrote it; None if that is unknown."""
+        if self.answer.model or self.call is None:
+            return self.answer.model
+        return self.call.model
 
 
 def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
@@ -86,23 +89,27 @@ def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
         showings: What its calls were shown: an answer rests on a call that was shown
             documents.
     """
-    search = _Search(turn, showings)
-    tried = (rule(search) for rule in ANSWER_RULES)
-    by_first_rule = next(answered for answered in tried if answered)
-    return tuple(_drop_empty_field(answered) for answered in by_first_rule)
+    search = _AnswerSearch(turn, showings)
+    # the last rule always gives one
+    results = (rule(search) for rule in ANSWER_RULES)
+    by_first_rule = next(answered for answered in results if answered)
+    return tuple(_without_empty_text(answered) for answered in by_first_rule)
 
 
-def _drop_empty_field(answered: Answered) -> Answered:
-    """An answer as it is; without text if its field for the answer is empty."""
+def _without_empty_text(answered: Answered) -> Answered:
+    """An answer as it is; without text if it is blank or its field for the answer is empty."""
     text = answered.text
-    if text is None or (text.strip() and not has_no_answer(parse_json(text))):
+    if text is None:
         return answered
-    none_given = replace(answered.answer, text=None)
-    return Answered(none_given, answered.call, (_LEFT_EMPTY,))
+    is_empty = not text.strip() or has_no_answer(parse_json(text))
+    if not is_empty:
+        return answered
+    no_answer = replace(answered.answer, text=None)
+    return Answered(no_answer, answered.call, (_LEFT_EMPTY,))
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _AnswerSearch:
     """What the rules of the answer look at.
 
     Attributes:
@@ -115,28 +122,31 @@ class _Search:
 
     @property
     def tree(self) -> Tree:
+        """The run of the turn."""
         return self.turn.tree
 
     @property
     def calls(self) -> Calls:
+        """The calls of the turn."""
         return self.turn.calls
 
     @cached_property
-    def held(self) -> list[Node]:
+    def calls_in_output(self) -> list[Node]:
         """Calls whose text, or structure, is in the output."""
-        texts = {as_one_line(text) for text in texts_in(self.tree.output)} - {""}
+        output_lines = {as_one_line(text) for text in texts_in(self.tree.output)} - {""}
         structures = _structures_in(self.tree.output)
-        replies = self.calls.replies
-        candidates = [call for call, weight in self.calls.weights.items() if weight]
-        return [
-            call
-            for call in candidates
-            if replies[call].line in texts
-            or any(value in structures for value in replies[call].values)
-        ]
+        calls = []
+        for call, weight in self.calls.weights.items():
+            reply = self.calls.replies[call]
+            if weight == NO_ANSWER:
+                continue
+            is_text = reply.line in output_lines
+            if is_text or any(value in structures for value in reply.values):
+                calls.append(call)
+        return calls
 
     @cached_property
-    def asked(self) -> list[Node]:
+    def likely_calls_asked(self) -> list[Node]:
         """Calls that look like answering and were shown the question."""
         return self.calls.filter_by_question(self.turn.question, self.calls.likely)
 
@@ -147,24 +157,23 @@ class _Search:
         verdicts, those that were shown as the result of a tool, and those of calls
         beside the later one that answer from the same documents.
         """
-        paths, replies = self.calls.paths, self.calls.replies
-        tools = tools_of(paths[reader])
-        host = self.calls.step_with_documents(reader)
-        prompt = "\n".join(
-            as_one_line(message.text)
-            for message in reader.prompt
-            if message.role != "tool"
-        )
+        paths = self.calls.paths
+        loop = tools_of(paths[reader])
+        step = self.calls.step_with_documents(reader)
+        message_lines = []
+        for message in reader.prompt:
+            if message.role != "tool":
+                message_lines.append(as_one_line(message.text))
+        prompt = "\n".join(message_lines)
         for call in reversed(self.calls.models):
+            is_later = end_of(call) > reader.began
+            is_of_other_loop = tools_of(paths[call]) != loop
             # both answer from the documents of one step
-            is_beside = host is not None and host in paths[call]
-            if (
-                end_of(call) > reader.began
-                or is_beside
-                or tools_of(paths[call]) != tools
-            ):
+            is_beside = step is not None and step in paths[call]
+            if is_later or is_of_other_loop or is_beside:
                 continue
-            if self.calls.weights[call] >= STRUCTURED and replies[call].line in prompt:
+            is_answer = self.calls.weights[call] >= STRUCTURED
+            if is_answer and self.calls.replies[call].line in prompt:
                 return call
         return None
 
@@ -176,7 +185,7 @@ class _Search:
 # What the answer is
 
 
-def by_the_users_place(search: _Search) -> tuple[Answered, ...]:
+def by_the_users_place(search: _AnswerSearch) -> tuple[Answered, ...]:
     """The place that ``answer_from=`` names.
 
     HaileyTQuach/docchat-docling, agents/workflow.py: the answer is a draft in the
@@ -188,7 +197,7 @@ def by_the_users_place(search: _Search) -> tuple[Answered, ...]:
     return (_with_its_call(search, Answer(text, "answer_from")),)
 
 
-def by_documents_alone(search: _Search) -> tuple[Answered, ...]:
+def by_documents_alone(search: _AnswerSearch) -> tuple[Answered, ...]:
     """None, of a run that gives documents and nothing else.
 
     deepset-ai/haystack-cookbook,
@@ -197,21 +206,25 @@ def by_documents_alone(search: _Search) -> tuple[Answered, ...]:
     gives_documents = (
         search.tree.gives_documents or search.tree.root.kind == "retriever"
     )
-    return (Answered(Answer(None)),) if gives_documents else ()
+    if not gives_documents:
+        return ()
+    return (Answered(Answer(None)),)
 
 
-def by_a_broken_run(search: _Search) -> tuple[Answered, ...]:
+def by_a_broken_run(search: _AnswerSearch) -> tuple[Answered, ...]:
     """None, of a run that failed or was left: what the last call had been shown until then counts.
 
     deepset-ai/haystack, docs-website/docs/concepts/pipelines/pipeline-breakpoints.mdx:
     a run that fails leaves a snapshot to go on from.
     """
     tree = search.tree
-    is_whole = search.turn.error is None and (tree.complete or bool(tree.answers))
-    return () if is_whole else (Answered(Answer(None), search.calls.last_prompted),)
+    has_answer = tree.complete or bool(tree.answers)
+    if has_answer and search.turn.error is None:
+        return ()
+    return (Answered(Answer(None), search.calls.last_prompted),)
 
 
-def by_the_framework(search: _Search) -> tuple[Answered, ...]:
+def by_the_framework(search: _AnswerSearch) -> tuple[Answered, ...]:
     """The answers that the framework gives, each with the call that wrote it.
 
     deepset-ai/haystack-tutorials, tutorials/35_Evaluating_RAG_Pipelines.ipynb:
@@ -220,38 +233,52 @@ def by_the_framework(search: _Search) -> tuple[Answered, ...]:
     return tuple(_with_its_call(search, answer) for answer in search.tree.answers)
 
 
-def by_the_output(search: _Search) -> tuple[Answered, ...]:
+def by_the_output(search: _AnswerSearch) -> tuple[Answered, ...]:
     """A model's text that stands in the output: of several the last that was shown documents, else the question.
 
     lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
     list of generations.
     """
-    in_output = search.held
-    if not in_output:
+    calls_in_output = search.calls_in_output
+    if not calls_in_output:
         return ()
-    calls = search.calls
-    lines = {calls.replies[call].line for call in in_output}
-    texts_of_models = sum(
-        as_one_line(text) in lines for text in texts_in(search.tree.output)
-    )
-    several = len(in_output) > 1 and texts_of_models > 1
-    based = search.with_documents_shown(in_output) if several else []
-    call = sorted(
-        in_output,
-        key=lambda call: (call in based, call in search.asked, call in calls.likely),
-    )[-1]
-    answer = Answer(
-        calls.replies[call].answer, "a model call whose text occurs in the outputs"
-    )
-    if several and not (
-        based == in_output[-1:]
-        and calls.filter_by_question(search.turn.question, based)
-    ):
-        return (Answered(answer, call, (_SEVERAL_TEXTS,)),)
+    replies = search.calls.replies
+    has_several_texts = len(calls_in_output) > 1 and _texts_of_models(search) > 1
+    calls_with_documents: list[Node] = []
+    if has_several_texts:
+        calls_with_documents = search.with_documents_shown(calls_in_output)
+
+    def rank(call: Node) -> tuple[bool, bool, bool]:
+        has_documents = call in calls_with_documents
+        was_asked = call in search.likely_calls_asked
+        return has_documents, was_asked, call in search.calls.likely
+
+    # of equal ones the last
+    call = sorted(calls_in_output, key=rank)[-1]
+    place = "a model call whose text occurs in the outputs"
+    answer = Answer(replies[call].answer, place)
+    if has_several_texts:
+        is_only_and_last = calls_with_documents == [calls_in_output[-1]]
+        was_asked = search.calls.filter_by_question(
+            search.turn.question, calls_with_documents
+        )
+        if not is_only_and_last or not was_asked:
+            return (Answered(answer, call, (_SEVERAL_TEXTS,)),)
     return (_name_call_of_answer(search, answer, call),)
 
 
-def by_the_last_reply(search: _Search) -> tuple[Answered, ...]:
+def _texts_of_models(search: _AnswerSearch) -> int:
+    """How many texts of the output a model wrote."""
+    replies = search.calls.replies
+    reply_lines = {replies[call].line for call in search.calls_in_output}
+    n_texts = 0
+    for text in texts_in(search.tree.output):
+        if as_one_line(text) in reply_lines:
+            n_texts += 1
+    return n_texts
+
+
+def by_the_last_reply(search: _AnswerSearch) -> tuple[Answered, ...]:
     """The last text that a model wrote, of those that were shown the question if there are such.
 
     chziakas/Icarus, rag_openai.py: what the model wrote is printed, and no framework
@@ -260,14 +287,14 @@ def by_the_last_reply(search: _Search) -> tuple[Answered, ...]:
     likely = search.calls.likely
     if not likely:
         return ()
-    call = [*likely, *search.asked][-1]
-    answer = Answer(
-        search.calls.replies[call].answer, f"the last text that {call.name} wrote"
-    )
+    candidates = search.likely_calls_asked or likely
+    call = candidates[-1]
+    text = search.calls.replies[call].answer
+    answer = Answer(text, f"the last text that {call.name} wrote")
     return (_name_call_of_answer(search, answer, call, is_stated=False),)
 
 
-def by_nothing(search: _Search) -> tuple[Answered, ...]:
+def by_nothing(search: _AnswerSearch) -> tuple[Answered, ...]:
     """No answer, and that is said.
 
     deepset-ai/haystack, docs-website/docs/pipeline-components/agents-1/agent.mdx: an
@@ -277,7 +304,7 @@ def by_nothing(search: _Search) -> tuple[Answered, ...]:
     return (Answered(Answer(None, "nothing in the outputs"), doubts=(_NOTHING,)),)
 
 
-ANSWER_RULES: tuple[Callable[[_Search], tuple[Answered, ...]], ...] = (
+ANSWER_RULES: tuple[Callable[[_AnswerSearch], tuple[Answered, ...]], ...] = (
     by_the_users_place,
     by_documents_alone,
     by_a_broken_run,
@@ -300,25 +327,41 @@ class _Attribution:
         answer: The answer.
     """
 
-    search: _Search
+    search: _AnswerSearch
     answer: Answer
 
     @cached_property
     def lines(self) -> frozenset[str]:
         """The answer, and the replies that it was built from, as they are compared."""
         texts = (self.answer.text, *self.answer.replies)
-        return frozenset(map(as_one_line, texts)) - {""}
+        lines = {as_one_line(text) for text in texts}
+        return frozenset(lines - {""})
 
     @property
-    def latest(self) -> list[Node]:
+    def latest_first(self) -> list[Node]:
         """Calls of models that replied, the last first."""
         return self.search.calls.models[::-1]
 
-    def by(self, calls: Sequence[Node]) -> Answered | None:
+    @cached_property
+    def calls_of_equal_text(self) -> list[Node]:
+        """Calls whose reply is the answer, but for white space; the last first."""
+        replies = self.search.calls.replies
+        return [call for call in self.latest_first if replies[call].line in self.lines]
+
+    @cached_property
+    def calls_of_labelled_part(self) -> list[Node]:
+        """Calls of whose reply the answer is what stands between labels, or all of it.
+
+        The last call stands first.
+        """
+        replies = self.search.calls.replies
+        return [call for call in self.latest_first if replies[call].parts & self.lines]
+
+    def written_by_first(self, calls: Sequence[Node]) -> Answered | None:
         """The answer as written by the first of some calls; None if there is none."""
-        return (
-            _name_call_of_answer(self.search, self.answer, calls[0]) if calls else None
-        )
+        if not calls:
+            return None
+        return _name_call_of_answer(self.search, self.answer, calls[0])
 
 
 def by_nobody(attribution: _Attribution) -> Answered | None:
@@ -328,7 +371,9 @@ def by_nobody(attribution: _Attribution) -> Answered | None:
     marks a passage.
     """
     answer = attribution.answer
-    return Answered(answer) if answer.extracted or answer.text is None else None
+    if answer.text is not None and not answer.extracted:
+        return None
+    return Answered(answer)
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> Answered | None:
@@ -339,32 +384,23 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> Answered | None:
     """
     search = attribution.search
     replies = search.calls.replies
-    named = attribution.answer.call
-    writers = (
-        [named]
-        if named is not None
-        else [
-            call
-            for call in attribution.latest
-            if replies[call].line in attribution.lines
-        ]
-    )
-    if not writers:
+    writer = attribution.answer.call
+    if writer is None:
+        writer = next(iter(attribution.calls_of_equal_text), None)
+    if writer is None:
         return None
-    reply = replies[writers[0]]
-    if not (reply.is_verdict or len(reply.questions) > 1):
+    reply = replies[writer]
+    if not reply.is_verdict and len(reply.questions) <= 1:
         return None
-    judged = search.last_that_is_read_by(writers[0])
+    judged = search.last_that_is_read_by(writer)
     if judged is None:
         return None
-    answer = Answer(
-        replies[judged].answer, f"what {judged.name} wrote, behind a verdict on it"
-    )
-    is_sure = judged in search.held or (
-        (reply.is_verdict or reply.lists_questions)
-        and bool(search.with_documents_shown([judged]))
-    )
-    return Answered(answer, judged, () if is_sure else (_JUDGED,))
+    place = f"what {judged.name} wrote, behind a verdict on it"
+    answer = Answer(replies[judged].answer, place)
+    is_clear_verdict = reply.is_verdict or reply.lists_questions
+    had_documents = bool(search.with_documents_shown([judged]))
+    is_sure = judged in search.calls_in_output or (is_clear_verdict and had_documents)
+    return Answered(answer, judged, doubts=() if is_sure else (_JUDGED,))
 
 
 def by_no_query(attribution: _Attribution) -> Answered | None:
@@ -374,16 +410,13 @@ def by_no_query(attribution: _Attribution) -> Answered | None:
     is known that does.
     """
     search = attribution.search
-    replies = search.calls.replies
-    writers = [
-        call for call in attribution.latest if replies[call].line in attribution.lines
-    ]
-    is_query = bool(writers) and all(
-        call in search.calls.query_writers for call in writers
-    )
-    if not is_query or search.with_documents_shown(writers):
+    writers = attribution.calls_of_equal_text
+    if not writers or not search.calls.query_writers.issuperset(writers):
         return None
-    return next(iter((*by_the_last_reply(search), *by_nothing(search))))
+    if search.with_documents_shown(writers):
+        return None
+    answers_of_calls = by_the_last_reply(search) or by_nothing(search)
+    return answers_of_calls[0]
 
 
 def by_identity(attribution: _Attribution) -> Answered | None:
@@ -392,11 +425,10 @@ def by_identity(attribution: _Attribution) -> Answered | None:
     deepset-ai/haystack-cookbook, notebooks/query_decomposition.ipynb: of several
     components with replies, the last one.
     """
-    return (
-        attribution.by([attribution.answer.call])
-        if attribution.answer.call is not None
-        else None
-    )
+    call = attribution.answer.call
+    if call is None:
+        return None
+    return attribution.written_by_first([call])
 
 
 def by_an_equal_reply(attribution: _Attribution) -> Answered | None:
@@ -405,26 +437,23 @@ def by_an_equal_reply(attribution: _Attribution) -> Answered | None:
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands the
     model's text on.
     """
-    calls = attribution.search.calls
-    equal = [
-        call
-        for call in attribution.latest
-        if calls.replies[call].line in attribution.lines
-    ]
+    equal_calls = attribution.calls_of_equal_text
+    if not equal_calls:
+        return None
+    last_equal_call = equal_calls[0]
     # an agent that repeats, behind a label, what a model inside its tool wrote
-    agents = [
-        call
-        for call in _with_a_labelled_part(attribution)
-        if equal and _is_inside_a_tool_of(equal[0], call, calls)
-    ]
-    return attribution.by([*agents, *equal])
+    for call in attribution.calls_of_labelled_part:
+        if _is_inside_a_tool_of(last_equal_call, call, attribution.search.calls):
+            return attribution.written_by_first([call])
+    return attribution.written_by_first(equal_calls)
 
 
 def _is_inside_a_tool_of(call: Node, reader: Node, calls: Calls) -> bool:
     """Whether a call was made inside a tool whose result a later one was shown."""
-    around = tools_of(calls.paths[reader])
+    tools_around_reader = tools_of(calls.paths[reader])
     tools = tools_of(calls.paths[call])
-    is_inside = len(tools) > len(around) and tools[: len(around)] == around
+    depth = len(tools_around_reader)
+    is_inside = len(tools) > depth and tools[:depth] == tools_around_reader
     return is_inside and end_of(call) <= reader.began
 
 
@@ -436,12 +465,12 @@ def by_a_structured_reply(attribution: _Attribution) -> Answered | None:
     """
     replies = attribution.search.calls.replies
     value = parse_json(attribution.answer.text or "")
-
-    def fits(call: Node) -> bool:
-        is_a_value = value is not None and value in replies[call].values
-        return is_a_value or not attribution.lines.isdisjoint(replies[call].fields)
-
-    return attribution.by([call for call in attribution.latest if fits(call)])
+    for call in attribution.latest_first:
+        is_value = value is not None and value in replies[call].values
+        is_field = not attribution.lines.isdisjoint(replies[call].fields)
+        if is_value or is_field:
+            return attribution.written_by_first([call])
+    return None
 
 
 def by_a_labelled_part(attribution: _Attribution) -> Answered | None:
@@ -450,18 +479,7 @@ def by_a_labelled_part(attribution: _Attribution) -> Answered | None:
     run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb:
     "Thought: … Answer: …".
     """
-    return attribution.by(_with_a_labelled_part(attribution))
-
-
-def _with_a_labelled_part(attribution: _Attribution) -> list[Node]:
-    """Calls of whose reply the answer is what stands between labels, or all of it.
-
-    The last call stands first.
-    """
-    replies = attribution.search.calls.replies
-    return [
-        call for call in attribution.latest if attribution.lines & replies[call].parts
-    ]
+    return attribution.written_by_first(attribution.calls_of_labelled_part)
 
 
 def by_a_part_of_a_reply(attribution: _Attribution) -> Answered | None:
@@ -471,11 +489,12 @@ def by_a_part_of_a_reply(attribution: _Attribution) -> Answered | None:
     """
     replies = attribution.search.calls.replies
     part = as_one_line(attribution.answer.text)
-    is_long = len(stream(part)) >= SHORTEST
-    holding = [
-        call for call in attribution.latest if is_long and part in replies[call].line
-    ]
-    return attribution.by(holding) if len(holding) == 1 else None
+    if len(stream(part)) < SHORTEST:
+        return None
+    holders = [call for call in attribution.latest_first if part in replies[call].line]
+    if len(holders) != 1:
+        return None
+    return attribution.written_by_first(holders)
 
 
 def by_a_text_behind_a_status(attribution: _Attribution) -> Answered | None:
@@ -486,9 +505,9 @@ def by_a_text_behind_a_status(attribution: _Attribution) -> Answered | None:
     """
     search = attribution.search
     is_status = is_message(search.tree.output, attribution.answer.text or "")
-    if not is_status or not search.with_documents_shown(search.held):
+    if not is_status or not search.with_documents_shown(search.calls_in_output):
         return None
-    return next(iter(by_the_output(search)))
+    return by_the_output(search)[0]
 
 
 def by_the_last_likely_call(attribution: _Attribution) -> Answered:
@@ -517,25 +536,24 @@ CALL_RULES: tuple[Callable[[_Attribution], Answered | None], ...] = (
 )
 
 
-def _is_written_on(search: _Search, call: Node) -> bool:
+def _is_written_on(search: _AnswerSearch, call: Node) -> bool:
     """Whether a later call made another text of a reply, which is in the output.
 
     An example is a post that is written of a summary.
     """
     replies = search.calls.replies
-    least = _ALIKE * len(replies[call].text)
-    later = [
-        later_call
-        for later_call in search.held
-        if later_call.began >= end_of(call) and len(replies[later_call].text) >= least
-    ]
-    return any(
-        search.calls.weights[later_call] == FREE_TEXT
-        and search.last_that_is_read_by(later_call) is call
-        for later_call in later
-        if replies[later_call].line != replies[call].line
-        and not replies[later_call].questions
-    )
+    reply = replies[call]
+    for later_call in search.calls_in_output:
+        later_reply = replies[later_call]
+        if later_call.began < end_of(call) or later_reply.line == reply.line:
+            continue
+        is_title = len(later_reply.text) < _ALIKE * len(reply.text)
+        is_answer = search.calls.weights[later_call] == FREE_TEXT
+        if is_title or later_reply.questions or not is_answer:
+            continue
+        if search.last_that_is_read_by(later_call) is call:
+            return True
+    return False
 
 
 def _may_judge(calls: Calls, call: Node) -> bool:
@@ -551,7 +569,7 @@ def _is_a_list_or_grade(calls: Calls, call: Node) -> bool:
     return weight <= LABEL and calls.replies[call].values != ()
 
 
-def _doubts_of_stated(search: _Search, call: Node) -> tuple[str, ...]:
+def _doubts_of_stated(search: _AnswerSearch, call: Node) -> tuple[str, ...]:
     """What is uncertain about an answer that the framework gives, and whose call is known."""
     if _is_written_on(search, call):
         return (_WRITTEN_ON,)
@@ -576,15 +594,16 @@ def _structures_in(value: object) -> list[Mapping[str, Any]]:
     return structures
 
 
-def _with_its_call(search: _Search, answer: Answer) -> Answered:
+def _with_its_call(search: _AnswerSearch, answer: Answer) -> Answered:
     """An answer with the call that wrote it, by the first rule that finds one."""
     attribution = _Attribution(search, answer)
-    tried = (rule(attribution) for rule in CALL_RULES)
-    return next(answered for answered in tried if answered is not None)
+    # the last rule always gives one
+    results = (rule(attribution) for rule in CALL_RULES)
+    return next(answered for answered in results if answered is not None)
 
 
 def _name_call_of_answer(
-    search: _Search, answer: Answer, call: Node, *, is_stated: bool = True
+    search: _AnswerSearch, answer: Answer, call: Node, *, is_stated: bool = True
 ) -> Answered:
     """An answer with the call that wrote it, and with doubts where that may be another.
 
@@ -604,15 +623,13 @@ def _name_call_of_answer(
     replies = search.calls.replies
     if replies[call].is_verdict or _is_a_list_or_grade(search.calls, call):
         return Answered(answer, call, (_MAY_BE_A_VERDICT,))
-    was_asked = call in search.asked
-    used = search.showings.shown_to(call).calls if was_asked else (call,)
-    said_lines = {as_one_line(replies[used_call].answer) for used_call in used}
-    other_calls = [
-        call
-        for call in search.calls.likely
-        if as_one_line(replies[call].answer) not in said_lines
-    ]
-    if not other_calls:
-        return Answered(answer, call)
-    which = "the last that was shown the question" if was_asked else "the last one"
-    return Answered(answer, call, (_SEVERAL_CALLS.format(which),))
+    used_calls: tuple[Node, ...] = (call,)
+    choice = "the last one"
+    if call in search.likely_calls_asked:
+        used_calls = search.showings.shown_to(call).calls
+        choice = "the last that was shown the question"
+    used_lines = {as_one_line(replies[used_call].answer) for used_call in used_calls}
+    for likely_call in search.calls.likely:
+        if as_one_line(replies[likely_call].answer) not in used_lines:
+            return Answered(answer, call, (_SEVERAL_CALLS.format(choice),))
+    return Answered(answer, call)
