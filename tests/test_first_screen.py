@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import Failed, Report, Sample, Scored, Undefined, evaluate
+from ragmetrics_core import (
+    ContextAdherence,
+    Failed,
+    Report,
+    Sample,
+    Scored,
+    Undefined,
+    evaluate,
+)
 from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import ErrorInfo, SampleResult
 from ragmetrics_core.page.first_screen import FirstScreen, ScreenTally, screen_of
@@ -25,6 +33,7 @@ from ragmetrics_core.page.row_groups import (
     group_of_row,
 )
 from ragmetrics_core.reporting.gates import all_in_words, decide, parse_gate
+from ragmetrics_core.reporting.joined import join_reports
 from ragmetrics_core.reporting.run_facts import Decision, Input, RunFacts
 from ragmetrics_core.statistics.means import mean_interval
 from ragmetrics_core.statistics.paired import mcnemar
@@ -778,14 +787,46 @@ def test_a_row_to_look_at_is_told_by_its_fault_and_not_by_another_score(
 
 
 @pytest.mark.parametrize(
-    ("judges", "is_said"), [(("lexical",), True), (("gpt",), False), ((), False)]
+    ("judges", "is_chosen", "words"),
+    [
+        # results of earlier versions do not say it
+        (("lexical",), None, ", used where --judge chooses none"),
+        (("gpt",), None, ""),
+        ((), None, ""),
+        (("lexical",), False, ", because nobody chose a judge (--judge)"),
+        (("lexical",), True, ""),
+        (("gpt", "lexical"), False, ", because nobody chose a judge (--judge)"),
+    ],
 )
-def test_the_line_of_the_judge_says_when_it_is_used(
-    judges: tuple[str, ...], is_said: bool
+def test_the_line_of_the_judge_says_whether_it_was_chosen(
+    judges: tuple[str, ...], is_chosen: bool | None, words: str
 ) -> None:
-    origin = screen([], judges=judges).origin
-    said = "used where --judge chooses none"
-    assert (said in origin) == is_said
+    origin = screen([], judges=judges, judge_chosen=is_chosen).origin
+    said = re.findall(", (?:used where|because nobody)[^,]*", origin)
+    assert said == ([words] if words else [])
+
+
+def test_results_say_whether_a_judge_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
+    rows = lamps(2)
+    unchosen = evaluate(rows)
+    assert unchosen.run.judge_chosen is False
+    unchosen.to_jsonl(tmp_path / "r.jsonl")
+    assert Report.from_jsonl(tmp_path / "r.jsonl").run.judge_chosen is False
+    chosen = evaluate(rows, judge="lexical")
+    assert chosen.run.judge_chosen is True
+    monkeypatch.setenv("RAGMETRICS_JUDGE", "lexical")
+    assert evaluate(rows).run.judge_chosen is True
+    of_metric = [ContextAdherence(model="lexical")]
+    monkeypatch.delenv("RAGMETRICS_JUDGE")
+    assert evaluate(rows, of_metric).run.judge_chosen is True
+    both = [*of_metric, "utilization"]
+    assert evaluate(rows, both).run.judge_chosen is False
+    joined = join_reports([chosen, evaluate(lamps(1))], ["a", "b"])
+    assert joined.run.judge_chosen is None, "one of them was chosen"
+    assert join_reports([chosen, chosen], ["a", "b"]).run.judge_chosen is True
 
 
 def test_an_answer_without_context_and_its_missing_input_share_a_word() -> None:

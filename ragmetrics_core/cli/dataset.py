@@ -44,6 +44,23 @@ from ragmetrics_core.statistics.rater_agreement import mean_error, spearman
 def add_to(commands: Any) -> None:
     """Add both commands to the parser."""
     kinds = shared.group(commands, "dataset")
+    _add_discrete(kinds)
+    _add_building(command(kinds, "continuous", _continuous), ContinuousSettings)
+    _add_review(kinds)
+    _add_score(kinds)
+    kinds = shared.group(commands, "facts")
+    _add_extract(kinds)
+    add(
+        command(kinds, "freeze", _freeze),
+        "file",
+        "a file of ragmetrics facts extract",
+        "FACTS.json",
+        Path,
+    )
+
+
+def _add_discrete(kinds: Any) -> None:
+    """Add ``dataset discrete``."""
     parser = command(kinds, "discrete", _discrete)
     _add_building(parser, DiscreteSettings)
     add(
@@ -53,8 +70,10 @@ def add_to(commands: Any) -> None:
         "FILE",
         nargs="+",
     )
-    parser = command(kinds, "continuous", _continuous)
-    _add_building(parser, ContinuousSettings)
+
+
+def _add_review(kinds: Any) -> None:
+    """Add ``dataset review``."""
     parser = command(kinds, "review", _review)
     add(
         parser,
@@ -83,6 +102,10 @@ def add_to(commands: Any) -> None:
         float,
         0.5,
     )
+
+
+def _add_score(kinds: Any) -> None:
+    """Add ``dataset score``."""
     parser = command(kinds, "score", _score)
     add(parser, "sets", "files of ragmetrics dataset", "SET", Path, nargs="+")
     shared.add_judge(parser, "; may be repeated", action="append", default=[])
@@ -117,7 +140,10 @@ def add_to(commands: Any) -> None:
         judge_scores.DRAWS,
     )
     shared.add_calls(parser)
-    kinds = shared.group(commands, "facts")
+
+
+def _add_extract(kinds: Any) -> None:
+    """Add ``facts extract``."""
     parser = command(kinds, "extract", _extract)
     add(parser, "file", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path)
     add(
@@ -137,13 +163,6 @@ def add_to(commands: Any) -> None:
         choices=("io", "cot"),
     )
     shared.add_calls(parser)
-    add(
-        command(kinds, "freeze", _freeze),
-        "file",
-        "a file of ragmetrics facts extract",
-        "FACTS.json",
-        Path,
-    )
 
 
 def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:

@@ -57,6 +57,28 @@ _UNHELD = "{}: a dry run judges nothing."
 def add_to(commands: Any) -> None:
     """Add the command to the parser."""
     parser = command(commands, "evaluate", _run, epilog=_EXIT_CODES)
+    _add_input(parser)
+    _add_metrics(parser)
+    _add_output(parser)
+    shared.add_cluster(parser)
+    add(parser, "--limit", "read at most N rows of each file", "N", positive)
+    flag(parser, "--strict", "stop at the first row that is no sample")
+    shared.add_calls(parser)
+    _add_batches(parser)
+    shared.add_settings(parser.add_argument_group("limits", _LIMITS), Limits)
+    gates = shared.add_gates(parser)
+    flag(
+        gates,
+        "--until-decided",
+        "judge rows in a drawn order, and stop when the gates are decided",
+    )
+    shared.add_settings(gates, UntilDecided, _UNTIL, "with --until-decided: ")
+    parser.set_defaults(settle=settle)
+    _add_columns(parser)
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    """Add what is read: files of rows, or recorded traces."""
     add(
         parser,
         "files",
@@ -89,6 +111,10 @@ def add_to(commands: Any) -> None:
         "of traces: tools whose text is evidence, separated by commas",
         "NAMES",
     )
+
+
+def _add_metrics(parser: argparse.ArgumentParser) -> None:
+    """Add what is measured, and by whom."""
     add(
         parser,
         "--metrics",
@@ -110,14 +136,18 @@ def add_to(commands: Any) -> None:
         action="append",
         dest="settings",
     )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    """Add what is written."""
     add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
     parser.set_defaults(replaces=RESULTS_MARK)
     add(parser, "--report", "write an HTML page", "FILE", Path)
     shared.add_name(parser)
-    shared.add_cluster(parser)
-    add(parser, "--limit", "read at most N rows of each file", "N", positive)
-    flag(parser, "--strict", "stop at the first row that is no sample")
-    shared.add_calls(parser)
+
+
+def _add_batches(parser: argparse.ArgumentParser) -> None:
+    """Add that questions are asked in batches, which cost half."""
     flag(
         parser,
         "--batch",
@@ -125,15 +155,10 @@ def add_to(commands: Any) -> None:
         " later goes on",
     )
     flag(parser, "--wait", "the same, and wait for the answers")
-    shared.add_settings(parser.add_argument_group("limits", _LIMITS), Limits)
-    gates = shared.add_gates(parser)
-    flag(
-        gates,
-        "--until-decided",
-        "judge rows in a drawn order, and stop when the gates are decided",
-    )
-    shared.add_settings(gates, UntilDecided, _UNTIL, "with --until-decided: ")
-    parser.set_defaults(settle=settle)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add where each field of a sample is, an option for each."""
     columns = parser.add_argument_group(
         "columns", "found by themselves; a name or a dotted path where not"
     )

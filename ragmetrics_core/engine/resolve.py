@@ -112,6 +112,12 @@ def resolve_judge(
     )
 
 
+def is_judge_chosen(judge: JudgeLike, metric_model: str | None) -> bool:
+    """Whether anybody chose a judge, by the rules of ``resolve_judge``."""
+    is_named = judge is not None or metric_model is not None
+    return is_named or os.environ.get("RAGMETRICS_JUDGE") is not None
+
+
 def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     """Return the judge of a name, endpoint, key and environment.
 

@@ -36,7 +36,7 @@ from ragmetrics_core.engine.loop import run as wait_for
 from ragmetrics_core.engine.loop import submit
 from ragmetrics_core.engine.own_judge import refuse_limits_that_do_not_hold
 from ragmetrics_core.engine.progress import Display, Show
-from ragmetrics_core.engine.resolve import JudgeLike
+from ragmetrics_core.engine.resolve import JudgeLike, is_judge_chosen
 from ragmetrics_core.engine.rows_in_flight import RowsInFlight
 from ragmetrics_core.engine.sample_judging import (
     SampleJudging,
@@ -107,6 +107,9 @@ class Run:
         # they are all
         self.why_part = ""
         self._samples_before: tuple[Sample, ...] = ()
+        self._is_judge_chosen = all(
+            is_judge_chosen(judge, metric.model) for metric in self.metrics
+        )
         judges = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judges.values())
         self.parking: ParkingStore | None = None
@@ -185,6 +188,7 @@ class Run:
             packages=packages,
             models=tuple(sorted(self._judging.models)),
             judges=tuple(details),
+            judge_chosen=self._is_judge_chosen,
             details=details,
             addresses={name: known for name, known in addresses.items() if known},
             metrics={metric.name: metric.signature for metric in self.metrics},

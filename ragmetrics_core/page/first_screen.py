@@ -530,8 +530,11 @@ def date_of(run: RunFacts) -> str:
 def _origin(run: RunFacts) -> str:
     """Who judged, and when, as far as it is known."""
     judges = judges_in_words(run.judges, run.addresses)
-    if run.judges == ("lexical",):
+    # results of earlier versions do not say whether anybody chose it
+    if run.judges == ("lexical",) and run.judge_chosen is None:
         judges += ", used where --judge chooses none"
+    elif run.judge_chosen is False:
+        judges += ", because nobody chose a judge (--judge)"
     parts = [f"judged by {judges}" if judges else "judge not recorded", date_of(run)]
     return ", ".join(part for part in parts if part)
 

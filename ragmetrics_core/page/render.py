@@ -122,16 +122,12 @@ def page_data(
     details = packed(detail_lines(rows[place] for place in _worst_first(index)))
     shares = biases.usefulness_by_rank(rows)
     shown = details + json_text(index)
-    columns = {
+    script_data = {
         "metrics": metrics,
         "digest": sha256(shown.encode(errors="replace")).hexdigest(),
-        "groups": TITLES,
         "unscored_first": screen.unscored_first,
-        "journey": journey_cells(rows),
-        "search_faults": SEARCH_FAULTS,
-        "facets": facets_of(rows),
-        "remedies": {code: rule.remedy for code, rule in RULES.items()},
         "ranks": _points(shares, run),
+        **_data_of_table(rows),
     }
     # the figures of a run that stopped for what it saw would mislead
     correlations = [] if run.decisions else biases.correlations(rows, metrics)
@@ -151,9 +147,20 @@ def page_data(
         "quoted": quoted(run),
         "figures": _figures_of_cards(run),
         "methods": paragraphs(summary, run, rows),
-        "columns": columns,
+        "columns": script_data,
         "index": index,
         "details": details,
+    }
+
+
+def _data_of_table(rows: Sequence[SampleResult]) -> dict[str, Any]:
+    """What the script needs of the table: groups, journey, filters and remedies."""
+    return {
+        "groups": TITLES,
+        "journey": journey_cells(rows),
+        "search_faults": SEARCH_FAULTS,
+        "facets": facets_of(rows),
+        "remedies": {code: rule.remedy for code, rule in RULES.items()},
     }
 
 

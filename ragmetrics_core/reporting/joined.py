@@ -70,6 +70,7 @@ def warn_of_repeated_questions(
 
 
 def _questions_of(report: Report) -> set[str]:
+    """The questions that the samples of a report ask."""
     samples = (row.sample for row in report)
     return {sample.question for sample in samples if sample and sample.question}
 
@@ -77,7 +78,13 @@ def _questions_of(report: Report) -> set[str]:
 def _refuse_what_cannot_be_joined(
     reports: Sequence[Report], names: Sequence[str]
 ) -> None:
-    first_with: dict[str, tuple[object, str]] = {}
+    """Refuse reports that one page cannot show together.
+
+    That is a run until decided beside another, and a metric that two runs measured in
+    different ways.
+    """
+    # by metric its signature and the report that had it first
+    first_by_metric: dict[str, tuple[object, str]] = {}
     for report, name in zip(reports, names, strict=True):
         if report.decisions:
             raise SettingError(
@@ -85,7 +92,7 @@ def _refuse_what_cannot_be_joined(
                 " its own rows alone; make a page of it alone"
             )
         for metric, signature in report.run.metrics.items():
-            first_signature, first_name = first_with.setdefault(
+            first_signature, first_name = first_by_metric.setdefault(
                 metric, (signature, name)
             )
             if signature != first_signature:
@@ -102,27 +109,40 @@ def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
         for run, name in zip(runs, names, strict=True)
         if run.ended_early
     ]
-    metrics = {name: value for run in runs for name, value in run.metrics.items()}
     versions = {run.version for run in runs}
-    return RunFacts(
+    start_times = [run.started for run in runs if run.started]
+    facts = RunFacts(
         name=", ".join(_drop_repeats((run.name,) for run in runs if run.name)),
         version=versions.pop() if len(versions) == 1 else "",
         inputs=tuple(chain.from_iterable(run.inputs for run in runs)),
-        judges=_drop_repeats(run.judges for run in runs),
-        models=_drop_repeats(run.models for run in runs),
-        addresses={
-            name: value for run in runs for name, value in run.addresses.items()
-        },
-        details={name: value for run in runs for name, value in run.details.items()},
-        metrics=metrics,
-        started=min((run.started for run in runs if run.started), default=""),
+        metrics={name: value for run in runs for name, value in run.metrics.items()},
+        started=min(start_times, default=""),
         seconds=sum(run.seconds for run in runs),
         concurrency=max(run.concurrency for run in runs),
         interrupted=any(run.interrupted for run in runs),
         stopped="; ".join(stopped),
         notes=_drop_repeats(run.notes for run in runs),
     )
+    return facts.model_copy(update=_join_judges(runs))
+
+
+def _join_judges(runs: Sequence[RunFacts]) -> dict[str, object]:
+    """Who judged any of the runs, by field of the facts."""
+    address_by_judge: dict[str, tuple[str, ...]] = {}
+    settings_by_judge: dict[str, dict[str, str]] = {}
+    for run in runs:
+        address_by_judge.update(run.addresses)
+        settings_by_judge.update(run.details)
+    is_chosen = {run.judge_chosen for run in runs}
+    return {
+        "judges": _drop_repeats(run.judges for run in runs),
+        "judge_chosen": is_chosen.pop() if len(is_chosen) == 1 else None,
+        "models": _drop_repeats(run.models for run in runs),
+        "addresses": address_by_judge,
+        "details": settings_by_judge,
+    }
 
 
 def _drop_repeats(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """All words in their order, each once."""
     return tuple(dict.fromkeys(chain.from_iterable(several)))

@@ -135,36 +135,50 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
         raise InputError(
             f"{path} is empty: a sink has seen no run yet, or another file was meant"
         )
-    rows_alone = is_row_of_results(first)
-    if rows_alone:
-        run = RunFacts()
-        lines = chain([(place, first)], lines)
-    else:
-        run = _run_of_header(first, place)
-    results: list[SampleResult] = []
-    closing_line = ""  # its number
-    for place, row in lines:
+    if is_row_of_results(first):
+        content = _ReportContent(RunFacts())
+        content.take_all(chain([(place, first)], lines))
+        return _report_of_rows(content.results, content.run.notes, Path(path).name)
+    content = _ReportContent(_run_of_header(first, place))
+    content.take_all(lines)
+    return content.run, tuple(content.results)
+
+
+class _ReportContent:
+    """What the lines of a report's file hold: the facts of the run, and its rows."""
+
+    def __init__(self, run: RunFacts) -> None:
+        self.run = run
+        self.results: list[SampleResult] = []
+        self._number_of_closing_line = ""  # as text; "" as long as none was read
+
+    def take_all(self, lines: Iterable[tuple[str, Any]]) -> None:
+        """Take the lines behind the header, each with its place in words."""
+        for place, value in lines:
+            self._take(place, value)
+
+    def _take(self, place: str, value: object) -> None:
+        """Take one line: a row, or the closing line, which has the facts at the end."""
         number = place.rpartition(" ")[2]
-        if closing_line:
+        if self._number_of_closing_line:
             raise InputError(
-                f"{place}: nothing may follow the closing line {closing_line}"
+                f"{place}: nothing may follow the closing line"
+                f" {self._number_of_closing_line}"
             )
-        if isinstance(row, CutOffLine):
+        # a process that crashed while it wrote leaves half a line
+        if isinstance(value, CutOffLine):
             note = f"line {number} of the report was cut off and is left out"
-            run = run.model_copy(update={"notes": (*run.notes, note)})
-        elif isinstance(row, RowError):
-            raise InputError(f"{place}: {row}")
-        elif not isinstance(row, dict):
-            kind = type(row).__name__
+            self.run = self.run.model_copy(update={"notes": (*self.run.notes, note)})
+        elif isinstance(value, RowError):
+            raise InputError(f"{place}: {value}")
+        elif not isinstance(value, dict):
+            kind = type(value).__name__
             raise InputError(f"{place}: a JSON object is needed, got {kind}")
-        elif "run" in row and "index" not in row:
-            run = validate_data(RunFacts, row["run"], place)
-            closing_line = number
+        elif "run" in value and "index" not in value:
+            self.run = validate_data(RunFacts, value["run"], place)
+            self._number_of_closing_line = number
         else:
-            results.append(validate_data(SampleResult, row, place))
-    if rows_alone:
-        return _report_of_rows(results, run.notes, Path(path).name)
-    return run, tuple(results)
+            self.results.append(validate_data(SampleResult, value, place))
 
 
 def is_row_of_results(value: object) -> bool:

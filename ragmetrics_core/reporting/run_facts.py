@@ -139,6 +139,13 @@ class RunFacts(Frozen):
         default=(), description="the files that the samples came from, or the samples"
     )
     judges: tuple[str, ...] = Field(default=(), description="names of the judges asked")
+    judge_chosen: bool | None = Field(
+        default=None,
+        description=(
+            "whether somebody chose a judge for each metric; false where the embedded"
+            " one answers because nobody did; None if that is not known"
+        ),
+    )
     addresses: dict[str, tuple[str, ...]] = Field(
         default={},
         description=(

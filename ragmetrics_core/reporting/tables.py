@@ -290,31 +290,50 @@ def columns(
         dollars), ``problem`` (why a row is no sample) and the counts of the journey
         (``journey_columns.COLUMNS``). Texts hold no lone surrogates, which no file can carry.
     """
+    cells = _columns_of_samples(results)
+    for metric in metrics:
+        cells.update(_columns_of_metric(results, metric))
+    # a metric may be called as one of these, which then stand in its place
+    cells.update(_columns_of_costs(results))
+    journeys = [counts_of(row) for row in results]
+    for name in COLUMNS:
+        cells.setdefault(name, [counts[name] for counts in journeys])
+    return {
+        str(replace_surrogates(name)): [replace_surrogates(cell) for cell in column]
+        for name, column in cells.items()
+    }
+
+
+def _columns_of_samples(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
+    """Which row and sample it is, with question and answer."""
     samples = [row.sample for row in results]
-    cells: dict[str, list[Any]] = {
+    return {
         "index": [row.index for row in results],
         "id": [sample and sample.id for sample in samples],
         "question": [sample and sample.question for sample in samples],
         "answer": [sample and sample.answer for sample in samples],
     }
-    for metric in metrics:
-        outcomes = [row.results.get(metric) for row in results]
-        cells[metric] = [outcome and outcome.value for outcome in outcomes]
-        cells[f"{metric}_status"] = [outcome and outcome.status for outcome in outcomes]
-        cells[f"{metric}_reason"] = [outcome and outcome.reason for outcome in outcomes]
+
+
+def _columns_of_metric(
+    results: Sequence[SampleResult], metric: str
+) -> dict[str, list[Any]]:
+    """The score of a metric on each row, its status and its reason."""
+    outcomes = [row.results.get(metric) for row in results]
+    return {
+        metric: [outcome and outcome.value for outcome in outcomes],
+        f"{metric}_status": [outcome and outcome.status for outcome in outcomes],
+        f"{metric}_reason": [outcome and outcome.reason for outcome in outcomes],
+    }
+
+
+def _columns_of_costs(results: Sequence[SampleResult]) -> dict[str, list[Any]]:
+    """What each row cost, and why it is no sample."""
     usages = [row.usage for row in results]
-    # a metric may be called as one of these, which then stand in its place
-    cells |= {
+    return {
         "calls": [usage.calls for usage in usages],
         "cost": [usage.cost for usage in usages],
         "problem": [row.problem or None for row in results],
-    }
-    counts = [counts_of(row) for row in results]
-    for name in COLUMNS:
-        cells.setdefault(name, [row_counts[name] for row_counts in counts])
-    return {
-        str(replace_surrogates(name)): [replace_surrogates(cell) for cell in column]
-        for name, column in cells.items()
     }
 
 
