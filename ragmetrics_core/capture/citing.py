@@ -17,7 +17,7 @@ from ragmetrics_core.capture.answer import Answered
 from ragmetrics_core.capture.calls import Calls, Reply, end_of
 from ragmetrics_core.capture.cited_sources import holders_of_quotes, span_of_source
 from ragmetrics_core.capture.evidence import Evidenced
-from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.plain_values import as_one_line, parse_json
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import numbering_in
 from ragmetrics_core.capture.question import Turn
@@ -229,27 +229,34 @@ class _Search:
         return sources
 
     @cached_property
-    def text_of_the_model(self) -> tuple[int, int] | None:
-        """The part of the answer that the model wrote; None if its marks were changed.
+    def spans_of_the_model(self) -> list[tuple[int, int]] | None:
+        """The parts of the answer that the model wrote; None if its marks were changed.
 
         It is all of the answer where that stands in the reply, or has its marks.
         """
+        everything = [(0, len(self.text))]
         if self.reply is None:
-            return 0, len(self.text)
+            return everything
         line = as_one_line(self.text)
         if line in self.reply.line or line in self.reply.fields:
-            return 0, len(self.text)
-        written = self.reply.text.strip()
-        start = self.text.find(written) if written else -1
-        if start >= 0:
-            return start, start + len(written)
+            return everything
+        replies = [self.calls.replies[call].text for call in self.evidenced.feeding]
+        written = {self.reply.text, *replies, *self.answered.answer.replies}
+        spans = [
+            found.span()
+            for text in written
+            if text.strip()
+            for found in re.finditer(re.escape(text.strip()), self.text)
+        ]
+        if spans:
+            return spans
         of_answer = [mark.labels for mark in marks_in(self.text)]
         of_reply = [mark.labels for mark in marks_in(self.reply.text)]
         fits = any(
             of_reply[place : place + len(of_answer)] == of_answer
             for place in range(len(of_reply) - len(of_answer) + 1)
         )
-        return (0, len(self.text)) if fits else None
+        return everything if fits else None
 
 
 def _messages_shown_to(calls: Iterable[Node]) -> list[str]:
@@ -319,20 +326,21 @@ def _by_marks(search: _Search) -> tuple[Citation, ...] | None:
     run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb: the
     prompt shows "Source 1:" above each text, and the answer says "[1]".
     """
+    if parse_json(search.text) is not None:
+        return None  # brackets of JSON are lists
     labels = search.labels
     numbering = {**_numbering_of_the_framework(search), **labels.places}
     marks = marks_in(search.text, numbering)
     if not marks:
         return _by_the_framework(search)
-    part = search.text_of_the_model
-    if part is None:
+    spans = search.spans_of_the_model
+    if spans is None:
         raise _UnknownMeaning(_CHANGED)
-    start, end = part
     citations = []
     for mark, citation in zip(
         marks, citations_of_marks(search.text, numbering), strict=True
     ):
-        if not start <= mark.start < end:
+        if not any(start <= mark.start < end for start, end in spans):
             continue
         for label in mark.labels:
             if label not in numbering:

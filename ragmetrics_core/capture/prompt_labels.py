@@ -107,9 +107,11 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
     for prompt in prompts:
         blocks = _blocks(prompt, contexts)
         for block, lines in zip(blocks, _lines_of(blocks, prompt), strict=True):
-            for label in {label for line in lines for label in line.labels}:
-                places.setdefault(label, set()).add(block.place)
-            numbers[block.place].update(line.number for line in lines if line.number)
+            own_lines = _own_lines(contexts[block.place])
+            numbers[block.place] |= _numbers_of(lines) or _numbers_of(own_lines)
+            for line in (*lines, *own_lines):
+                for label in line.labels:
+                    places.setdefault(label, set()).add(block.place)
     given = [number for of_text in numbers.values() for number in of_text]
     is_numbered = all(len(of_text) == 1 for of_text in numbers.values())
     labels = {label: tuple(sorted(named)) for label, named in places.items()}
@@ -118,6 +120,27 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
     for place, (number,) in numbers.items():
         labels[number] = (place,)
     return Labels(labels)
+
+
+def _own_lines(text: str) -> list[_Line]:
+    """Lines at the beginning of a text that label it: its metadata, or ``Source 1:``.
+
+    A number in brackets alone is none there: a text may begin with an entry of a
+    bibliography.
+    """
+    lines = _run(text, direction=1)
+    n_lines_of_text = sum(not _RULE.fullmatch(raw) for raw in text.split("\n"))
+    if len(lines) == n_lines_of_text:
+        return []
+    return [
+        _Line(line.shape, line.labels) if line.shape.startswith("[") else line
+        for line in lines
+    ]
+
+
+def _numbers_of(lines: Iterable[_Line]) -> set[str]:
+    """The numbers that lines give a text."""
+    return {line.number for line in lines if line.number is not None}
 
 
 def _blocks(prompt: str, contexts: Sequence[str]) -> list[_Block]:
@@ -150,8 +173,9 @@ def _lines_of(blocks: Sequence[_Block], prompt: str) -> Iterator[list[_Line]]:
     """The lines that label each block."""
     if not blocks:
         return
-    before = _run(prompt[max(0, blocks[0].start - _REGION) : blocks[0].start], -1)
-    behind = _run(prompt[blocks[-1].end : blocks[-1].end + _REGION], 1)
+    first, last = blocks[0], blocks[-1]
+    before = _run(prompt[max(0, first.start - _REGION) : first.start], direction=-1)
+    behind = _run(prompt[last.end : last.end + _REGION], direction=1)
     between = [
         _lines(prompt[block.end : following.start])
         for block, following in itertools.pairwise(blocks)
@@ -188,8 +212,13 @@ def _number_behind(
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _run(region: str, direction: int) -> list[_Line]:
-    """Lines that label a text, from a text on as far as they reach, in their order."""
+def _run(region: str, *, direction: int) -> list[_Line]:
+    """Lines of a region that label a text, in their order, up to the first other line.
+
+    Args:
+        region: What stands beside the text.
+        direction: 1 to begin with the first line of the region, -1 with the last.
+    """
     lines: list[_Line] = []
     for raw in region.split("\n")[::direction]:
         if _RULE.fullmatch(raw):

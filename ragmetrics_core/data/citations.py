@@ -48,10 +48,12 @@ _MARK = re.compile(
 _MAY_CITE = re.compile(
     rf"[⁰¹²³⁴⁵⁶⁷⁸⁹]|\b{SOURCE_WORD}[ \t:#]*[0-9]"
     r"|[\[【][^\[\]【】\n]{0,80}[0-9][^\[\]【】\n]{0,80}[\]】]"
-    r"|\((?:[^()\n]{0,40}[ ,])?[0-9]{1,2}\)"
+    r"|\((?:[^()\n]{0,40}[ ,])?[0-9]{1,2}\)|https?://"
     rf"|[\[(【][ \t]*{SOURCE_WORD}\b|^[ \t]*{SOURCE_WORD}[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
+# The address of a link, which may be what the prompt names a source by.
+_LINK = re.compile(r"\(([^()\s]{1,500})\)")
 # Brackets in code are indices.
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -139,9 +141,10 @@ class Statement:
 def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     """List the marks of an answer in order.
 
-    ``[1]``, ``[1, 2]``, ``[1;2]``, ``[1-3]`` and ``【1†source】`` are marks, as are
-    ``[Source 1]``, ``(Document 1)``, ``[[1]]`` and ``[citation:a-7]``, and a bracket that
-    holds nothing but labels of the numbering. Brackets in code are none.
+    ``[1]``, ``[1, 2]``, ``[1;2]``, ``[1-3]`` and ``【1†source】`` are marks. So are
+    ``[Source 1]``, ``(Document 1)``, ``[[1]]`` and ``[citation:a-7]``, a link to an
+    address that is a label of the numbering, and a bracket that holds nothing but
+    labels of the numbering. Brackets in code are none.
 
     Args:
         answer: Any text.
@@ -152,7 +155,10 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     for match in _MARK.finditer(_CODE.sub(_blank_code, answer)):
         inside = next(filter(None, match.groupdict().values()))
         labels = _labels(inside, known, is_provided=match["provided"] is not None)
-        if labels:
+        link = _LINK.match(answer, match.end())
+        if link is not None and link[1] in known and not set(labels) & known.keys():
+            marks.append(Mark(match.start(), link.end(), (link[1],)))
+        elif labels:
             marks.append(Mark(match.start(), match.end(), labels))
     return marks
 

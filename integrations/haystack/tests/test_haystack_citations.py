@@ -1,0 +1,323 @@
+"""What answers of Haystack applications cite: each has the shape of a public one that cites.
+
+The scripted models are shown the prompts of these applications. What is expected stands
+in each row: the part of the answer, the numbers of the texts that it cites, and what
+dangles; or words of the reason why nothing can be known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from haystack import Document, Pipeline, component
+from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.joiners import DocumentJoiner
+from haystack.components.rankers import LostInTheMiddleRanker
+from haystack.dataclasses import ChatMessage
+from haystack_integrations.components.evaluators.ragmetrics import capture
+
+from ragmetrics_core import Sample
+
+QUESTION = "When was the Velm bridge opened?"
+TEXTS = (
+    "The Velm is a river of the north; it rises in the hills and ends in a wide lake.",
+    "Bridges are built of stone, of iron or of wood, and some of them carry a railway.",
+    "After years of quarrels the Velm bridge was opened at last in 1874, by the mayor.",
+)
+FILES = ("rivers.pdf", "bridges.pdf", "opening.pdf")
+ANSWER = "It was opened in 1874 [3]. It rises in the hills [1][2]. It is red [9]."
+Expected = list[tuple[str | None, tuple[int, ...], tuple[str, ...]]] | str
+MARKS: Expected = [
+    ("It was opened in 1874 [3].", (2,), ()),
+    ("It rises in the hills [1][2].", (0,), ()),
+    ("It rises in the hills [1][2].", (1,), ()),
+    ("It is red [9].", (), ("9",)),
+]
+
+
+@component
+class Finds:
+    """A retriever of some of the texts."""
+
+    def __init__(self, places: tuple[int, ...] = (0, 1, 2)) -> None:
+        self.places = places
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        documents = [
+            Document(
+                id=f"d{place}",
+                content=TEXTS[place],
+                score=0.9 - place / 10,
+                meta={
+                    "source": FILES[place],
+                    "file_name": FILES[place],
+                    "url": f"https://velm.test/{FILES[place]}",
+                    "titulo": f"Chapter of {FILES[place]}",
+                    "page": place + 4,
+                    "marker": str(place + 1),
+                    "doctype": "guide",
+                },
+            )
+            for place in self.places
+        ]
+        return {"documents": documents}
+
+
+def loop(label: str) -> str:
+    return "{% for doc in documents %}" + label + "\n{% endfor %}"
+
+
+def run(
+    label: str,
+    answer: str,
+    *,
+    builder: AnswerBuilder | None = None,
+    chat: bool = False,
+    between: Any = None,
+) -> Callable[[], Any]:
+    """A pipeline: a retriever, a prompt of labelled documents, a model, an answer builder."""
+
+    def made() -> Any:
+        template = "Cite your sources.\n\n" + loop(label) + "\nQuestion: {{ query }}"
+        pipeline = Pipeline()
+        pipeline.add_component("retriever", Finds())
+        required = ["documents", "query"]
+        prompt: Any = PromptBuilder(template, required_variables=required)
+        if chat:
+            messages = [ChatMessage.from_user(template)]
+            prompt = ChatPromptBuilder(messages, required_variables=required)
+        pipeline.add_component("prompt", prompt)
+        pipeline.add_component("llm", MockChatGenerator(answer))
+        documents = "retriever.documents"
+        if between is not None:
+            pipeline.add_component("between", between())
+            pipeline.connect(documents, "between.documents")
+            documents = "between.documents"
+        pipeline.connect(documents, "prompt.documents")
+        pipeline.connect("prompt", "llm")
+        asked = {"retriever": {"query": QUESTION}, "prompt": {"query": QUESTION}}
+        if builder is not None:
+            pipeline.add_component("answers", builder)
+            pipeline.connect("llm.replies", "answers.replies")
+            pipeline.connect("retriever.documents", "answers.documents")
+            asked["answers"] = {"query": QUESTION}
+        return pipeline.run(asked)
+
+    return made
+
+
+def hybrid() -> Any:
+    """Two searches, fused by rank; the prompt numbers them and writes their titles."""
+    pipeline = Pipeline()
+    pipeline.add_component("words", Finds((2, 0)))
+    pipeline.add_component("vectors", Finds((2, 1)))
+    pipeline.add_component("join", DocumentJoiner(join_mode="reciprocal_rank_fusion"))
+    template = loop("[{{ loop.index }}] {{ doc.meta.titulo }}\n{{ doc.content }}")
+    pipeline.add_component(
+        "prompt",
+        PromptBuilder(
+            "Cite the titles.\n" + template + "\nQuestion: {{ query }}",
+            required_variables=["documents", "query"],
+        ),
+    )
+    answer = "In 1874 [Chapter of opening.pdf]. It is old [1]."
+    pipeline.add_component("llm", MockChatGenerator(answer))
+    pipeline.connect("words.documents", "join.documents")
+    pipeline.connect("vectors.documents", "join.documents")
+    pipeline.connect("join.documents", "prompt.documents")
+    pipeline.connect("prompt", "llm")
+    asked = {name: {"query": QUESTION} for name in ("words", "vectors", "prompt")}
+    return pipeline.run(asked)
+
+
+def referenced(**options: Any) -> AnswerBuilder:
+    return AnswerBuilder(reference_pattern=r"\[(\d+)\]", **options)
+
+
+JSON_ANSWER = json.dumps(
+    {
+        "answer": "It was opened in 1874.",
+        "citations": [{"source": "opening.pdf", "page": 6}],
+    }
+)
+IN_JSON = (
+    "=== DOC {{ loop.index }} ===\n"
+    "SOURCE: {{ doc.meta.source }} | PAGE: {{ doc.meta.page }}\n"
+    "CONTENT:\n{{ doc.content }}"
+)
+
+
+@dataclass(frozen=True)
+class App:
+    """How the shape of a public application is run, and what its answer cites."""
+
+    run: Callable[[], Any]
+    expected: Expected
+
+
+APPS: dict[str, App] = {
+    "an answer builder": App(
+        run(
+            "Document[{{ loop.index }}]:\n{{ doc.content }}",
+            ANSWER,
+            builder=AnswerBuilder(),
+        ),
+        MARKS,
+    ),
+    "a reference pattern": App(
+        run(
+            "Document[{{ loop.index }}]:\n{{ doc.content }}",
+            ANSWER,
+            builder=referenced(),
+        ),
+        MARKS,
+    ),
+    "a reference pattern, all documents kept": App(
+        run(
+            "Document[{{ loop.index }}]:\n{{ doc.content }}",
+            ANSWER,
+            builder=referenced(return_only_referenced_documents=False),
+        ),
+        MARKS,
+    ),
+    "numbers of a line of its own": App(
+        run("Document[{{ loop.index }}]\n{{ doc.content }}", "In 1874 [3].", chat=True),
+        [("In 1874 [3].", (2,), ())],
+    ),
+    "fused searches and titles": App(
+        hybrid,
+        [
+            ("In 1874 [Chapter of opening.pdf].", (2,), ()),
+            ("It is old [1].", (2,), ()),
+        ],
+    ),
+    "numbers and names of files": App(
+        run(
+            "Document [{{ loop.index }}] :\nName of Source File: {{ doc.meta.file_name }}\n{{ doc.content }}",
+            "In 1874 [3]. Old [bridges.pdf].",
+        ),
+        [("In 1874 [3].", (2,), ()), ("Old [bridges.pdf].", (1,), ())],
+    ),
+    "German documents": App(
+        run(
+            "[Dokument {{ loop.index }}] {{ doc.meta.doctype }} | {{ doc.meta.source }}\n{{ doc.content[:1200] }}",
+            "Seit 1874 [Dokument 3].",
+        ),
+        [("Seit 1874 [Dokument 3].", (2,), ())],
+    ),
+    "sources behind numbered texts": App(
+        run(
+            "[{{ loop.index }}] {{ doc.content }}\n(Source: {{ doc.meta.source }}, Page: {{ doc.meta.page }})\n",
+            ANSWER,
+        ),
+        MARKS,
+    ),
+    "rules between the texts": App(
+        run("[{{ loop.index }}] {{ doc.content }}\n---", "Seit 1874 [3][2]."),
+        [("Seit 1874 [3][2].", (2,), ()), ("Seit 1874 [3][2].", (1,), ())],
+    ),
+    "numbers from 0": App(
+        run("[{{ loop.index0 }}] {{ doc.content }}", "In 1874 [2]. Old [0]."),
+        [("In 1874 [2].", (2,), ()), ("Old [0].", (0,), ())],
+    ),
+    "numbers from 0, read from 1 by the builder": App(
+        run(
+            "[{{ loop.index0 }}] {{ doc.content }}",
+            "In 1874 [2].",
+            builder=referenced(),
+        ),
+        [("In 1874 [2].", (2,), ())],
+    ),
+    "addresses": App(
+        run(
+            "URL: {{ doc.meta.url }}\nCollection: web\n{{ doc.content }}",
+            "In 1874 [https://velm.test/opening.pdf].",
+        ),
+        [("In 1874 [https://velm.test/opening.pdf].", (2,), ())],
+    ),
+    "elements with titles and addresses": App(
+        run(
+            "<document>\n<title>{{ doc.meta.titulo }}</title>\n"
+            "<url>{{ doc.meta.url }}</url>\n"
+            "<content>\n{{ doc.content }}\n</content>\n</document>",
+            "In 1874 ([opening](https://velm.test/opening.pdf)). [Old](https://x.test).",
+        ),
+        [("In 1874 ([opening](https://velm.test/opening.pdf)).", (2,), ())],
+    ),
+    "markers of the documents": App(
+        run(
+            '[{{ doc.meta["marker"] }}] {{ doc.meta["titulo"] }} -- {{ doc.meta["source"] }}\n{{ doc.content }}',
+            ANSWER,
+        ),
+        MARKS,
+    ),
+    "an object with files and pages": App(
+        run(IN_JSON, JSON_ANSWER), [(None, (2,), ())]
+    ),
+    "put at both ends": App(
+        run(
+            "[{{ loop.index }}] {{ doc.content }}",
+            "In 1874 [2].",
+            between=LostInTheMiddleRanker,
+            builder=referenced(),
+        ),
+        [("In 1874 [2].", (2,), ())],
+    ),
+    "no numbers, counted by the builder": App(
+        run("{{ doc.content }}", "In 1874 [3]. Old [7].", builder=referenced()),
+        [("In 1874 [3].", (2,), ()), ("Old [7].", (), ("7",))],
+    ),
+    "no numbers, and the builder counts another order": App(
+        run(
+            "{{ doc.content }}",
+            "In 1874 [2].",
+            between=LostInTheMiddleRanker,
+            builder=referenced(),
+        ),
+        "does not tell",
+    ),
+    "marks of the application's own": App(
+        run(
+            "<{{ loop.index }}> {{ doc.content }}",
+            "In 1874 <3>.",
+            builder=AnswerBuilder(reference_pattern=r"<(\d+)>"),
+        ),
+        [(None, (2,), ())],
+    ),
+    "no numbers at all": App(run("{{ doc.content }}", "In 1874 [3]."), "does not tell"),
+}
+
+
+def captured(made: Callable[[], Any]) -> Sample:
+    with capture() as runs:
+        made()
+    (sample,) = runs.samples
+    return sample
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_every_citation_is_right_or_unknown_with_its_reason(name: str) -> None:
+    app = APPS[name]
+    sample = captured(app.run)
+    places = {text: place for place, text in enumerate(TEXTS)}
+    assert all(context.text in places for context in sample.contexts)
+    if isinstance(app.expected, str):
+        assert sample.citations is None
+        assert app.expected in sample.citations_unknown
+        return
+    answer = sample.answer or ""
+    assert sample.citations is not None, sample.citations_unknown
+    assert [
+        (
+            answer[citation.start : citation.end],
+            tuple(places[sample.contexts[place].text] for place in citation.contexts),
+            citation.dangling,
+        )
+        for citation in sample.citations
+    ] == [(part or answer, named, lost) for part, named, lost in app.expected]
