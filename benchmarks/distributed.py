@@ -164,10 +164,10 @@ def on_spark(
 def on_daft(
     samples: Path, out: Path, workers: int, scorer: Scorer
 ) -> Callable[[], None]:
-    """The recipe of the README."""
+    """The recipe of the page on scale."""
     del workers
     os.environ["DO_NOT_TRACK"] = "1"
-    page = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "scale.md").read_text("utf-8")
     recipe = page.partition("```python daft\n")[2].partition("```")[0]
     recipe = recipe.replace('"samples/"', repr(str(samples))).replace(
         '"scored/"', repr(str(out))

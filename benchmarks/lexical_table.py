@@ -1,4 +1,4 @@
-"""The README's table of the embedded judge: exactly what stands there.
+"""The table of the embedded judge in docs/measured.md: exactly what stands there.
 
     python benchmarks/lexical_table.py DATA
 

@@ -1,4 +1,4 @@
-"""The README's table of the embedded judge asks the questions that its benchmark prints."""
+"""The page's table of the embedded judge asks the questions that its benchmark prints."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ def table(
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_readme_holds_the_table_that_is_printed(table: list[str]) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    start = readme.index(table[0])
-    assert readme[start + 1] == table[1]
+def test_the_page_holds_the_table_that_is_printed(table: list[str]) -> None:
+    page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8").splitlines()
+    start = page.index(table[0])
+    assert page[start + 1] == table[1]
     questions = [line.split("|")[1] for line in table]
     assert [
-        line.split("|")[1] for line in readme[start : start + len(table)]
+        line.split("|")[1] for line in page[start : start + len(table)]
     ] == questions
-    assert readme[start + len(table)] == ""
+    assert page[start + len(table)] == ""
 
 
 def test_the_shipped_weights_are_back_after_a_source_was_left_out(

@@ -88,7 +88,7 @@ def test_commands_parse(text: str) -> None:
 @pytest.mark.parametrize("path", [README], ids=lambda p: p.name)
 def test_the_readme_is_short_and_leads_to_every_page(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 320
+    assert len(text.splitlines()) <= 160
     assert [
         page.name
         for page in PAGES[1:]

@@ -6,7 +6,9 @@ from pathlib import Path
 GOOD, BAD, INK, PAPER = "#1b7f4b", "#b3261e", "#1f2430", "#f6f4ee"
 
 
-def box(x: int, y: int, width: int, text: str, colour: str = INK, mark: str = "") -> str:
+def box(
+    x: int, y: int, width: int, text: str, colour: str = INK, mark: str = ""
+) -> str:
     """A frame with a line of text, and a mark at its end that does not rest on colour alone."""
     return (
         f'<rect x="{x}" y="{y}" width="{width}" height="34" rx="6" fill="white" stroke="{colour}" stroke-width="2"/>'
@@ -40,9 +42,12 @@ draw(
     "Three chunks, the first and the third useful: the mean of 1 and 2/3 is 0.83.",
     220,
     words(20, 34, "Are the chunks useful, and do the useful ones come first?", "bold"),
-    verdict(20, 52, 380, "1  Anna lit the lamp.", True), words(420, 74, "precision 1 of 1 = 1"),
-    verdict(20, 94, 380, "2  Boats sail at noon.", False), words(420, 116, "not useful: adds nothing"),
-    verdict(20, 136, 380, "3  Anna kept the lighthouse.", True), words(420, 158, "precision 2 of 3 = 0.67"),
+    verdict(20, 52, 380, "1  Anna lit the lamp.", True),
+    words(420, 74, "precision 1 of 1 = 1"),
+    verdict(20, 94, 380, "2  Boats sail at noon.", False),
+    words(420, 116, "not useful: adds nothing"),
+    verdict(20, 136, 380, "3  Anna kept the lighthouse.", True),
+    words(420, 158, "precision 2 of 3 = 0.67"),
     words(20, 200, "score (1 + 0.67) / 2 = 0.83", "bold"),
 )
 draw(
@@ -50,7 +55,8 @@ draw(
     "Five polls ask whether all of the answer rests on the contexts: four yes and one no are 0.8.",
     200,
     words(20, 34, "Does all of the answer rest on the contexts?", "bold"),
-    box(20, 52, 290, "contexts: Anna lit the lamp in 1856."), box(330, 52, 290, "answer: Anna lit it in 1856."),
+    box(20, 52, 290, "contexts: Anna lit the lamp in 1856."),
+    box(330, 52, 290, "answer: Anna lit it in 1856."),
     *(verdict(20 + 122 * n, 108, 112, f"poll {n + 1}", n != 3) for n in range(5)),
     words(20, 176, "score = yes / (yes + no) = 4 / 5 = 0.8", "bold"),
 )
@@ -59,12 +65,18 @@ draw(
     "The answer is held against the expected answer on bands from none to perfect; here it holds half, 0.5.",
     200,
     words(20, 34, "How well does the answer match the expected answer?", "bold"),
-    box(20, 52, 290, "expected: Anna lit it in 1856."), box(330, 52, 290, "answer: Anna lit it."),
+    box(20, 52, 290, "expected: Anna lit it in 1856."),
+    box(330, 52, 290, "answer: Anna lit it."),
     *(
         f'<rect x="{x}" y="112" width="{width}" height="26" fill="{GOOD if band == "partial" else "white"}" '
         f'stroke="{INK}"/><text x="{x + 6}" y="130" fill="{"white" if band == "partial" else INK}">{band}</text>'
-        for x, width, band in ((20, 56, "none"), (76, 150, "minimal"), (226, 150, "partial"), (376, 150, "mostly"),
-                               (526, 94, "perfect"))
+        for x, width, band in (
+            (20, 56, "none"),
+            (76, 150, "minimal"),
+            (226, 150, "partial"),
+            (376, 150, "mostly"),
+            (526, 94, "perfect"),
+        )
     ),
     words(20, 176, "score = 0.5, in the band partial: 0.35 to below 0.65", "bold"),
 )
@@ -73,15 +85,27 @@ draw(
     "Three facts of the expected answer against two contexts: two facts are found, 0.67.",
     220,
     words(20, 34, "Which share of the expected answer do the contexts hold?", "bold"),
-    words(330, 66, "context 1"), words(480, 66, "context 2"),
+    words(330, 66, "context 1"),
+    words(480, 66, "context 2"),
     *(
         words(20, 102 + 38 * row, fact)
         + "".join(
-            verdict(330 + 150 * column, 80 + 38 * row, 120, "found" if cell else "not found", cell)
+            verdict(
+                330 + 150 * column,
+                80 + 38 * row,
+                120,
+                "found" if cell else "not found",
+                cell,
+            )
             for column, cell in enumerate(cells)
         )
-        for row, (fact, cells) in enumerate((("Anna lit the lamp.", (1, 0)), ("It was built in 1856.", (0, 1)),
-                                             ("The guild paid for it.", (0, 0))))
+        for row, (fact, cells) in enumerate(
+            (
+                ("Anna lit the lamp.", (1, 0)),
+                ("It was built in 1856.", (0, 1)),
+                ("The guild paid for it.", (0, 0)),
+            )
+        )
     ),
     words(20, 208, "score = 2 of 3 facts = 0.67", "bold"),
 )
