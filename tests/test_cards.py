@@ -37,7 +37,8 @@ from ragmetrics_core.data import (
     Usage,
     Weight,
 )
-from ragmetrics_core.data.errors import SettingError
+from ragmetrics_core.data.citations import Citation
+from ragmetrics_core.data.errors import InputError, SettingError
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.judging.cascade import CascadeJudge
 from ragmetrics_core.judging.judge import Judge
@@ -237,6 +238,124 @@ def test_ragtruth(tmp_path: Path) -> None:
         ("RAGTruth QA", (True,)),
         ("RAGTruth Data2txt", (False,)),
     ]
+
+
+def attributed(
+    claim: str, label: str = "attributable", **fields: Any
+) -> dict[str, Any]:
+    """A row of AttributionBench."""
+    return {
+        "question": "Who lit it?",
+        "claim": claim,
+        "claim_raw_string": claim,
+        "response": claim,
+        "references": list(TEXTS),
+        "citation_links": [],
+        "webpage_references": [],
+        "attribution_label": label,
+        "src_dataset": "AttributedQA",
+        "id": claim,
+        **fields,
+    }
+
+
+def test_attribution_bench(tmp_path: Path) -> None:
+    lines = [attributed("Anna did."), attributed("Carl did.", "not attributable")]
+    found = read_labelled(written(tmp_path, "test.jsonl", lines))
+    first, second = sorted(found, key=lambda row: row.sample.answer or "")
+    assert (first.question, first.source) == (
+        "supported",
+        "AttributionBench AttributedQA",
+    )
+    assert (first.labels, second.labels) == ((True,), (False,))
+    sample = first.sample
+    assert (sample.question, sample.answer) == ("Who lit it?", "Anna did.")
+    assert tuple(context.text for context in sample.contexts) == TEXTS
+    assert sample.citations == (Citation(start=0, end=9, contexts=(0, 1)),)
+    wrong = written(tmp_path, "wrong.jsonl", [attributed("x", "partly")])
+    with pytest.raises(InputError, match="must be attributable or not"):
+        read_labelled(wrong)
+
+
+def alce(*sentences: tuple[str, list[str], int]) -> dict[str, Any]:
+    """The human evaluation of ALCE, of one answer to one question."""
+    answer = {
+        "id": "7",
+        "question": "Who lit it?",
+        "output": " ".join(text for text, _, _ in sentences),
+        "sentences": [
+            {
+                "text": text,
+                "citations": [
+                    {"title": "Lamps", "text": cited, "citation_precision_score": 2}
+                    for cited in texts
+                ],
+                "sentence_recall_score": label,
+                "sentence_precision_score": label,
+            }
+            for text, texts, label in sentences
+        ],
+        "overall_recall_score": 0.5,
+        "automatic_recall_scores": [1] * len(sentences),
+    }
+    return {
+        "asqa": {"model.json": {"7": answer}, "overall_results": {"model.json": 0.5}},
+        "eli5": {"model.json": {"7": answer}},
+    }
+
+
+def test_human_evaluation_of_alce(tmp_path: Path) -> None:
+    path = tmp_path / "human_eval_citations_completed.json"
+    file = alce(
+        ("Anna lit it [1][2].", list(TEXTS), 1),
+        ("It rained [3].", ["Fog."], 0),
+        ("Nobody knows.", [], 0),
+        ("[2].", [TEXTS[0]], 1),
+    )
+    path.write_text(json.dumps(file), encoding="utf-8")
+    found = sorted(
+        read_labelled(path), key=lambda row: (row.source, row.sample.answer or "")
+    )
+    assert [(row.source, row.sample.answer, row.labels) for row in found] == [
+        ("ALCE asqa", "Anna lit it.", (True,)),
+        ("ALCE asqa", "It rained.", (False,)),
+        ("ALCE eli5", "Anna lit it.", (True,)),
+        ("ALCE eli5", "It rained.", (False,)),
+    ]
+    assert len({row.sample.id for row in found}) == 4
+    assert {row.question for row in found} == {"supported"}
+    first = found[0].sample
+    assert first.contexts[0].text == f"Lamps\n{TEXTS[0]}"
+    assert first.citations == (Citation(start=0, end=12, contexts=(0, 1)),)
+
+
+def test_a_card_says_how_well_a_judge_tells_what_citations_support(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claims = [
+        ("Anna lit 12 lamps.", "attributable"),
+        ("In the town Berta was painting 31 gates.", "attributable"),
+        ("Carl sold 7 boats in Lisbon.", "not attributable"),
+        ("Anna lit 12 lamps. Carl sold 7 boats in Lisbon.", "not attributable"),
+    ]
+    lines = [
+        attributed(claim, label, id=f"{source}-{claim}", src_dataset=source)
+        for source in ("one", "two")
+        for claim, label in claims
+    ]
+    data = written(tmp_path, "test.jsonl", lines)
+    out = tmp_path / "card.json"
+    given = ["--judge", "lexical", "--data", str(data), "--out", str(out)]
+    assert main([*given, "--metric", "citation_quality", "--draws", "20"]) == 0
+    card = Card.read(out)
+    assert list(card.figures) == ["supported"]
+    measured = figures(card, "supported")
+    assert measured["balanced accuracy", None].value == 1.0
+    assert measured["AUROC", "AttributionBench one"].value == 1.0
+    assert "supported, asked by citation_quality" in capsys.readouterr().out
+    page = tmp_path / "card.html"
+    assert main([*given, "--draws", "20", "--html", str(page)]) == 0
+    assert "supported by what it cites" in page.read_text("utf-8")
 
 
 def test_labels_that_were_drawn_for_a_metric(tmp_path: Path) -> None:
@@ -1164,8 +1283,10 @@ def test_the_shipped_cards_are_of_the_judges_as_they_are(name: str) -> None:
         LexicalJudge().details,
     ), "fitted anew: run benchmarks/card_shipped.py"
     assert card.signatures == {
-        question: kind().signature for question, kind in ASKING.items()
+        question: ASKING[question]().signature for question in card.signatures
     }
+    # no labelled rows with citations are at hand
+    assert card.signatures.keys() == ASKING.keys() - {"supported"}
     assert any("fitted on the other sources" in note for note in card.notes)
 
 

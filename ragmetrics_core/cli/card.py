@@ -36,7 +36,11 @@ from ragmetrics_core.labelling.published import (
     read_labelled,
 )
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS, full_name, metrics_with_settings
+from ragmetrics_core.metrics.registry import (
+    NAMED_METRICS,
+    full_name,
+    metrics_with_settings,
+)
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public_address
 from ragmetrics_core.page.render import check_page, write_html
@@ -158,7 +162,7 @@ def _items(options: argparse.Namespace, *, is_whole_card: bool) -> LabelledSampl
     metric = options.metric or (None if is_whole_card else "adherence")
     if metric is None:
         return items
-    kind = METRICS.get(full_name(metric))
+    kind = NAMED_METRICS.get(full_name(metric))
     items = [item for item in items if ASKING[item.question] is kind]
     if not items:
         raise SettingError(
@@ -172,7 +176,7 @@ def _metrics_asking(
 ) -> Sequence[Metric]:
     """The metrics that ask what is labelled, with the settings that are given."""
     kinds = {ASKING[item.question] for item in items}
-    names = [name for name, kind in METRICS.items() if kind in kinds]
+    names = [name for name, kind in NAMED_METRICS.items() if kind in kinds]
     return metrics_with_settings(names, options.settings)
 
 

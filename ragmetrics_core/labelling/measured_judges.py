@@ -26,9 +26,18 @@ from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.labelling.edits import EDITS, ORDERS, add_order, edit_answer
 from ragmetrics_core.labelling.published import LabelledSample
 from ragmetrics_core.labelling.typed_weaknesses import measure_weaknesses
-from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
+from ragmetrics_core.metrics.citation_quality import (
+    CitationEvidence,
+    CitationQuality,
+)
+from ragmetrics_core.metrics.context_adherence import (
+    AdherenceEvidence,
+    ContextAdherence,
+)
+from ragmetrics_core.metrics.context_recall import ContextRecall
+from ragmetrics_core.metrics.context_utilization import ContextUtilization
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.metrics.registry import METRICS
+from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 from ragmetrics_core.models.limits import Budget, Limits
 from ragmetrics_core.models.reply_store import MemoryStore, StoreLike
 from ragmetrics_core.reporting.judge_card import CASCADED, Card
@@ -50,9 +59,13 @@ from ragmetrics_core.statistics.weakest_claim import (
     shares_rejected,
 )
 
-ASKING = dict(
-    zip(("relevant", "adherent", "other", "present"), METRICS.values(), strict=True)
-)
+ASKING: dict[str, type[Metric]] = {
+    "relevant": ContextUtilization,
+    "adherent": ContextAdherence,
+    "other": ContextRecall,
+    "present": RetrievalAccuracy,
+    "supported": CitationQuality,
+}
 """The metric that asks each question."""
 
 LabelledSamples = Sequence[LabelledSample]
@@ -381,6 +394,8 @@ def _verdicts(
         yield from _of_chunks(row, evidence)
     elif isinstance(evidence, FactMatrix):
         yield from _of_facts(row, evidence)
+    elif isinstance(evidence, CitationEvidence):
+        yield _of_citations(row, evidence)
     else:
         says = None
         if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
@@ -410,6 +425,17 @@ def _of_chunks(row: LabelledSample, evidence: JudgedChunks) -> Iterator[Labelled
             yield _verdict(row, float(bool(chunk.useful)), label, length)
         else:
             yield _verdict(row, chunk.probability, label, length, chunk.useful)
+
+
+def _of_citations(row: LabelledSample, evidence: CitationEvidence) -> Labelled:
+    """Is all of the answer supported by what it cites? Its weakest sentence decides."""
+    weakest = min(
+        statement.support for statement in evidence.statements if statement.claims
+    )
+    is_supported = evidence.supported == evidence.claims
+    (label,) = row.labels
+    length = len(row.sample.answer or "")
+    return _verdict(row, weakest, label, length, is_supported)
 
 
 def _of_facts(row: LabelledSample, evidence: FactMatrix) -> Iterator[Labelled]:

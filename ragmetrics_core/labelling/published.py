@@ -1,4 +1,8 @@
-"""Rows with what people say of them, to measure judges with: our own form, LLM-AggreFact and RAGTruth."""
+"""Rows with what people say of them, to measure judges with.
+
+They are read in our own form and in those of published sets: LLM-AggreFact, RAGTruth,
+AttributionBench, and the human evaluation of ALCE.
+"""
 
 import json
 import re
@@ -11,6 +15,7 @@ from typing import Any
 
 from ragmetrics_core.data import InputError, MetricResult, RowError, Sample, Usage
 from ragmetrics_core.data.cells import data_in
+from ragmetrics_core.data.citations import Citation, cited_statements
 from ragmetrics_core.labelling.labels import votes_of
 from ragmetrics_core.labelling.row_files import READERS, read_objects
 from ragmetrics_core.reporting.run_facts import Input
@@ -30,8 +35,9 @@ class LabelledSample:
 
     Attributes:
         question: What people were asked: is the answer ``adherent``, is each context
-            ``relevant``, is each fact ``present`` in the contexts, or is the ``other``
-            answer better.
+            ``relevant``, is each fact ``present`` in the contexts, is the answer
+            ``supported`` by all contexts that it cites, or is the ``other`` answer
+            better.
         source: The data set that the sample comes from.
         sample: The sample.
         labels: What people say, one label for the answer, or one per context or fact.
@@ -118,8 +124,10 @@ def _read_at(place: str, row: Row, origins: Mapping[str, Row]) -> list[LabelledS
     try:
         # Parquet fills columns that a row lacks with None.
         present = {name: value for name, value in row.items() if value is not None}
-        our_row = _to_our_form(present, origins)
-        return list(_samples_of_row(our_row))
+        samples: list[LabelledSample] = []
+        for our_row in _in_our_form(present, origins):
+            samples += _samples_of_row(our_row)
+        return samples
     except RowError as error:
         reason = str(error)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -127,18 +135,86 @@ def _read_at(place: str, row: Row, origins: Mapping[str, Row]) -> list[LabelledS
     raise InputError(f"{place}: no labelled row as in docs/judges.md: {reason}")
 
 
-def _to_our_form(row: Row, origins: Mapping[str, Row]) -> Row:
-    """A row of a published file in our form; {} if no sample is to be made of it.
+def _in_our_form(row: Row, origins: Mapping[str, Row]) -> list[Row]:
+    """The rows in our form that a row of a published file is, or a whole file of ALCE.
 
-    ``origins`` are the rows of RAGTruth's ``source_info.jsonl`` by their id.
+    There are none if no sample is to be made of it. ``origins`` are the rows of
+    RAGTruth's ``source_info.jsonl`` by their id.
     """
+    if "attribution_label" in row and "references" in row:
+        return [_from_attribution_bench(row)]
     if "claim" in row and "doc" in row:
-        return _from_aggrefact(row)
+        return [_from_aggrefact(row)]
     if "response" in row and "source_id" in row:
-        return _from_ragtruth(row, origins)
+        return [_from_ragtruth(row, origins)]
     if "source_info" in row:  # it is read with the response that names it
-        return {}
-    return row
+        return []
+    answers_of_alce = list(_answers_of_alce(row))
+    if answers_of_alce:
+        return _from_alce(answers_of_alce)
+    return [row]
+
+
+def _from_attribution_bench(row: Row) -> Row:
+    """A claim of AttributionBench, which cites all of its references."""
+    label = row["attribution_label"]
+    if label not in _ATTRIBUTION_LABELS:
+        raise RowError(f"attribution_label must be {' or '.join(_ATTRIBUTION_LABELS)}")
+    return {
+        "id": row.get("id"),
+        "source": f"AttributionBench {row.get('src_dataset', '')}".strip(),
+        "question": row.get("question"),
+        "contexts": [{"text": text} for text in row["references"]],
+        "answer": row["claim"],
+        "labels": {"supported": int(label == "attributable")},
+    }
+
+
+def _answers_of_alce(row: Row) -> Iterator[tuple[str, Row]]:
+    """The answers in a file of ALCE's human evaluation of citations, with their set.
+
+    The file is one object: answers by question, by system, by data set. Beside the
+    answers stands "overall_results". Nothing in an object of another form.
+    """
+    for data_set, answers_by_system in row.items():
+        if not isinstance(answers_by_system, Mapping):
+            continue
+        for answer_by_question in answers_by_system.values():
+            if not isinstance(answer_by_question, Mapping):
+                continue
+            for answer in answer_by_question.values():
+                if isinstance(answer, Mapping) and "sentences" in answer:
+                    yield data_set, answer
+
+
+def _from_alce(answers: Sequence[tuple[str, Row]]) -> list[Row]:
+    """A row for each sentence that cites, of answers that people judged for ALCE.
+
+    Sentences that cite nothing, or hold nothing but marks, are left out: nobody judges
+    what supports them.
+    """
+    rows: list[Row] = []
+    for place, (data_set, answer) in enumerate(answers, start=1):
+        for number, sentence in enumerate(answer["sentences"], start=1):
+            statements = cited_statements(sentence["text"], ())
+            text = " ".join(statement.text for statement in statements)
+            if not sentence["citations"] or not any(map(str.isalnum, text)):
+                continue
+            contexts = [
+                {"text": f"{cited.get('title', '')}\n{cited['text']}".strip()}
+                for cited in sentence["citations"]
+            ]
+            rows.append(
+                {
+                    "id": f"{data_set} {place}.{number}",
+                    "source": f"ALCE {data_set}",
+                    "question": answer.get("question"),
+                    "contexts": contexts,
+                    "answer": text,
+                    "labels": {"supported": int(sentence["sentence_recall_score"])},
+                }
+            )
+    return rows
 
 
 def _from_aggrefact(row: Row) -> Row:
@@ -186,6 +262,9 @@ def _texts_of_ragtruth(origin: Row) -> list[str]:
     if isinstance(source_info, str):
         return [source_info]
     return [json.dumps(source_info, ensure_ascii=False)]
+
+
+_ATTRIBUTION_LABELS = ("attributable", "not attributable")
 
 
 def sample_of(
@@ -238,6 +317,8 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
         yield _preference(row, source, overall)
     if labels.get("adherent") is not None:
         yield _adherence(row, source, labels["adherent"])
+    if labels.get("supported") is not None:
+        yield _support(row, source, labels["supported"])
     if labels.get("relevant"):
         yield _relevance(row, source, labels["relevant"])
     facts = _facts_of_row(row)
@@ -276,6 +357,25 @@ def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
     return LabelledSample(
         "adherent", source, sample_of(row), (is_adherent,), None, people
     )
+
+
+def _support(row: Row, source: str, label: Any) -> LabelledSample:
+    """Do the contexts that the answer cites together support all of it?
+
+    Where the row does not say what is cited, all of the answer cites every context.
+    """
+    votes = votes_of(label, "supported")
+    sample = sample_of(row)
+    if sample.citations is None:
+        cites_all = Citation(
+            start=0,
+            end=len(sample.answer or ""),
+            contexts=tuple(range(len(sample.contexts))),
+        )
+        sample = sample.model_copy(update={"citations": (cites_all,)})
+    is_supported = Labelled(0, votes).yes
+    people = votes if len(votes) > 1 else ()
+    return LabelledSample("supported", source, sample, (is_supported,), people=people)
 
 
 def _relevance(row: Row, source: str, labels: Any) -> LabelledSample:

@@ -131,6 +131,15 @@ class JudgedStatement(SilentData, extra="ignore"):
     )
     fault: Fault | None = Field(default=None, description="What is wrong with it.")
 
+    @property
+    def support(self) -> float:
+        """The highest probability that anything it cites supports it, in [0, 1].
+
+        It is over one half exactly where the sentence is supported.
+        """
+        alone = [citation.probability for citation in self.citations]
+        return max(self.together or 0.0, *alone, 0.0)
+
 
 class CitationEvidence(Evidence, extra="ignore"):
     """Evidence of Citation Quality."""
