@@ -150,7 +150,11 @@ def session_of(attributes: Mapping[str, Any]) -> str | None:
 
 
 def _bears_mark(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
-    if names["mark"] in attributes:
+    """Whether a span bears the mark of a dialect.
+
+    A mark without a value is none: nothing tells then what the call was.
+    """
+    if attributes.get(names["mark"]) not in (None, ""):
         return True
     prefixes = tuple(names.get("mark_prefixes", ()))
     return bool(prefixes) and any(key.startswith(prefixes) for key in attributes)

@@ -22,6 +22,11 @@ from ragmetrics_core.traces.dialects import (
 )
 from ragmetrics_core.traces.grouping import Lines, Source, UnreadableSpan, traces_of
 from ragmetrics_core.traces.notes import SPANS_ARE_MISSING, Code, Notes
+from ragmetrics_core.traces.separate_retrievals import (
+    TraceOfCalls,
+    WaitingRetrievals,
+    only_retrieves,
+)
 from ragmetrics_core.traces.span_trees import Call, Resolve, calls_of, trees_of
 from ragmetrics_core.traces.spans import WRONG, Span
 
@@ -35,6 +40,10 @@ _HAYSTACK_SPAN = re.compile(
 )
 _OPENINFERENCE_MARK = "openinference.span.kind"
 _MAX_KEYS = 12  # of attributes, in a message
+_JOINED_TRACES = (
+    "retrieval and answer were recorded in separate traces, joined because they name one"
+    " conversation and the model was shown what was found"
+)
 _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
 
 
@@ -98,6 +107,7 @@ class TraceReader:
         self._evaluator_questions = llamaindex.EvaluatorQuestions()
         self._traces_of_samples = _TracesOfSamples(context_tools=context_tools)
         self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)
+        self._retrievals = WaitingRetrievals()
         self.without_sample: dict[str, Code] = {}
         self.tools: Counter[str] = Counter()
         self.dialects: set[str] = set()
@@ -132,7 +142,8 @@ class TraceReader:
 
     def finish(self) -> list[Sample]:
         """Return the samples of all that waits for a later trace, and forget it."""
-        samples = self._turns.finish()
+        samples = self._samples_of_retrievals(self._retrievals.take_all())
+        samples += self._turns.finish()
         self._strike_traces_of(samples)
         return samples
 
@@ -152,8 +163,34 @@ class TraceReader:
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
         """Read a trace and return the samples that are complete with it.
 
-        It is noted in ``without_sample`` why the trace gives no sample. Whoever gets samples
-        of it strikes that again.
+        It is noted in ``without_sample`` why the trace gives no sample. Whoever gets
+        samples of it strikes that again.
+        """
+        calls = self._read_calls(trace, spans)
+        if calls is None:
+            return []
+        whole_trace = TraceOfCalls.of(trace, calls)
+        if only_retrieves(whole_trace):
+            given_up = self._retrievals.add(whole_trace)
+            return self._samples_of_retrievals(given_up)
+        retrievals = self._retrievals.take_those_shown_in(whole_trace)
+        samples = self._samples_of([*retrievals, whole_trace])
+        if _lacks_spans(calls, spans):
+            samples = [
+                _with_warning(sample, SPANS_ARE_MISSING, grade="incomplete")
+                for sample in samples
+            ]
+        if _is_llamaindex(spans):
+            samples = self._leave_out_evaluators(samples)
+            self._evaluator_questions.remember_tool_arguments(calls)
+        if not samples and self.without_sample[trace] == "no_retrieval":
+            self.tools.update(_tools_with_text(calls))
+        return samples
+
+    def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call] | None:
+        """Read the spans of a trace, and return its outermost calls.
+
+        None if another instrumentation wrote spans of Haystack that are not read.
         """
         calls = calls_of(spans, self._dialect, self._resolve)
         all_calls = chain.from_iterable(call.walk() for call in calls)
@@ -163,25 +200,38 @@ class TraceReader:
         if _is_haystack(spans):
             if not any(_holds_sockets(span) for span in spans):
                 self.without_sample[trace] = "framework"
-                return []
+                return None
             haystack.read(calls)
-        is_llamaindex = _is_llamaindex(spans)
-        if is_llamaindex:
+        if _is_llamaindex(spans):
             llamaindex.read(calls)
+        return calls
+
+    def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:
+        """The samples of a trace, or of several that belong to one turn.
+
+        A sample of several traces names them, and is not exact.
+        """
         samples: list[Sample] = []
-        for call in calls:
-            samples += self._turns.add(call)
+        for trace in traces:
+            for call in trace.calls:
+                samples += self._turns.add(call)
         samples += self._turns.part()
-        if _lacks_spans(calls, spans):
-            samples = [
-                _with_warning(sample, SPANS_ARE_MISSING, grade="incomplete")
-                for sample in samples
-            ]
-        if is_llamaindex:
-            samples = self._leave_out_evaluators(samples)
-            self._evaluator_questions.remember_tool_arguments(calls)
-        if not samples and self.without_sample[trace] == "no_retrieval":
-            self.tools.update(_tools_with_text(calls))
+        if len(traces) == 1:
+            return samples
+        with_traces = []
+        for sample in samples:
+            names = self._traces_of_samples.by_first_trace.get(str(sample.id), set())
+            if len(names) > 1:
+                sample = _with_warning(sample, _JOINED_TRACES, grade="inferred")
+                sample = _with_provenance(sample, "traces", ", ".join(sorted(names)))
+            with_traces.append(sample)
+        return with_traces
+
+    def _samples_of_retrievals(self, traces: Iterable[TraceOfCalls]) -> list[Sample]:
+        """The samples of traces that only retrieved, and that no other trace went on with."""
+        samples: list[Sample] = []
+        for trace in traces:
+            samples += self._samples_of([trace])
         return samples
 
     def _note_marks(self, spans: Sequence[Span], readings: Sequence[Reading]) -> None:
@@ -281,16 +331,32 @@ def _with_warning(
     sample: Sample,
     warning: str | None,
     *,
-    grade: Literal["incomplete"] | None = None,
+    grade: Literal["inferred", "incomplete"] | None = None,
 ) -> Sample:
-    """The sample with a further warning in its notes, if there is one."""
+    """The sample with a further warning in its notes, if there is one.
+
+    Args:
+        sample: The sample.
+        warning: The warning; None for none.
+        grade: The grade that the sample has now, unless its own is a weaker one.
+    """
     notes = sample.capture
     if notes is None or warning is None:
         return sample
     changes: dict[str, Any] = {"warnings": (*notes.warnings, warning)}
-    if grade is not None:
+    if grade is not None and notes.grade != "incomplete":
         changes["grade"] = grade
     changed_notes = notes.model_copy(update=changes)
+    return sample.model_copy(update={"capture": changed_notes})
+
+
+def _with_provenance(sample: Sample, name: str, place: str) -> Sample:
+    """The sample with a further place in its notes, from which a part of it comes."""
+    notes = sample.capture
+    if notes is None:
+        return sample
+    provenance = {**notes.provenance, name: place}
+    changed_notes = notes.model_copy(update={"provenance": provenance})
     return sample.model_copy(update={"capture": changed_notes})
 
 

@@ -13,13 +13,17 @@ from typing import Any
 
 from ragmetrics_core.capture import (
     answer_in,
+    as_one_line,
     compact,
     documents_in,
     has_written,
     history_in,
     talk_in,
 )
+from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.joining import join_trees
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.passages import stands_in
 from ragmetrics_core.capture.plain_values import (
     find_instances,
     question_in,
@@ -38,6 +42,12 @@ Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
 _DEEPEST = 250  # levels of calls inside one another that are read
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 _ABANDONED = "the stream was abandoned before its end"
+# where a question was read from, if the run's own span does not record it
+_FIRST_PROMPT = "first prompt"
+_ASKED_IN_PROMPT = (
+    "the run's span records no question; the user's last message in the first prompt"
+    " stands for it"
+)
 # what a function of the user may raise
 _RESOLVE_ERRORS = (
     ArithmeticError,
@@ -227,9 +237,14 @@ def _with_text(document: Document, texts: Mapping[str, str]) -> Document:
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """Make the tree of a call's turn.
 
-    A loop over runs, and a span that is nobody's call or says nothing, are no turns:
-    there each turn stands below. Trees below a span that bears no known mark are joined
-    to one turn, unless several of them retrieve and answer by themselves.
+    Some spans are no turn, and the turns stand below:
+
+    - a loop over runs, or a step around one call that says nothing;
+    - a span that bears no known mark, such as that of a web server;
+    - a step without a question of its own below which several questions are asked.
+
+    Trees below a span without a mark are joined to one turn, unless several questions
+    are asked there.
 
     Args:
         call: The call.
@@ -237,32 +252,125 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """
     reading = call.reading
     session = session_of(call.span.attributes) or session_around
-    if reading is not None and not _only_surrounds_turns(call, reading):
+    may_be_a_turn = reading is not None and not _only_surrounds_turns(call, reading)
+    if reading is not None and may_be_a_turn and not _may_surround_questions(reading):
         yield _tree(call, reading, session or _session_below(call))
         return
     trees: list[Tree] = []
     for inner in call.inside:
         trees += trees_of(inner, session)
-    answering_trees = [tree for tree in trees if _retrieves_and_answers(tree)]
-    are_turns = reading is not None or len(trees) == 1 or len(answering_trees) > 1
-    if are_turns:
+    if _ask_several_questions(trees):
+        yield from trees
+    elif reading is not None and may_be_a_turn:
+        yield _tree(call, reading, session or _session_below(call))
+    elif reading is not None or len(trees) == 1:
         yield from trees
     elif trees:
         yield join_trees(trees, FLOW)
+
+
+def _may_surround_questions(reading: Reading) -> bool:
+    """Whether a call is a step that was asked no single question itself."""
+    is_step = reading.kind in (None, "step")
+    if not is_step or reading.query is not None:
+        return False
+    return question_in(reading.input) is None or _holds_several_texts(reading.input)
+
+
+def _holds_several_texts(inputs: Any) -> bool:
+    """Whether the one value that a run was given is a list of texts."""
+    values = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    if len(values) != 1 or not isinstance(values[0], tuple):
+        return False
+    return len(values[0]) > 1 and set(map(type, values[0])) == {str}
+
+
+def _ask_several_questions(trees: Sequence[Tree]) -> bool:
+    """Whether runs below one span ask several questions of the user.
+
+    Either several of the runs were asked and work by themselves. Or their calls stand
+    beside each other: several searches for what no model wrote, and several calls of
+    models.
+    """
+    nodes = [node for tree in trees for node in tree.root.walk()]
+    replies = [Reply(node.reply) for node in nodes if node.kind == "model"]
+    asked_trees = [
+        tree for tree in trees if not _is_written(tree.question or "", replies)
+    ]
+    if _search_and_answer_by_themselves(asked_trees) or _are_asked_unlike(asked_trees):
+        return not _is_shown_answers(trees)
+    queries = set()
+    for tree in trees:
+        query = tree.root.query or ""
+        is_search = tree.root.kind == "retriever" and query
+        if is_search and not _is_written(query, replies):
+            queries.add(as_one_line(query))
+    n_models_alone = sum(tree.root.kind == "model" for tree in trees)
+    return len(queries) > 1 and n_models_alone > 1
+
+
+def _is_written(text: str, replies: Sequence[Reply]) -> bool:
+    """Whether a model wrote what a run was asked or a retriever searched for."""
+    line = as_one_line(text)
+    return any(reply.writes_query(line) for reply in replies)
+
+
+def _search_and_answer_by_themselves(trees: Sequence[Tree]) -> bool:
+    """Whether several runs each call a retriever and a model.
+
+    A run whose question was only read from its first prompt may be a further step of
+    the turn before it.
+    """
+    n_turns = 0
+    for tree in trees:
+        kinds = {node.kind for node in tree.root.walk()}
+        is_step_of_another = tree.asked_at == _FIRST_PROMPT
+        if {"model", "retriever"} <= kinds and not is_step_of_another:
+            n_turns += 1
+    return n_turns > 1
+
+
+def _are_asked_unlike(trees: Sequence[Tree]) -> bool:
+    """Whether several runs that call a model, retriever or tool ask unlike questions."""
+    questions = set()
+    for tree in trees:
+        kinds = {node.kind for node in tree.root.walk()}
+        is_run = tree.root.kind in ("step", "agent")
+        if is_run and tree.question and kinds & {"model", "retriever", "tool"}:
+            questions.add(as_one_line(tree.question))
+    return len(questions) > 1
+
+
+def _is_shown_answers(trees: Sequence[Tree]) -> bool:
+    """Whether a run that searched nothing was shown answers of others, to make one of them.
+
+    An answer that stands in a prompt as the assistant's word is part of a talk.
+    """
+    answers = []
+    for tree in trees:
+        answers += [stream(answer.text or "") for answer in tree.answers]
+    for tree in trees:
+        nodes = list(tree.root.walk())
+        if any(node.kind == "retriever" for node in nodes):
+            continue
+        messages = chain.from_iterable(node.prompt for node in nodes)
+        shown = [stream(one.text) for one in messages if one.role != "assistant"]
+        if any(stands_in(answer, text) for answer in answers for text in shown):
+            return True
+    return False
 
 
 def _only_surrounds_turns(call: Call, reading: Reading) -> bool:
     """Whether a call is a loop over runs, or a step around one call that says nothing."""
     if call.span.name.startswith("RunnableEach<"):
         return True
-    if reading.kind != "step" or len(call.inside) != 1:
-        return False
-    return reading.input is None and reading.output is None
+    return reading.kind == "step" and len(call.inside) == 1 and _says_nothing(reading)
 
 
-def _retrieves_and_answers(tree: Tree) -> bool:
-    kinds = {node.kind for node in tree.root.walk()}
-    return {"model", "retriever"} <= kinds
+def _says_nothing(reading: Reading) -> bool:
+    """Whether neither what went into a call nor what came out was recorded."""
+    is_silent = reading.input is None and reading.output is None
+    return is_silent and reading.query is None
 
 
 def _session_below(call: Call) -> str | None:
@@ -327,6 +435,8 @@ def _tell_question(tree: Tree, reading: Reading) -> None:
     question, place = _question(tree, reading)
     tree.question = question
     tree.asked_at = place
+    if place == _FIRST_PROMPT:
+        tree.doubts += (_ASKED_IN_PROMPT,)
     if not is_run:
         return
     handed_in = talk_in(reading.input)
@@ -364,7 +474,27 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
     question = question_in_state(reading.output)
     if question is not None:
         return question, f"output of {root.name}"
+    if _says_nothing(reading):
+        question = _question_of_first_prompt(root)
+        if question is not None:
+            return question, _FIRST_PROMPT
     return None, ""
+
+
+def _question_of_first_prompt(root: Node) -> str | None:
+    """The last message of the user that the first model of a run was shown.
+
+    None where something was found before: an application may have put it into that
+    message.
+    """
+    for node in root.walk():
+        if node.documents or node.kind == "tool":
+            return None
+        if node.kind == "model":
+            messages = [one.text for one in node.prompt if one.role == "user"]
+            texts = [text for text in messages if text.strip()]
+            return texts[-1] if texts else None
+    return None
 
 
 def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:

@@ -1,0 +1,145 @@
+"""Retrievals that were recorded in a trace of their own, without the model's call.
+
+An application that calls retriever and model one after the other, without a span around
+both, writes a trace for each. The two belong together if they name the same
+conversation and the model was shown what the retriever found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.tree import Node
+from ragmetrics_core.traces.dialects import session_of
+from ragmetrics_core.traces.span_trees import Call, trees_of
+
+_MOST_WAITING = 1000
+
+
+@dataclass(frozen=True)
+class TraceOfCalls:
+    """A trace as the outermost calls of its spans.
+
+    Attributes:
+        trace: Its id.
+        calls: The calls.
+        conversation: The only conversation that its spans name; None if they name none,
+            or several.
+    """
+
+    trace: str
+    calls: tuple[Call, ...]
+    conversation: str | None
+
+    @staticmethod
+    def of(trace: str, calls: Sequence[Call]) -> TraceOfCalls:
+        """Make one of the outermost calls of a trace."""
+        conversations = set()
+        for call in _with_those_inside(calls):
+            conversation = session_of(call.span.attributes)
+            if conversation is not None:
+                conversations.add(conversation)
+        only_one = conversations.pop() if len(conversations) == 1 else None
+        return TraceOfCalls(trace, tuple(calls), only_one)
+
+    @property
+    def kinds(self) -> set[str]:
+        """What the calls of the trace are: model, retriever, tool and so on."""
+        kinds: set[str] = set()
+        for call in _with_those_inside(self.calls):
+            if call.reading is not None:
+                kinds.add(call.reading.kind or "step")
+        return kinds
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The calls as nodes of the core's trees."""
+        trees = chain.from_iterable(trees_of(call) for call in self.calls)
+        return [node for tree in trees for node in tree.root.walk()]
+
+
+class WaitingRetrievals:
+    """Traces that only retrieved, which wait for a model's call in another trace.
+
+    Memory is bounded: where more than a thousand wait, the eldest are given up.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[TraceOfCalls] = []
+
+    def add(self, retrieval: TraceOfCalls) -> list[TraceOfCalls]:
+        """Let a trace wait, and return those that are given up."""
+        self._waiting.append(retrieval)
+        n_too_many = max(0, len(self._waiting) - _MOST_WAITING)
+        given_up = self._waiting[:n_too_many]
+        del self._waiting[:n_too_many]
+        return given_up
+
+    def take_those_shown_in(self, answering: TraceOfCalls) -> list[TraceOfCalls]:
+        """Remove and return the traces whose documents a later trace shows to a model.
+
+        They are of the same conversation. A trace that retrieves for itself, or names
+        no conversation, takes none.
+        """
+        if answering.conversation is None or "retriever" in answering.kinds:
+            return []
+        of_the_conversation = [
+            retrieval
+            for retrieval in self._waiting
+            if retrieval.conversation == answering.conversation
+        ]
+        if not of_the_conversation:
+            return []
+        prompts = _streams_of_prompts(answering.nodes)
+        shown = []
+        for retrieval in of_the_conversation:
+            if _shows_a_document_of(retrieval, prompts):
+                shown.append(retrieval)
+                self._waiting.remove(retrieval)
+        return shown
+
+    def take_all(self) -> list[TraceOfCalls]:
+        """Remove and return all that wait, in the order in which they came."""
+        all_of_them = self._waiting
+        self._waiting = []
+        return all_of_them
+
+
+def only_retrieves(trace: TraceOfCalls) -> bool:
+    """Whether a trace of a conversation holds a retriever's run and nothing else.
+
+    A chain that broke off after its retrieval is none: a later run may resume it.
+    """
+    if trace.conversation is None or not trace.kinds.isdisjoint(("model", "tool")):
+        return False
+    trees = list(chain.from_iterable(trees_of(call) for call in trace.calls))
+    return bool(trees) and all(tree.root.kind == "retriever" for tree in trees)
+
+
+def _with_those_inside(calls: Sequence[Call]) -> Iterator[Call]:
+    """The calls and all calls inside them."""
+    return chain.from_iterable(call.walk() for call in calls)
+
+
+def _streams_of_prompts(nodes: Sequence[Node]) -> list[bytes]:
+    """The letters of the messages that models were shown, without their own words."""
+    streams = []
+    for node in nodes:
+        for message in node.prompt:
+            if message.role != "assistant":
+                streams.append(stream(message.text))
+    return streams
+
+
+def _shows_a_document_of(retrieval: TraceOfCalls, prompts: Sequence[bytes]) -> bool:
+    """Whether a passage of a document that was found stands in a prompt."""
+    for node in retrieval.nodes:
+        for document in node.documents or ():
+            letters = stream(document.text)
+            if any(share_a_passage(letters, prompt) for prompt in prompts):
+                return True
+    return False
