@@ -55,6 +55,20 @@ YES = ScriptedJudge({Adherent: polls((poll("yes", "fine"),))})
 LISTENERS = Listeners()
 
 
+class ToyRecorder:
+    """What ragmetrics would hook into the toy framework."""
+
+    problems = LISTENERS.problems
+
+    @guard_hook
+    def hand_on(self, run, listening):
+        for listener in listening:
+            listener.record(run)
+
+
+RECORDER = ToyRecorder()
+
+
 class ToyApp:
     """A framework in ten lines: it retrieves, answers, and tells those who listen when a run has ended."""
 
@@ -78,8 +92,7 @@ class ToyApp:
                 "output": output,
                 "error": error,
             }
-            for listener in listening:
-                listener.record(run)
+            RECORDER.hand_on(run, listening)
 
     async def arun(self):
         await asyncio.sleep(0)
@@ -154,10 +167,17 @@ def places(*sources, every_turn):
     )
 
 
+def as_run(run):
+    if isinstance(run, dict):
+        return run
+    raise SettingError(f"samples_from() needs a run, got {type(run).__name__}")
+
+
 DOOR = FrontDoor(
     LISTENERS,
     lambda run, where: [Tree(Node("step"), run=run)],
     lambda judge: judge,
+    as_run=as_run,
     places=places,
     unseen="make the calls inside the block",
     hint="say where things are by build=",
@@ -209,6 +229,9 @@ class TestToyContract(AdapterContract):
         with capture(build=partial(shown_by, prompt)) as captured:
             ToyApp(turn).run()
         return list(captured.samples)
+
+    def play_changed(self, turn):
+        return self.play(turn)[0]  # contexts cannot be changed
 
     def to_native_and_back(self, result):
         native = {"score": result.value, "comment": result.reason}

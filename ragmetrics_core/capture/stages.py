@@ -16,12 +16,16 @@ from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.showings import Showings
 from ragmetrics_core.capture.tree import Tree
+from ragmetrics_core.capture.tree_checks import check_tree, n_searches_without_end
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
 _BY_HAND = Overrides()
 
 _UNREAD = "the text of {} retrieved documents was not recorded"
+_UNENDED = (
+    "searches that had not ended when the run did: {}; what they found is not known"
+)
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
@@ -37,6 +41,7 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
     """
     if where.build is not None:
         return list(where.build(tree.run))
+    check_tree(tree)
     turn = turn_of(tree, where)
     if turn is None:
         return []
@@ -120,6 +125,9 @@ def _warnings(turn: Turn, answered: Answered, evidenced: Evidenced) -> list[str]
     ]
     if turn.calls.unread:
         warnings.append(_UNREAD.format(turn.calls.unread))
+    n_unended = n_searches_without_end(tree)
+    if n_unended:
+        warnings.append(_UNENDED.format(n_unended))
     warnings += turn.calls.remarks
     return warnings
 
@@ -147,7 +155,12 @@ def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:
         or tree.conversation_at in BY_WORDS
     ):
         grades.add("inferred")
-    is_whole = tree.complete and not turn.error and not turn.calls.unread
+    is_whole = (
+        tree.complete
+        and not turn.error
+        and not turn.calls.unread
+        and not n_searches_without_end(tree)
+    )
     if answered.text is None or contexts.evidence_from is None or not is_whole:
         grades.add("incomplete")
     return max(grades, key=_GRADES.index)

@@ -4,15 +4,18 @@ The same turn gives the same sample and the same score in each framework.
 """
 
 import asyncio
+import gc
 import inspect
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar
+from unittest.mock import patch
 
-from ragmetrics_core.capture import FrontDoor
+from ragmetrics_core.capture import FrontDoor, Listener, as_judge_work
 from ragmetrics_core.data import Context, MetricResult, Sample, SettingError
 from ragmetrics_core.engine.evaluation import evaluate
 from ragmetrics_core.testing.golden_turns import (
@@ -42,8 +45,7 @@ class AdapterContract:
 
     Attributes:
         module: Import name of the adapter.
-        framework: Import name of its framework, one of langchain_core, llama_index,
-            haystack.
+        framework: Import name of its framework, e.g. haystack.
         keeps_ids: Whether the framework's chunks carry ids.
         keeps_scores: Whether the framework's chunks carry scores.
         own_arguments: What ``capture``, ``watch`` and ``samples_from`` take besides
@@ -95,8 +97,32 @@ class AdapterContract:
         """
         raise AssertionError("implement play_two()")
 
+    def play_changed(self, turn: GoldenTurn) -> list[Sample]:
+        """Run an application whose own code changes its chunks afterwards.
+
+        After the run, and before the samples are read, the text of every chunk that was
+        retrieved is changed in place.
+        """
+        raise AssertionError("implement play_changed()")
+
+    def play_abandoned(self, turn: GoldenTurn) -> None:
+        """Begin a streamed answer without capture, and leave it after its first part.
+
+        By default nothing is done, as of a framework that streams nothing.
+        """
+
+    def hooks(self) -> Any:
+        """What the framework calls at present: its list of hooks, copied.
+
+        By default None, as of a framework that keeps no such list.
+        """
+        return None
+
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
-        """Turn a result into the framework's own, and read score and reason back."""
+        """Turn a result into the framework's own, and read score and reason back.
+
+        Where the framework has no result of its own: ``result.value, result.reason``.
+        """
         raise AssertionError("implement to_native_and_back()")
 
     def door(self) -> Any:
@@ -205,6 +231,54 @@ class AdapterContract:
         """What the application returns is the same with and without capture."""
         for turn in GOLDEN_TURNS:
             assert self.play(turn)[1] == self.play_uncaptured(turn), turn.name
+
+    def test_a_fault_of_the_adapter_does_not_reach_the_application(self) -> None:
+        """Where keeping a run raises, the application goes on, and it is counted."""
+        turn = GOLDEN_TURNS[0]
+        with (
+            self.door().capture() as captured,
+            patch.object(Listener, "record", _RaisingRecord(), create=True),
+        ):
+            output = self.play_uncaptured(turn)
+        assert output == self.play_uncaptured(turn)
+        assert _n_problems(captured) >= 1
+
+    def test_chunks_are_copied(self) -> None:
+        """What the application does to its chunks after the run changes no sample."""
+        for turn in GOLDEN_TURNS:
+            self.check(self.play_changed(turn), turn)
+
+    def test_no_hook_stays_when_nobody_listens(self) -> None:
+        """A block leaves the framework's list of hooks as it was."""
+        hooks_before = self.hooks()
+        self.play(GOLDEN_TURNS[0])
+        assert self.hooks() == hooks_before, "a hook was left installed"
+
+    def test_a_block_that_has_ended_is_forgotten(self) -> None:
+        """Nothing keeps a capture alive, also if a stream of it was left."""
+        with self.door().capture() as captured:
+            self.play_uncaptured(GOLDEN_TURNS[0])
+            self.play_abandoned(GOLDEN_TURNS[0])
+        reference = weakref.ref(captured)
+        del captured
+        gc.collect()
+        assert reference() is None, "the recorder keeps runs of a block that has ended"
+
+    def test_a_judges_own_run_is_no_sample(self) -> None:
+        """What a judge does with the framework is not recorded."""
+        with self.door().capture() as captured, as_judge_work():
+            self.play_uncaptured(GOLDEN_TURNS[0])
+        assert captured.samples == ()
+
+    def test_what_is_no_run_is_refused_in_words(self) -> None:
+        """``samples_from`` names what it cannot read."""
+        for nothing in (object(), 3):
+            try:
+                self.door().samples_from(nothing)
+            except SettingError as error:
+                assert type(nothing).__name__ in str(error)  # noqa: PT017  # a contract needs no test runner
+            else:
+                raise AssertionError("samples_from() takes what is no run")
 
     def test_other_frameworks_and_clients_stay_out(self) -> None:
         """Importing the adapter imports no other framework and no client."""
@@ -336,6 +410,21 @@ def _n_problems(capture: Any) -> int:
 def _mask(tenant: str, sample: Sample) -> Sample:
     question = f"{tenant}: {sample.question}"
     return sample.model_copy(update={"question": question, "answer": tenant})
+
+
+class _RaisingRecord:
+    """Stands in for the ``record`` of every listener, and raises."""
+
+    def __get__(self, listener: object, kind: type) -> Callable[[object], None]:
+        return _fail_to_record
+
+    def __set__(self, listener: object, record: object) -> None:
+        """Whatever is set, it raises."""
+
+
+def _fail_to_record(run: object) -> None:
+    del run
+    raise LookupError("a fault that the contract plants")
 
 
 def _fail_to_redact(sample: Sample) -> Sample:

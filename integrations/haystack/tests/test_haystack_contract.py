@@ -135,6 +135,15 @@ class TestContract(AdapterContract):
             made.run({**inputs(two), "first": {"query": two.question}})
         return list(captured.samples)
 
+    def play_changed(self, turn: GoldenTurn) -> list[Sample]:
+        made = pipeline(turn)
+        with capture() as captured:
+            made.run(inputs(turn))
+        for document in made.get_component("retriever").documents:
+            object.__setattr__(document, "content", "changed")
+            document.meta.clear()
+        return list(captured.samples)
+
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         evaluator = RagMetricsEvaluator(
             metrics=[result.metric], judge="lexical", raise_on_failure=False

@@ -86,6 +86,20 @@ class TestContract(AdapterContract):
             ).invoke(two.question)
         return list(captured.samples)
 
+    def play_changed(self, turn: GoldenTurn) -> list[Sample]:
+        retriever = shelf(turn)
+        with capture() as captured:
+            rag(retriever, Speaker(lines=turn.answer)).invoke(turn.question)
+        for book in retriever.books:
+            book.page_content = "changed"
+            book.metadata.clear()
+        return list(captured.samples)
+
+    def play_abandoned(self, turn: GoldenTurn) -> None:
+        stream = application(turn).stream(turn.question)
+        next(stream)
+        stream.close()
+
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         found = native(result)
         score = found.score

@@ -144,6 +144,19 @@ class TestContract(AdapterContract):
         assert not captured.problems
         return list(captured.samples)
 
+    def play_changed(self, turn: GoldenTurn) -> list[Sample]:
+        with capture() as captured:
+            response = self.engine(turn).query(turn.question)
+        for found in response.source_nodes:
+            found.score = None
+            found.node.set_content("changed")
+            found.node.metadata.clear()
+        return list(captured.samples)
+
+    def play_abandoned(self, turn: GoldenTurn) -> None:
+        response = self.engine(turn, streaming=True).query(turn.question)
+        next(iter(response.response_gen))
+
     def to_native_and_back(self, result: MetricResult) -> tuple[float | None, str]:
         made = native(result, Sample())
         assert made.invalid_result == (result.value is None)

@@ -17,7 +17,7 @@ from langchain_core.tracers.context import register_configure_hook
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.stores import StoreSearches
-from langchain_ragmetrics.recording.tree import AnyRun, Finding, trees
+from langchain_ragmetrics.recording.tree import AnyRun, Finding, as_run, trees
 from ragmetrics_core import Limits, Sample
 from ragmetrics_core.capture import (
     BackgroundEvaluator,
@@ -77,6 +77,7 @@ _DOOR = FrontDoor[AnyRun](
     LISTENERS,
     trees,
     as_judge,
+    as_run=as_run,
     places=Finding,
     unseen=(
         "nothing of LangChain or LangGraph ran in it; make the calls inside the block"

@@ -75,6 +75,20 @@ class Run:
 AnyRun = Run | schemas.RunBase
 
 
+def as_run(run: object) -> AnyRun:
+    """The run as it is: one of the recorder, of a tracer or of LangSmith.
+
+    Raises:
+        SettingError: If it is none of these.
+    """
+    if isinstance(run, (Run, schemas.RunBase)):
+        return run
+    raise capture.SettingError(
+        "samples_from needs a run of LangSmith or of a tracer, such as what a RunTree"
+        f" or a collector of runs holds; got {type(run).__name__}"
+    )
+
+
 @dataclass(frozen=True)
 class Finding(Overrides):
     """Where question, contexts and answer of a run are.

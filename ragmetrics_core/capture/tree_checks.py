@@ -1,0 +1,62 @@
+"""What is wrong with a tree that an adapter made, said before the stages read it.
+
+A wrong type would raise somewhere inside of the stages, or quietly give no sample.
+"""
+
+from typing import get_args
+
+from ragmetrics_core.capture.tree import Answer, Document, Kind, Message, Node, Tree
+from ragmetrics_core.data import SettingError
+
+_KINDS = get_args(Kind)
+
+
+def check_tree(tree: Tree) -> None:
+    """Refuse a tree with a call of an unknown kind, or with texts in place of objects.
+
+    Raises:
+        SettingError: It names the call, what it holds, and what it must hold.
+    """
+    for answer in tree.answers:
+        if not isinstance(answer, Answer):
+            kind = type(answer).__name__
+            raise SettingError(
+                f"the tree has answers that hold a {kind}: give Answer(text) objects"
+            )
+    calls = [tree.root]
+    for call in calls:  # grows while it is gone through
+        problem = _problem_of_call(call)
+        if problem:
+            raise SettingError(f"the call {call.name!r} of the tree {problem}")
+        calls += call.children
+
+
+def _problem_of_call(call: Node) -> str:
+    """What is wrong with one call, as a sentence without its subject; "" for nothing."""
+    if call.kind not in _KINDS:
+        return f"has the kind {call.kind!r}: give one of {', '.join(_KINDS)}"
+    for name, documents in (("documents", call.documents), ("taken", call.taken)):
+        for document in documents or ():
+            if not isinstance(document, Document):
+                kind = type(document).__name__
+                return f"has {name} that hold a {kind}: give Document(text) objects"
+    for message in call.prompt:
+        if not isinstance(message, Message):
+            kind = type(message).__name__
+            return f"has a prompt that holds a {kind}: give Message('user', text)"
+    if call.reply is not None and not isinstance(call.reply, Message):
+        kind = type(call.reply).__name__
+        return f"has a reply that is a {kind}: give Message('assistant', text)"
+    return ""
+
+
+def n_searches_without_end(tree: Tree) -> int:
+    """How many searches had neither returned nor failed when the run ended."""
+    return sum(
+        1
+        for call in tree.root.walk()
+        if call.kind == "retriever"
+        and call.ended is None
+        and call.documents is None
+        and call.error is None
+    )

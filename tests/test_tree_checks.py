@@ -1,0 +1,66 @@
+"""A tree that an adapter made wrongly is refused in words, or hedged; never quietly no sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ragmetrics_core.capture import Answer, Document, Message, Node, Tree, samples_of
+from ragmetrics_core.data import SettingError
+
+FOUND = (Document("Paris is the capital of France."),)
+SHOWN = (Message("user", "Paris is the capital of France.\n\nCapital?"),)
+
+
+def tree(search: Any = None, model: Any = None, **fields: Any) -> Tree:
+    """A run that searches and asks a model, with other values in some fields."""
+    searched = {"kind": "retriever", "query": "Capital?", "documents": FOUND}
+    asked = {"kind": "model", "prompt": SHOWN, "reply": Message("assistant", "Paris.")}
+    calls = [
+        Node(name="search", began=1.0, **{"ended": 2.0, **searched, **(search or {})}),
+        Node(name="write", began=3.0, **{"ended": 4.0, **asked, **(model or {})}),
+    ]
+    return Tree(Node("step", "app", 0.0, 5.0, calls), "Capital?", "question", **fields)
+
+
+WRONG: list[tuple[Tree, str]] = [
+    (tree({"kind": "retrieve"}), "the call 'search' .* kind 'retrieve': give one of"),
+    (tree({"documents": ["Paris"]}), "documents that hold a str: give Document"),
+    (tree({"taken": ("Paris",)}), "taken that hold a str: give Document"),
+    (tree(model={"prompt": "Paris?"}), "the call 'write' .* prompt that holds a str"),
+    (tree(model={"reply": "Paris."}), "reply that is a str: give Message"),
+    (tree(answers=("Paris.",)), "answers that hold a str: give Answer"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG)
+def test_a_tree_says_what_is_wrong_with_it(wrong: Tree, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        samples_of(wrong)
+
+
+def test_a_call_inside_a_call_is_looked_at() -> None:
+    made = tree()
+    made.root.children[0].children.append(Node("rerank", "inner"))  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="the call 'inner'"):
+        samples_of(made)
+
+
+@pytest.mark.parametrize(
+    ("search", "grade"),
+    [
+        ({}, "exact"),
+        ({"ended": None, "documents": None}, "incomplete"),
+        ({"ended": None, "documents": None, "error": "TimeoutError"}, "exact"),
+        ({"documents": ()}, "exact"),
+    ],
+)
+def test_a_search_that_never_ended_leaves_nothing_exact(
+    search: dict[str, Any], grade: str
+) -> None:
+    (sample,) = samples_of(tree(search, answers=(Answer("Paris.", "answer"),)))
+    assert sample.capture is not None
+    assert sample.capture.grade == grade
+    says_so = any("had not ended" in warning for warning in sample.capture.warnings)
+    assert says_so == (grade == "incomplete")
