@@ -341,7 +341,7 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
             return rest
 
     pairs = Pairs()
-    captured = Captured(pairs.add, rest=pairs.rest, given=Given(id="a"))
+    captured = Captured(pairs.add, samples_that_wait=pairs.rest, given=Given(id="a"))
     for run in ("q1", "a1", "q2"):
         captured.record(run)
     assert [(sample.id, sample.answer) for sample in captured.samples] == [

@@ -1744,7 +1744,7 @@ def test_runs_without_a_sample_are_said_once() -> None:
         lambda one: [one], Overrides(context_tools={"search"}), hint="nothing retrieved"
     )
     assert turns.add(tree(c, tool(c, "", name="search"), model(c, QUESTION))) == []
-    assert turns.rest() == turns.rest() == []
+    assert turns.samples_that_wait() == turns.samples_that_wait() == []
     assert turns.problems.counts == {"nothing retrieved": 1}
 
 

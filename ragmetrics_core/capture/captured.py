@@ -88,21 +88,23 @@ class Redaction:
         """The sample to keep; None, counted, where the function raises or gives no sample."""
         if self.function is None:
             return sample
-        found: object = self.function(sample)
-        if isinstance(found, Sample):
-            changes = any(
-                getattr(found, name) != getattr(sample, name) for name in _TEXTS
+        redacted: object = self.function(sample)
+        if not isinstance(redacted, Sample):
+            self.problems.note(
+                f"redact= must return a Sample and returned {type(redacted).__name__}:"
+                " the sample is dropped"
             )
-            if found.ledger is None or found.ledger != sample.ledger or not changes:
-                return found
-            return sample_with(
-                found, {"ledger": found.ledger.model_copy(update={"calls": ()})}
-            )
-        self.problems.note(
-            f"redact= must return a Sample and returned {type(found).__name__}: the"
-            " sample is dropped"
+            return None
+        ledger = redacted.ledger
+        if ledger is None or ledger != sample.ledger:
+            return redacted
+        changes_texts = any(
+            getattr(redacted, name) != getattr(sample, name) for name in _TEXTS
         )
-        return None
+        if not changes_texts:
+            return redacted
+        without_calls = ledger.model_copy(update={"calls": ()})
+        return sample_with(redacted, {"ledger": without_calls})
 
 
 class Captured(Generic[Run]):
@@ -111,10 +113,18 @@ class Captured(Generic[Run]):
     Recording a run only keeps it; samples are assembled when they are first asked for,
     in the thread that asks.
 
-    ``FrontDoor.capture`` makes it: ``build`` makes samples of a recorded run,
-    ``revised`` says what one of them is once all runs so far are known, ``rest`` makes
-    those that still wait for a further run and forgets none, ``as_judge`` makes a judge
-    of a framework's own model object.
+    ``FrontDoor.capture`` makes it.
+
+    Args:
+        build: Makes the samples of a recorded run.
+        given: What the caller says of all samples.
+        max_samples: How many runs are kept; None for all.
+        redact: The user's function that hides texts of a sample.
+        samples_that_wait: Makes the samples that still wait for a further run, and
+            forgets none.
+        revise_sample: Says what a sample is once all runs so far are known.
+        as_judge: Makes a judge of a framework's own model object.
+        problems: Where internal errors are counted.
 
     Attributes:
         problems: Internal errors, and why there is no sample; an application's own
@@ -130,15 +140,19 @@ class Captured(Generic[Run]):
         given: Given | None = None,
         max_samples: int | None = None,
         redact: Redact | None = None,
-        rest: Callable[[], Iterable[Sample]] = tuple,
-        revised: Callable[[Sample], Sample] = lambda sample: sample,
+        samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
+        revise_sample: Callable[[Sample], Sample] = lambda sample: sample,
         # resolve_judge says what it cannot take
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
         problems: Problems | None = None,
     ) -> None:
         self.problems = Problems() if problems is None else problems
-        self.recorded = self.dropped = self._made = 0
-        self._build, self._rest, self._revised = build, rest, revised
+        self.recorded = 0
+        self.dropped = 0
+        self._n_assembled = 0  # samples made so far, dropped ones included
+        self._build = build
+        self._samples_that_wait = samples_that_wait
+        self._revise_sample = revise_sample
         self._as_judge = as_judge
         self._given = given or Given()
         self._redaction = Redaction(redact, self.problems)
@@ -148,6 +162,7 @@ class Captured(Generic[Run]):
         self._lock = Lock()
 
     def __repr__(self) -> str:
+        """Show how many runs were kept, and no text of them."""
         return (
             f"Captured({self.recorded} runs, {len(self.problems)} problems,"
             f" {self.dropped} dropped)"
@@ -173,33 +188,40 @@ class Captured(Generic[Run]):
         Those that wait for a further run last.
         """
         with self._lock:
-            pending, self._pending = self._pending, []
-            assembled = [
-                sample for run in pending for sample in self._assemble(run) or ()
-            ]
+            pending = self._pending
+            self._pending = []
+            assembled: list[Sample] = []
+            for run in pending:
+                assembled += self._assemble(run) or ()
             for sample in assembled:
-                self._keep(self._revised(sample))
-            waiting = [
-                self._finish(sample, self._made + place)
-                for place, sample in enumerate(self._rest())
-            ]
-            return (
-                *self._samples,
-                *(sample for sample in waiting if sample is not None),
-            )
+                self._keep(self._revise_sample(sample))
+            samples = list(self._samples)
+            for place, sample in enumerate(self._samples_that_wait()):
+                finished = self._finish(sample, self._n_assembled + place)
+                if finished is not None:
+                    samples.append(finished)
+            return tuple(samples)
 
     @guard_hook
     def _assemble(self, run: Run) -> list[Sample]:
+        """Make the samples of a run; None, counted, where that raises."""
         return list(self._build(run))
 
     @guard_hook
     def _keep(self, sample: Sample) -> None:
-        finished = self._finish(sample, self._made)
-        self._made += 1
+        """Keep a sample for good, with what the caller says of it."""
+        finished = self._finish(sample, self._n_assembled)
+        self._n_assembled += 1
         if finished is not None:
             self._samples.append(finished)
 
     def _finish(self, sample: Sample, number: int) -> Sample | None:
+        """A sample with what the caller says of it, redacted; None if it is dropped.
+
+        Args:
+            sample: The sample.
+            number: How many samples were made before it.
+        """
         return self._redaction.redact(self._given.apply_to(sample, number))
 
     def evaluate(

@@ -1,4 +1,11 @@
-"""Turns of one conversation: what earlier ones found and said goes on with the next, in bounded memory."""
+"""Turns of one conversation: what earlier ones found and said goes on with the next, in bounded memory.
+
+A **turn** is a question of a user and its answer. The **ledger** of a turn lists the
+calls that brought evidence in it and before it. Turns are compared by their **words**:
+question and answer, each in one line.
+"""
+
+from __future__ import annotations
 
 import hashlib
 from collections import deque
@@ -29,7 +36,7 @@ _SHORTEST = 8
 
 
 @dataclass(frozen=True)
-class Said:
+class CapturedTurn:
     """A turn that was captured.
 
     Attributes:
@@ -44,20 +51,21 @@ class Said:
     answer: str
     ledger: Ledger
     history: tuple[Turn, ...]
-    words: tuple[str, ...]  # question and answer as they are compared
+    words: tuple[str, ...]
 
     @property
     def so_far(self) -> tuple[Turn, ...]:
         """What user and assistant had said when it was over."""
-        sides = (("user", self.question), ("assistant", self.answer))
-        return (
-            *self.history,
-            *(Turn(role=role, content=text) for role, text in sides if text),
-        )[-2 * _MOST_CALLS :]
+        turns = list(self.history)
+        if self.question:
+            turns.append(Turn(role="user", content=self.question))
+        if self.answer:
+            turns.append(Turn(role="assistant", content=self.answer))
+        return tuple(turns[-2 * _MOST_CALLS :])
 
 
 @dataclass(frozen=True)
-class Quoted:
+class QuotedTurn:
     """An earlier turn of which question and answer stand in a prompt.
 
     Attributes:
@@ -66,8 +74,8 @@ class Quoted:
             before and behind it tells.
     """
 
-    turn: Said
-    is_said: bool  # as an earlier turn, by who is named before and behind it
+    turn: CapturedTurn
+    is_said: bool
 
 
 class Conversations:
@@ -81,12 +89,13 @@ class Conversations:
     """
 
     def __init__(
-        self, named: str | None = None, before: "Conversations | None" = None
+        self, named: str | None = None, before: Conversations | None = None
     ) -> None:
-        self._named, self._before = named, before
-        self.turns: deque[Said] = deque(maxlen=_MOST_TURNS)
+        self._named = named
+        self._before = before
+        self.turns: deque[CapturedTurn] = deque(maxlen=_MOST_TURNS)
 
-    def place_turn(self, tree: Tree, quoted: Said | None = None) -> Tree:
+    def place_turn(self, tree: Tree, quoted: CapturedTurn | None = None) -> Tree:
         """Return a run as a turn of its conversation.
 
         The conversation is that of its id or name, else that of an earlier turn with
@@ -98,9 +107,9 @@ class Conversations:
                 is.
         """
         name = self._name_of(tree)
-        last_turn, way = self._last_and_way(tree, name, quoted)
+        last_turn, way = self._last_turn_and_way(tree, name, quoted)
         if last_turn is None:
-            return replace(tree, conversation=name or _new(tree))
+            return replace(tree, conversation=name or _name_of_new(tree))
         history = tree.history
         if _lacks_words_of(last_turn, tree, is_quoted=quoted is not None):
             history = last_turn.so_far
@@ -124,9 +133,9 @@ class Conversations:
             return self._named
         return tree.conversation or self._named
 
-    def _last_and_way(
-        self, tree: Tree, name: str | None, quoted: Said | None
-    ) -> tuple[Said | None, str]:
+    def _last_turn_and_way(
+        self, tree: Tree, name: str | None, quoted: CapturedTurn | None
+    ) -> tuple[CapturedTurn | None, str]:
         """Return the turn that a run goes on with, and how it was found.
 
         The turn is None where the run begins a conversation. The way is empty where a
@@ -135,20 +144,22 @@ class Conversations:
         if tree.turn == 1:  # the framework says that nothing was said before
             return None, ""
         if name is not None:
-            last_turn = self._last_of(name, tree)
+            last_turn = self._last_turn_of(name, tree)
             if last_turn is not None or not tree.kept or name != tree.conversation:
                 return last_turn, ""
             # an application may fill another memory for each message
             quoted = None
-        by_words = self._last_by_words(tree)
-        if by_words is None:
+        turn_by_words = self._turn_at_end_of_history(tree)
+        if turn_by_words is None:
             return quoted, _IN_THE_PROMPT
-        is_at_the_end = by_words.words == _last_words(tree) or _is_rendered_as(
-            by_words, _last_words(tree)
-        )
-        return by_words, _AT_THE_END if is_at_the_end else _IN_THE_HISTORY
+        last_words = _last_words(tree)
+        if turn_by_words.words == last_words:
+            return turn_by_words, _AT_THE_END
+        if _is_kept_as_whole_prompt(turn_by_words, last_words):
+            return turn_by_words, _AT_THE_END
+        return turn_by_words, _IN_THE_HISTORY
 
-    def _last_by_words(self, tree: Tree) -> Said | None:
+    def _turn_at_end_of_history(self, tree: Tree) -> CapturedTurn | None:
         """Return the earlier turn that ends the history of a run, told by its words.
 
         The turn's question and answer are the last two messages. The question may also
@@ -158,18 +169,19 @@ class Conversations:
         Returns:
             The turn; None if none fits, or if several end the history alike.
         """
-        words = _last_words(tree)
-        ended = [turn for turn in self.turns if turn.words == words]
-        if not ended and [message.role for message in tree.history[-2:]] == list(
-            _SIDES
-        ):
-            ended = [turn for turn in self.turns if _is_rendered_as(turn, words)]
-        if ended:
-            # turns of the same words cannot be told apart
-            return ended[0] if len(ended) == 1 else None
-        return self._last_before_others(tree)
+        last_words = _last_words(tree)
+        last_roles = tuple(message.role for message in tree.history[-2:])
+        fitting = [turn for turn in self.turns if turn.words == last_words]
+        if not fitting and last_roles == _SIDES:
+            for turn in self.turns:
+                if _is_kept_as_whole_prompt(turn, last_words):
+                    fitting.append(turn)
+        if not fitting:
+            return self._last_turn_in_history(tree)
+        # turns of the same words cannot be told apart
+        return fitting[0] if len(fitting) == 1 else None
 
-    def _last_before_others(self, tree: Tree) -> Said | None:
+    def _last_turn_in_history(self, tree: Tree) -> CapturedTurn | None:
         """Return the last captured turn that stands anywhere in the history of a run.
 
         Behind it stand turns that gave no sample, or whose words have another form.
@@ -178,30 +190,36 @@ class Conversations:
             The turn; None if there is none, or if such turns belong to several
             conversations.
         """
-        lines = [as_one_line(said_turn.content) for said_turn in tree.history]
+        lines = [as_one_line(message.content) for message in tree.history]
         pairs = set(pairwise(lines))
-        standing = [
-            turn for turn in self.turns if all(turn.words) and turn.words in pairs
-        ]
-        names = {turn.ledger.conversation for turn in standing}
+        turns_in_history = []
+        for turn in self.turns:
+            is_answered = all(turn.words)
+            if is_answered and turn.words in pairs:
+                turns_in_history.append(turn)
+        names = {turn.ledger.conversation for turn in turns_in_history}
         # turns of several conversations cannot all go on here
-        return standing[-1] if len(names) == 1 else None
+        return turns_in_history[-1] if len(names) == 1 else None
 
-    def _last_of(self, name: str, tree: Tree) -> Said | None:
+    def _last_turn_of(self, name: str, tree: Tree) -> CapturedTurn | None:
         """Return the turn of a named conversation that a run goes on with.
 
         That is the turn whose words end the history, else the last turn of this name. A
         turn of another block counts only if its words stand in the history.
         """
-        spoken = {as_one_line(said_turn.content) for said_turn in tree.history}
-        of_other_blocks = list(self._before.turns) if self._before is not None else []
-        turns = [turn for turn in of_other_blocks if spoken.issuperset(turn.words)]
-        of_this_name = [
-            turn for turn in (*turns, *self.turns) if turn.ledger.conversation == name
-        ]
-        words = _last_words(tree)
-        same_words = (turn for turn in reversed(of_this_name) if turn.words == words)
-        return next(same_words, of_this_name[-1] if of_this_name else None)
+        lines = {as_one_line(message.content) for message in tree.history}
+        turns: list[CapturedTurn] = []
+        if self._before is not None:
+            for turn in list(self._before.turns):
+                if lines.issuperset(turn.words):
+                    turns.append(turn)
+        turns += self.turns
+        turns = [turn for turn in turns if turn.ledger.conversation == name]
+        last_words = _last_words(tree)
+        for turn in reversed(turns):
+            if turn.words == last_words:
+                return turn
+        return turns[-1] if turns else None
 
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Remember a turn that was placed, by its samples.
@@ -211,33 +229,15 @@ class Conversations:
         """
         for sample in samples:
             if sample.ledger is not None:
-                of_this_turn = (
-                    call
-                    for call in sample.ledger.calls
-                    if call.turn == sample.ledger.turn
-                )
-                ledger = sample.ledger.model_copy(
-                    update={"calls": (*tree.earlier, *of_this_turn)[-_MOST_CALLS:]}
-                )
-                question_and_answer = sample.question or "", sample.answer or ""
-                self.turns.append(
-                    Said(
-                        *question_and_answer,
-                        ledger,
-                        sample.history,
-                        tuple(map(as_one_line, question_and_answer)),
-                    )
-                )
-        if (
-            self._before is not None
-            and tree.conversation_at not in BY_WORDS
-            and tree.conversation != _new(tree)
-        ):
+                self.turns.append(_captured_turn(sample, sample.ledger, tree))
+        is_found_by_words = tree.conversation_at in BY_WORDS
+        is_new = tree.conversation == _name_of_new(tree)
+        if self._before is not None and not is_found_by_words and not is_new:
             self._before.add(tree, samples)
 
     def find_quoted_turns(
         self, prompts: Sequence[str], said_now: Collection[str]
-    ) -> Iterator[Quoted]:
+    ) -> Iterator[QuotedTurn]:
         """The latest turns whose question and answer both stand in a prompt.
 
         Args:
@@ -247,30 +247,60 @@ class Conversations:
                 that reason, unless the assistant is named before the answer.
         """
         for turn in list(self.turns)[-_NEAR:]:
-            hosts = [
-                prompt
-                for prompt in prompts
-                if turn.question in prompt and turn.answer in prompt
-            ]
-            if not all(turn.words) or not hosts:
+            if not all(turn.words):
+                continue
+            quoting_prompts = []
+            for prompt in prompts:
+                if turn.question in prompt and turn.answer in prompt:
+                    quoting_prompts.append(prompt)
+            if not quoting_prompts:
                 continue
             is_of_now = not set(turn.words).isdisjoint(said_now)
             questions = () if is_of_now else (turn.question,)
             is_said = any(
-                quotation(turn.answer, questions, Text(host)) == "said"
-                for host in hosts
+                quotation(turn.answer, questions, Text(prompt)) == "said"
+                for prompt in quoting_prompts
             )
             if is_said or not is_of_now:
-                yield Quoted(turn, is_said)
+                yield QuotedTurn(turn, is_said)
+
+
+def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
+    """A sample as a turn that others may go on with.
+
+    Args:
+        sample: The sample.
+        ledger: Its ledger.
+        tree: Its run, placed in the conversation.
+    """
+    calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
+    calls = (*tree.earlier, *calls_of_turn)
+    question = sample.question or ""
+    answer = sample.answer or ""
+    return CapturedTurn(
+        question=question,
+        answer=answer,
+        ledger=ledger.model_copy(update={"calls": calls[-_MOST_CALLS:]}),
+        history=sample.history,
+        words=(as_one_line(question), as_one_line(answer)),
+    )
 
 
 @lru_cache(_MOST_NAMED)
-def of_blocks(named: str | None = None, redact: object = None) -> Conversations:
-    """What blocks of one name and one ``redact=`` share.
+def conversations_of_blocks(
+    named: str | None = None, redact: object = None
+) -> Conversations:
+    """The conversations that blocks of one name and one ``redact=`` share.
 
     Texts that one block hides reach no block that hides others.
+
+    Args:
+        named: The name; None for blocks that gave none.
+        redact: What hides texts in the blocks.
     """
-    return Conversations(named, None if named is None else of_blocks(None, redact))
+    if named is None:
+        return Conversations()
+    return Conversations(named, before=conversations_of_blocks(None, redact))
 
 
 def _last_words(tree: Tree) -> tuple[str, ...]:
@@ -278,46 +308,54 @@ def _last_words(tree: Tree) -> tuple[str, ...]:
     return tuple(as_one_line(message.content) for message in tree.history[-2:])
 
 
-def _lacks_words_of(last_turn: Said, tree: Tree, *, is_quoted: bool) -> bool:
+def _lacks_words_of(last_turn: CapturedTurn, tree: Tree, *, is_quoted: bool) -> bool:
     """Whether the history of a run must be filled in from its last turn.
 
     That is so if the history has fewer questions than were asked, or has a whole prompt
     in the place of the question. A run that keeps no history may be meant to have none:
     then nothing is filled in. A summary or a quoted turn in a prompt counts as kept.
     """
-    prompts = (message for node in tree.root.walk() for message in node.prompt)
-    is_kept = (
-        tree.history
-        or is_quoted
-        or any(message.role == "summary" for message in prompts)
-    )
-    if not is_kept:
+    has_history = bool(tree.history) or is_quoted or _has_summary(tree)
+    if not has_history:
         return False
-    missing = _n_questions(last_turn.so_far) - _n_questions(tree.history)
-    words = _last_words(tree)
-    is_rendered = last_turn.words != words and _is_rendered_as(last_turn, words)
-    return missing > 0 or (missing == 0 and is_rendered)
+    n_missing = _n_questions(last_turn.so_far) - _n_questions(tree.history)
+    last_words = _last_words(tree)
+    is_whole_prompt = last_turn.words != last_words and _is_kept_as_whole_prompt(
+        last_turn, last_words
+    )
+    return n_missing > 0 or (n_missing == 0 and is_whole_prompt)
 
 
-def _is_rendered_as(turn: Said, words: Sequence[str]) -> bool:
+def _has_summary(tree: Tree) -> bool:
+    """Whether a prompt of a run holds a summary of earlier messages."""
+    roles: set[str] = set()
+    for node in tree.root.walk():
+        roles.update(message.role for message in node.prompt)
+    return "summary" in roles
+
+
+def _is_kept_as_whole_prompt(turn: CapturedTurn, last_words: Sequence[str]) -> bool:
     """Whether a history ends with a turn whose question was kept inside a whole prompt.
 
     Args:
         turn: The earlier turn.
-        words: The last two messages of the history: the prompt, and the reply.
+        last_words: The last two messages of the history: the prompt, and the reply.
     """
-    if len(words) < len(_SIDES):
+    if len(last_words) < len(_SIDES):
         return False
     question, answer = turn.words
-    prompt, reply = words
-    return answer == reply and len(question) >= _SHORTEST and question in prompt
+    prompt, reply = last_words
+    if answer != reply or len(question) < _SHORTEST:
+        return False
+    return question in prompt
 
 
 def _n_questions(history: Sequence[Turn]) -> int:
-    return sum(said_turn.role == "user" for said_turn in history)
+    """How many messages of a history are the user's."""
+    return sum(message.role == "user" for message in history)
 
 
-def _new(tree: Tree) -> str:
+def _name_of_new(tree: Tree) -> str:
     """A name for a conversation that has none.
 
     It is the same each time for one run, and another for each run.

@@ -141,14 +141,14 @@ class FrontDoor(Generic[Run]):
         )
         where = replace(where, question=question)
         turns = self.turns(where, Problems())
-        turns.share(conversation, redact)
+        turns.share_with_conversation(conversation, redact)
         captured: Captured[Run] = Captured(
             turns.add,
             given=Given(question, reference, id, dict(metadata or {}), conversation),
             max_samples=max_samples,
             redact=redact,
-            rest=turns.rest,
-            revised=turns.revise_sample,
+            samples_that_wait=turns.samples_that_wait,
+            revise_sample=turns.revise_sample,
             as_judge=self.as_judge,
             problems=turns.problems,
         )

@@ -102,54 +102,74 @@ def talk_of(texts: Sequence[str]) -> Talk:
         1
     """
     texts = [text for text in texts if text.strip()]
-    labelled = [list(_turns_by_label(text)) for text in texts]
-    if all(labelled):
-        return Talk(tuple(turn for turns in labelled for turn in turns))
-    roles = ["assistant" if place % 2 else "user" for place in range(len(texts) + 1)]
-    roles = roles[len(texts) % 2 :]
-    turns = [
-        Turn(role=role, content=text.strip())
-        for role, text in zip(roles, texts, strict=False)
-    ]
-    return Talk(tuple(turns), (_NAMELESS,))
+    turns: list[Turn] = []
+    is_labelled = True
+    for text in texts:
+        turns_of_text = list(_turns_by_label(text))
+        turns += turns_of_text
+        is_labelled = is_labelled and bool(turns_of_text)
+    if is_labelled:
+        return Talk(tuple(turns))
+    return Talk(tuple(_turns_by_position(texts)), (_NAMELESS,))
 
 
-def turns_of_fields(said: Mapping[str, object]) -> tuple[Turn, ...]:
+def _turns_by_position(texts: Sequence[str]) -> Iterator[Turn]:
+    """Yield texts in turn as the user's and the assistant's, whose is the last one."""
+    n_texts = len(texts)
+    for place, text in enumerate(texts, start=1):
+        n_behind = n_texts - place
+        is_assistant = n_behind % 2 == 0
+        yield Turn(role="assistant" if is_assistant else "user", content=text.strip())
+
+
+def turns_of_fields(text_by_speaker: Mapping[str, object]) -> tuple[Turn, ...]:
     """The turns of a mapping from who speaks to what was said; none of another mapping.
 
     Examples:
         >>> turns_of_fields({"question": "Open?", "answer": "Yes."})
         (Turn(role='user'), Turn(role='assistant'))
     """
-    turns = []
-    for roles, role in ((_USERS, "user"), (_REPLIES, "assistant")):
-        texts = [
-            text
-            for name, text in said.items()
-            if name.lower() in roles and isinstance(text, str) and text.strip()
-        ]
-        turns += [Turn(role=role, content=text) for text in texts[:1]]
-    return tuple(turns) if len(turns) == 2 else ()
+    question = _first_text_of(_USERS, text_by_speaker)
+    answer = _first_text_of(_REPLIES, text_by_speaker)
+    if question is None or answer is None:
+        return ()
+    return (
+        Turn(role="user", content=question),
+        Turn(role="assistant", content=answer),
+    )
+
+
+def _first_text_of(
+    names: Collection[str], text_by_speaker: Mapping[str, object]
+) -> str | None:
+    """What the first speaker said that has one of some names; None if none did."""
+    for speaker, text in text_by_speaker.items():
+        if speaker.lower() not in names:
+            continue
+        if isinstance(text, str) and text.strip():
+            return text
+    return None
 
 
 def _turns_by_label(text: str) -> Iterator[Turn]:
     """The turns of a text that begins with who speaks; none of another text."""
-    labels = []
-    role = ""
+    # where a speaker begins, and which
+    labels: list[tuple[re.Match[str], str]] = []
+    last_role = ""
     for label in _LABEL.finditer(text):
-        speaker = "assistant" if label["assistant"] else "user"
+        role = "assistant" if label["assistant"] else "user"
         # a heading inside of an answer is no other turn
-        if speaker != role:
-            labels.append(label)
-            role = speaker
-    if not labels or labels[0].start() > 0:
+        if role != last_role:
+            labels.append((label, role))
+            last_role = role
+    ends = [label.start() for label, _ in labels] + [len(text)]
+    begins_with_label = ends[0] == 0 and bool(labels)
+    if not begins_with_label:
         return
-    ends = [*(label.start() for label in labels[1:]), len(text)]
-    for label, end in zip(labels, ends, strict=True):
-        said = text[label.end() : end].strip()
-        if said:
-            role = "assistant" if label["assistant"] else "user"
-            yield Turn(role=role, content=said)
+    for (label, role), end in zip(labels, ends[1:], strict=True):
+        words = text[label.end() : end].strip()
+        if words:
+            yield Turn(role=role, content=words)
 
 
 def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
@@ -171,21 +191,27 @@ def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
         >>> quotation("In 1874.", ["When did it open?"], Text(draft))
         'beside its question'
     """
-    ends = [end for question in questions for _, end in _places(question, host)]
-    names = {
-        name
-        for question in questions
-        for start, _ in _places(question, host)
-        if (name := _name_before(host.raw, start)[0])
-    }
-    quoted = [
-        _way(host.raw, start, end, names, ends) for start, end in _places(answer, host)
+    question_ends = []
+    askers = set()
+    for question in questions:
+        for start, end in _places(question, host):
+            question_ends.append(end)
+            asker, _ = _name_before(host.raw, start)
+            if asker:
+                askers.add(asker)
+    quotations = [
+        _quotation_at(host.raw, start, end, askers, question_ends)
+        for start, end in _places(answer, host)
     ]
-    return min(quoted, key=QUOTATIONS.index, default="nowhere")
+    return min(quotations, key=QUOTATIONS.index, default="nowhere")
 
 
-def _way(
-    text: str, start: int, end: int, askers: Collection[str], asked: Collection[int]
+def _quotation_at(
+    text: str,
+    start: int,
+    end: int,
+    askers: Collection[str],
+    question_ends: Collection[int],
 ) -> Quotation:
     """How the answer that stands at one place is quoted.
 
@@ -194,25 +220,33 @@ def _way(
         start: Where the answer begins.
         end: Where it ends.
         askers: The names that stand before its question.
-        asked: Where its question ends.
+        question_ends: Where its question ends, at each place of it.
     """
     name, separator = _name_before(text, start)
     is_assistant = name in _ASSISTANTS
     if is_assistant and _OF_A_MESSAGE.search(separator):
         return "said"
     # an answer behind which the user speaks again is over; a draft stands last
-    later = {found[1].lower() for found in _SPEAKER.finditer(text, end)}
-    if is_assistant and not later.isdisjoint(_USERS):
+    later_speakers = {name[1].lower() for name in _SPEAKER.finditer(text, end)}
+    if is_assistant and not later_speakers.isdisjoint(_USERS):
         return "said"
-    is_beside = any(
-        place <= start and len(stream(text[place:start])) <= _MOST_LETTERS_BETWEEN
-        for place in asked
-    )
-    if is_beside and not later.isdisjoint(askers):
+    is_beside = _is_right_behind(text, start, question_ends)
+    if is_beside and not later_speakers.isdisjoint(askers):
         return "said"
     if is_assistant:
         return "perhaps said"
     return "beside its question" if is_beside else "elsewhere"
+
+
+def _is_right_behind(text: str, start: int, question_ends: Collection[int]) -> bool:
+    """Whether an answer begins right behind one of some questions."""
+    for question_end in question_ends:
+        if question_end > start:
+            continue
+        letters_between = stream(text[question_end:start])
+        if len(letters_between) <= _MOST_LETTERS_BETWEEN:
+            return True
+    return False
 
 
 def _name_before(text: str, start: int) -> tuple[str, str]:
@@ -220,16 +254,22 @@ def _name_before(text: str, start: int) -> tuple[str, str]:
 
     Both are empty if there is no name.
     """
-    found = _NAME.search(text[max(start - _LONGEST_NAME, 0) : start])
-    return (found[1].lower(), found[2]) if found else ("", "")
+    words_before = text[max(start - _LONGEST_NAME, 0) : start]
+    name = _NAME.search(words_before)
+    if name is None:
+        return "", ""
+    return name[1].lower(), name[2]
 
 
 def _places(text: str, host: Text) -> Iterator[tuple[int, int]]:
     """Where a text stands in a message, whatever its white space and escapes."""
     letters = stream(text)
-    at = host.stream.find(letters) if letters else -1
+    if not letters:
+        return
+    end = 0
     for _ in range(_MOST_PLACES):
-        if at < 0:
+        start = host.stream.find(letters, end)
+        if start < 0:
             return
-        yield host.span(at, at + len(letters))
-        at = host.stream.find(letters, at + len(letters))
+        end = start + len(letters)
+        yield host.span(start, end)

@@ -1,9 +1,13 @@
 """Runs that belong to one question, joined before samples are made of them.
 
 A retrieval waits for what answers from it, and a paused run for the one that resumes
-it. Two terms: a **strand** is the task or thread that a run ran in. A run is **loose**
-if it gives no sample by itself, such as a rewriter of the question: a later run may use
-what it wrote.
+it. Four terms:
+
+    - A **turn** is one question of a user, with all runs that answer it.
+    - A **group** is the runs of one question that have no outermost run around them.
+    - A **strand** is the task or thread that a run ran in.
+    - A run is **loose** if it gives no sample by itself, such as a rewriter of the
+      question: a later run may use what it wrote.
 """
 
 from __future__ import annotations
@@ -15,7 +19,12 @@ from typing import Generic
 
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.conversations import Conversations, Quoted, of_blocks
+from ragmetrics_core.capture.conversations import (
+    CapturedTurn,
+    Conversations,
+    QuotedTurn,
+    conversations_of_blocks,
+)
 from ragmetrics_core.capture.groups import Group, Groups, doubtful
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.joining import join_trees
@@ -26,7 +35,7 @@ from ragmetrics_core.capture.tree import FLOW, THREAD, Document, Message, Tree
 from ragmetrics_core.capture.unsampled import Unsampled
 from ragmetrics_core.data import Sample
 
-_MOST_HELD = 1000
+_MOST_WAITING = 1000
 _MOST_FOUND = 10_000
 _TALK = (
     "an earlier question and its answer stand in the prompt, but no history was found"
@@ -65,22 +74,26 @@ class Turns(Generic[Run]):
         problems: Problems | None = None,
         hint: str = "",
     ) -> None:
-        self._trees, self._where, self._hint = trees, where, hint
+        self._trees_of = trees
+        self._where = where
         self.problems = Problems() if problems is None else problems
-        # by thread: runs that wait for a person, or gave no answer
-        self._held: OrderedDict[str, list[Tree]] = OrderedDict()
+        # by thread the runs that wait for a person, or gave no answer
+        self._waiting_runs: OrderedDict[str, list[Tree]] = OrderedDict()
         self._groups = Groups()
-        self._loose = LooseRuns()
-        # digests of documents that retrievals without a root found, the last one last
-        self._found: OrderedDict[int, None] = OrderedDict()
-        self._count_of_runs = 0
-        self._count_of_samples = 0
+        self._loose_runs = LooseRuns()
+        # hashes of documents that retrievals without a root found, the last one last
+        self._hashes_found: OrderedDict[int, None] = OrderedDict()
+        self._n_runs = 0
+        self._n_samples = 0
         self._unsampled = Unsampled(self.problems, hint)
+        # answers that a later call may replace
         self._read_later = AnswersReadLater(lambda tree: samples_of(tree, where))
         self.conversations = Conversations()
         self._lock = Lock()
 
-    def share(self, named: str | None = None, redact: object = None) -> None:
+    def share_with_conversation(
+        self, named: str | None = None, redact: object = None
+    ) -> None:
         """Go on with what other blocks found of the same conversation.
 
         Args:
@@ -88,8 +101,13 @@ class Turns(Generic[Run]):
             redact: What hides texts in this block. Blocks share only if they have the
                 same.
         """
-        shared = of_blocks(named, redact if isinstance(redact, Hashable) else object())
-        self.conversations = Conversations(before=shared) if named is None else shared
+        # what cannot be compared is shared with nobody
+        redact_to_compare = redact if isinstance(redact, Hashable) else object()
+        shared = conversations_of_blocks(named, redact_to_compare)
+        if named is not None:
+            self.conversations = shared
+        else:
+            self.conversations = Conversations(before=shared)
 
     def add(self, run: Run) -> list[Sample]:
         """Take in a recorded run, and return the samples that are complete with it.
@@ -97,11 +115,11 @@ class Turns(Generic[Run]):
         What must wait for another run is kept.
         """
         with self._lock:
-            self._count_of_runs += 1
+            self._n_runs += 1
             samples: list[Sample] = []
-            for tree in self._trees(run):
+            for tree in self._trees_of(run):
                 samples += self._samples_with(tree)
-            self._count_of_samples += len(samples)
+            self._n_samples += len(samples)
             return samples
 
     def revise_sample(self, sample: Sample) -> Sample:
@@ -109,7 +127,7 @@ class Turns(Generic[Run]):
         with self._lock:
             return self._read_later.revise_sample(sample)
 
-    def rest(self, *, over: bool = False) -> list[Sample]:
+    def samples_that_wait(self, *, over: bool = False) -> list[Sample]:
         """Make the samples of runs that still wait for a further run.
 
         Nothing is forgotten. Problems are noted: a run that waits for a person, an
@@ -120,21 +138,21 @@ class Turns(Generic[Run]):
         """
         with self._lock:
             samples = self._samples_of_groups(self._groups, over=over)
-            for trees in self._held.values():
+            is_any_paused = False
+            for trees in self._waiting_runs.values():
                 if trees[-1].paused:
-                    continue
-                samples += self._samples_of_several(trees, THREAD, over=over)
-            if any(trees[-1].paused for trees in self._held.values()):
+                    is_any_paused = True
+                else:
+                    samples += self._samples_of_several(trees, THREAD, over=over)
+            if is_any_paused:
                 self.problems.note(_PAUSED)
             for _ in range(self._read_later.forget_doubted()):
                 self.problems.note(_READ_TOO_LATE)
-            gave_any = bool(self._count_of_samples or samples)
-            self._unsampled.count(
-                runs_without_any=bool(self._count_of_runs) and not gave_any
-            )
+            gave_any = bool(self._n_samples or samples)
+            self._unsampled.count(runs_without_any=self._n_runs > 0 and not gave_any)
             return samples
 
-    def part(self) -> list[Sample]:
+    def finish_trace(self) -> list[Sample]:
         """Make the samples of all groups, and forget groups and loose runs.
 
         It is called at the end of a trace: no run of another trace joins them.
@@ -142,8 +160,8 @@ class Turns(Generic[Run]):
         with self._lock:
             samples = self._samples_of_groups(self._groups)
             self._groups.clear()
-            self._loose.clear()
-            self._count_of_samples += len(samples)
+            self._loose_runs.clear()
+            self._n_samples += len(samples)
             return samples
 
     def finish(self) -> list[Sample]:
@@ -152,11 +170,12 @@ class Turns(Generic[Run]):
         Runs that wait for a person are kept.
         """
         with self._lock:
-            samples = self.part() + self.rest(over=True)
-            self._held = OrderedDict(
-                (key, trees) for key, trees in self._held.items() if trees[-1].paused
-            )
-            self._count_of_samples += len(samples)
+            samples = self.finish_trace()
+            samples += self.samples_that_wait(over=True)
+            for thread, trees in list(self._waiting_runs.items()):
+                if not trees[-1].paused:
+                    del self._waiting_runs[thread]
+            self._n_samples += len(samples)
             return samples
 
     def _samples_with(self, tree: Tree) -> list[Sample]:
@@ -169,16 +188,18 @@ class Turns(Generic[Run]):
             return samples_of(tree, self._where)
         if tree.thread is None:
             return self._samples_of_answered([tree])
-        earlier: list[Tree] = []
         samples: list[Sample] = []
-        before = self._held.pop(tree.thread, [])
+        parts = [tree]
+        earlier_runs = self._waiting_runs.pop(tree.thread, [])
         if tree.continues:
-            earlier = before
-        elif before and not before[-1].paused:  # nobody went on with it
-            samples = self._samples_of_several(before, THREAD)
+            parts = [*earlier_runs, tree]
+        elif earlier_runs and not earlier_runs[-1].paused:  # nobody went on with it
+            samples += self._samples_of_several(earlier_runs, THREAD)
         if tree.paused:
-            return samples + self._hold(tree.thread, [*earlier, tree])
-        return samples + self._samples_of_answered([*earlier, tree])
+            samples += self._let_wait(tree.thread, parts)
+        else:
+            samples += self._samples_of_answered(parts)
+        return samples
 
     def _samples_of_answered(self, parts: list[Tree]) -> list[Sample]:
         """Return the samples of a run that may answer by itself.
@@ -192,14 +213,14 @@ class Turns(Generic[Run]):
                 one.
         """
         tree = parts[-1]
-        is_alone = len(parts) == 1
         whole_tree = self._with_its_writers(parts)
         calls = Calls(whole_tree, self._where.context_tools or ())
         # a breakpoint: the run that resumes the graph goes on with it
         if tree.thread is not None and _stops_before_tools(calls):
-            return self._hold(tree.thread, parts)
+            return self._let_wait(tree.thread, parts)
         has_failed = bool(tree.error or tree.root.error)
-        if is_alone and not has_failed:
+        goes_on_with_nothing = len(parts) == 1
+        if goes_on_with_nothing and not has_failed:
             samples_of_others = self._samples_if_it_waits(tree, calls)
             if samples_of_others is not None:
                 return samples_of_others
@@ -208,10 +229,10 @@ class Turns(Generic[Run]):
         if not calls.tried and self._was_found_earlier(tree.root.taken):
             whole_tree = doubtful(whole_tree, _FOUND_EARLIER)
         samples = samples_of(whole_tree, self._where)
-        lacks_an_answer = any(sample.answer is None for sample in samples)
+        is_without_answer = any(sample.answer is None for sample in samples)
         # a later run of the thread may answer in its place
-        if tree.thread is not None and lacks_an_answer:
-            return self._hold(tree.thread, parts)
+        if tree.thread is not None and is_without_answer:
+            return self._let_wait(tree.thread, parts)
         if samples:
             self._read_later.doubt_one_that_is_replaced(whole_tree, calls)
         else:
@@ -235,7 +256,7 @@ class Turns(Generic[Run]):
             self._unsampled.add(tree, counts_anyway=False)
 
     def _samples_if_it_waits(self, tree: Tree, calls: Calls) -> list[Sample] | None:
-        """Keep a run that is no sample by itself but belongs to others.
+        """Keep a run that is no sample by itself but belongs to others, if it is one.
 
         It is a search, a part of a question, or a call that shows what was found.
 
@@ -247,13 +268,13 @@ class Turns(Generic[Run]):
             The samples that are complete with it; None if it is no such run.
         """
         if tree.gives_documents or tree.root.kind == "retriever":
-            return self._samples_before_retrieval(tree)
+            return self._keep_retrieval(tree)
         if not calls.tried:
-            if calls.models and self._goes_on_elsewhere(tree, calls):
+            if calls.models and self._keep_as_part_of_others(tree, calls):
                 return self._samples_due()
             if not tree.is_query:
                 return None
-        writer = self._loose.writer_of_several(tree)
+        writer = self._loose_runs.writer_of_several(tree)
         if writer is None or calls.tree.root is not tree.root:
             return None
         self._unsampled.belong_to_a_sample([writer])
@@ -301,16 +322,16 @@ class Turns(Generic[Run]):
         self.conversations.add(tree, samples)
         self._read_later.remember(tree, samples)
 
-    def _hold(self, thread: str, trees: list[Tree]) -> list[Sample]:
-        """Hold the runs of a thread until another goes on with them.
+    def _let_wait(self, thread: str, trees: list[Tree]) -> list[Sample]:
+        """Let the runs of a thread wait until another goes on with them.
 
-        Memory is bounded: where too many threads are held, the eldest one is given up,
-        and its samples are returned.
+        Memory is bounded: where too many threads wait, the eldest one is given up, and
+        its samples are returned.
         """
-        self._held[thread] = trees
-        if len(self._held) <= _MOST_HELD:
+        self._waiting_runs[thread] = trees
+        if len(self._waiting_runs) <= _MOST_WAITING:
             return []
-        _, eldest = self._held.popitem(last=False)
+        _, eldest = self._waiting_runs.popitem(last=False)
         return self._samples_of_several(eldest, THREAD)
 
     # Runs without a root
@@ -321,16 +342,16 @@ class Turns(Generic[Run]):
         A run that goes on with nothing is joined with those that wrote what it is
         asked. Otherwise all parts are joined.
         """
-        writers = self._writers_of(parts[-1]) if len(parts) == 1 else []
-        return join_trees([*writers, *parts], FLOW if writers else THREAD)
-
-    def _writers_of(self, tree: Tree) -> list[Tree]:
-        """Earlier runs that wrote what a run is asked: they are part of its turn."""
-        writers = self._loose.take_writers_of(tree)
+        if len(parts) > 1:
+            return join_trees(parts, THREAD)
+        (tree,) = parts
+        writers = self._loose_runs.take_writers_of(tree)
+        if not writers:
+            return join_trees(parts, THREAD)
         self._unsampled.belong_to_a_sample(writers)
-        return writers
+        return join_trees([*writers, tree], FLOW)
 
-    def _samples_before_retrieval(self, tree: Tree) -> list[Sample]:
+    def _keep_retrieval(self, tree: Tree) -> list[Sample]:
         """Keep a retrieval that stands alone until a run answers from it.
 
         It joins the group of its question, together with the loose runs that wrote its
@@ -343,43 +364,40 @@ class Turns(Generic[Run]):
         queries = (node.query for node in tree.root.walk() if node.query)
         query = as_one_line(next(queries, None))
         samples = self._samples_due(tree.strand, query)
-        near = self._loose.near(tree.strand)
-        writers = [run for run in near if writes_query(run, query)]
+        runs_of_strand = self._loose_runs.near(tree.strand)
+        writers = [run for run in runs_of_strand if writes_query(run, query)]
         self._unsampled.belong_to_a_sample(writers)
         self._groups.add_retrieval(tree, query, writers)
-        self._keep_as_found(tree)
+        self._note_documents_found(tree)
         return samples + self._samples_of_groups(self._groups.take_too_many())
 
-    def _keep_as_found(self, tree: Tree) -> None:
+    def _note_documents_found(self, tree: Tree) -> None:
         """Note what a retrieval found, for a while.
 
         The application may keep it, too, and hand it in again without a search.
         """
         for node in tree.root.walk():
             for document in node.documents or ():
-                self._found[hash(document.id or document.text)] = None
-        while len(self._found) > _MOST_FOUND:
-            self._found.popitem(last=False)
+                self._hashes_found[_hash_of(document)] = None
+        while len(self._hashes_found) > _MOST_FOUND:
+            self._hashes_found.popitem(last=False)
 
     def _was_found_earlier(self, documents: Iterable[Document]) -> bool:
         """Whether one of some documents was found by a retrieval without a root."""
-        return any(
-            hash(document.id or document.text) in self._found for document in documents
-        )
+        return any(_hash_of(document) in self._hashes_found for document in documents)
 
     def _samples_due(self, strand: str | None = None, query: str = "") -> list[Sample]:
         """Samples of groups that no further run will join."""
         return self._samples_of_groups(self._groups.take_over_due(strand, query))
 
-    def _goes_on_elsewhere(self, tree: Tree, calls: Calls) -> bool:
-        """Place a run without a retrieval that is no sample by itself.
+    def _keep_as_part_of_others(self, tree: Tree, calls: Calls) -> bool:
+        """Keep a run without a retrieval for other runs, unless it is a sample by itself.
 
         If it shows what a group found, it joins that group. Otherwise it is kept as a
-        loose run, unless it is a sample by itself. Answers that it was shown are put in
-        doubt.
+        loose run. Answers that it was shown are put in doubt.
 
         Returns:
-            False if it is a sample by itself.
+            False if it is a sample by itself, and was not kept.
         """
         group = self._groups.join(tree, calls)
         if group is not None:
@@ -392,7 +410,7 @@ class Turns(Generic[Run]):
             return False
         called_tools = any(node.kind == "tool" for node in tree.root.walk())
         self._unsampled.add(tree, counts_anyway=called_tools)
-        self._loose.add(tree)
+        self._loose_runs.add(tree)
         if tree.conversation is not None:  # what it found may be spoken of later
             as_turn = self._place_tree(replace(tree, is_query=True))
             self._remember(as_turn, samples_of(as_turn, self._where))
@@ -403,8 +421,9 @@ class Turns(Generic[Run]):
 
         If not, a later retrieval may use what it wrote.
         """
-        is_named = self._where.contexts_from is not None
-        return tree.is_query or bool(tree.root.taken) or is_named
+        user_names_contexts = self._where.contexts_from is not None
+        was_handed_documents = bool(tree.root.taken)
+        return tree.is_query or was_handed_documents or user_names_contexts
 
     # Turns of a conversation
 
@@ -414,38 +433,46 @@ class Turns(Generic[Run]):
         The run is in doubt where its prompts hold an earlier turn and nothing tells
         that turn from a draft. A question that a model wrote is no turn of the user's.
         """
-        quoted = [] if tree.history else self._find_quoted(tree)
-        said_turns = [
-            quoted_turn.turn
-            for quoted_turn in quoted
-            if quoted_turn.is_said
-            and not self._is_written(tree.strand, quoted_turn.turn.question)
-        ]
-        placed = self.conversations.place_turn(
-            tree, said_turns[-1] if said_turns else None
-        )
-        if quoted and not placed.history:
+        quoted_turns: list[QuotedTurn] = []
+        if not tree.history:
+            quoted_turns = self._find_quoted_turns(tree)
+        last_said_turn: CapturedTurn | None = None
+        for quoted in quoted_turns:
+            question = quoted.turn.question
+            if not quoted.is_said:
+                continue
+            if not self._is_written_by_loose_run(question, tree.strand):
+                last_said_turn = quoted.turn
+        placed = self.conversations.place_turn(tree, last_said_turn)
+        if quoted_turns and not placed.history:
             return replace(placed, doubts=(*placed.doubts, _TALK))
         return placed
 
-    def _find_quoted(self, tree: Tree) -> list[Quoted]:
+    def _find_quoted_turns(self, tree: Tree) -> list[QuotedTurn]:
         """Earlier turns of which question and answer stand in the prompts of a run."""
         calls = Calls(tree)
-        prompts = [
-            "\n".join(message.text for message in call.prompt) for call in calls.models
-        ]
-        said_now = {as_one_line(node.query) for node in calls.nodes}
-        said_now.add(as_one_line(tree.question))
+        prompts = []
+        for call in calls.models:
+            message_texts = [message.text for message in call.prompt]
+            prompts.append("\n".join(message_texts))
+        lines_of_now = {as_one_line(node.query) for node in calls.nodes}
+        lines_of_now.add(as_one_line(tree.question))
         # what no later call can have been shown explains no words of a prompt
-        latest = max((call.began for call in calls.models), default=0.0)
-        said_now |= {
-            calls.replies[call].line for call in calls.models if end_of(call) <= latest
-        }
-        return list(self.conversations.find_quoted_turns(prompts, said_now))
+        last_began = max((call.began for call in calls.models), default=0.0)
+        for call in calls.models:
+            if end_of(call) <= last_began:
+                lines_of_now.add(calls.replies[call].line)
+        return list(self.conversations.find_quoted_turns(prompts, lines_of_now))
 
-    def _is_written(self, strand: str, question: str) -> bool:
-        """Whether a loose run wrote a question."""
-        return any(writes_query(run, question) for run in self._loose.near(strand))
+    def _is_written_by_loose_run(self, question: str, strand: str) -> bool:
+        """Whether a loose run of a strand wrote a question."""
+        loose_runs = self._loose_runs.near(strand)
+        return any(writes_query(run, question) for run in loose_runs)
+
+
+def _hash_of(document: Document) -> int:
+    """What a document is recognised by that was found in an earlier turn."""
+    return hash(document.id or document.text)
 
 
 def _stops_before_tools(calls: Calls) -> bool:
@@ -454,11 +481,13 @@ def _stops_before_tools(calls: Calls) -> bool:
     Its messages end with calls of tools that did not run.
     """
     output = calls.tree.output
-    messages = output.get("messages") if isinstance(output, Mapping) else None
-    last_message = (
-        messages[-1] if isinstance(messages, (list, tuple)) and messages else None
-    )
-    if not isinstance(last_message, Message):
+    if not isinstance(output, Mapping):
         return False
-    ids = {call.id for call in last_message.calls}
-    return bool(ids) and all(node.call not in ids for node in calls.nodes)
+    messages = output.get("messages")
+    if not isinstance(messages, (list, tuple)) or not messages:
+        return False
+    last_message = messages[-1]
+    if not isinstance(last_message, Message) or not last_message.calls:
+        return False
+    ids_of_tool_calls = {tool_call.id for tool_call in last_message.calls}
+    return all(node.call not in ids_of_tool_calls for node in calls.nodes)

@@ -135,7 +135,7 @@ class TraceReader:
             self.without_sample[trace] = "unreadable"
             # what was read of it before joins no other trace
             with suppress(*WRONG):
-                self._turns.part()
+                self._turns.finish_trace()
             return []
         self._strike_traces_of(samples)
         return samples
@@ -215,7 +215,7 @@ class TraceReader:
         for trace in traces:
             for call in trace.calls:
                 samples += self._turns.add(call)
-        samples += self._turns.part()
+        samples += self._turns.finish_trace()
         if len(traces) == 1:
             return samples
         with_traces = []

@@ -171,7 +171,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             every_turn=every_turn,
         )
         turns = _DOOR.turns(where, Problems())
-        turns.share(redact=redact)
+        turns.share_with_conversation(redact=redact)
         settings = WatchSettings(
             sample_rate=sample_rate,
             max_queue=max_queue,
