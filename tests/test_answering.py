@@ -532,6 +532,22 @@ def test_the_stand_alone_question_is_shown_in_place_of_the_turns_it_stands_for()
     assert "Who was it?" in requests_of(judge.asked[0])
 
 
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [({"contexts": None}, None), ({}, None), ({"contexts": ()}, 0.0)],
+)
+def test_contexts_of_none_are_unknown_and_an_empty_list_is_none(
+    fields: dict[str, Any], value: float | None
+) -> None:
+    sample = Sample(question="q", answer="a", **fields)
+    result = ContextSufficiency().score(
+        sample, judge=ScriptedJudge({Declined: {"declined": 0}})
+    )
+    assert result.value == value
+    if value is None:
+        assert result.reason == "no contexts were recorded"
+
+
 # Judges
 
 

@@ -438,3 +438,18 @@ def test_long_answers_are_read_in_time() -> None:
     for bomb in bombs:
         citations_of_marks(bomb, THREE)
     assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("It fell.\nA. Brandt lit it.", ["It fell.", "A. Brandt lit it."]),
+        ("Dr. Brandt lit it. It fell.", ["Dr. Brandt lit it.", "It fell."]),
+        ("It fell.\nX. 509 is old.", ["It fell.", "X. 509 is old."]),
+        ("It is plan B.\nIt fell.", ["It is plan B.", "It fell."]),
+    ],
+)
+def test_an_initial_at_the_beginning_of_a_line_ends_no_sentence(
+    text: str, sentences: list[str]
+) -> None:
+    assert split_sentences(text) == sentences

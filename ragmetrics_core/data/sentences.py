@@ -11,7 +11,7 @@ So the work per sentence is bounded.
 
 _BREAK = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？｡।]+[」』”]*|\n+")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)["
+    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)["
     r" \t]*\d{1,2}\.$"
 )
 _LONGEST_ABBREVIATION = 12  # characters, with those around it
