@@ -42,6 +42,10 @@ _CHANGED = (
     "the application changed the marks that the model wrote: what they mean now is not"
     " recorded"
 )
+_NOT_RETURNED = (
+    "the model's provider names a source whose text it does not return, or that none of"
+    " the contexts is called"
+)
 _UNREAD_FORM = "the answer may cite in a form that is not read"
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 
@@ -294,30 +298,42 @@ def _by_the_provider(search: _Search) -> tuple[Citation, ...] | None:
     sources = None if message is None else message.cited
     if not sources or message is None:
         return None
-    moved = _moved_sources(sources, message.text, search.text)
-    return _citations_of(search, moved, search.labels, search.prompts)
+    contexts = search.evidenced.contexts.items
+    holders = holders_of_quotes([source.quote for source in sources], contexts)
+    citations = []
+    for source, holder in zip(sources, holders, strict=True):
+        places = _places_by_names(source.names, search)
+        if holder is not None and (not places or holder in places):
+            places = (holder,)
+        if not places:
+            raise _UnknownMeaning(_NOT_RETURNED)
+        start, end = _span_in_answer(source, message.text, search.text)
+        citations.append(Citation(start=start, end=end, contexts=places))
+    return tuple(dict.fromkeys(citations))
 
 
-def _moved_sources(
-    sources: Iterable[CitedSource], reply: str, answer: str
-) -> list[CitedSource]:
-    """Sources whose places in a reply are told as places in the answer.
+def _places_by_names(names: Iterable[str], search: _Search) -> tuple[int, ...]:
+    """Places of the contexts that have the first of some names that any has; else ()."""
+    for name in names:
+        places = _places_by_metadata(name, search)
+        if places:
+            return places
+    return ()
 
-    A source whose part of the reply does not stand in the answer counts for all of it.
+
+def _span_in_answer(source: CitedSource, reply: str, answer: str) -> tuple[int, int]:
+    """The part of the answer that a provider names a source for.
+
+    It is all of the answer where no part is named, or where that part of the reply does
+    not stand in the answer.
     """
+    if source.start is None or source.end is None:
+        return 0, len(answer)
+    start = answer.find(reply[source.start : source.end])
     if reply == answer:
-        return list(sources)
-    moved = []
-    for source in sources:
-        statement = source.statement
-        if source.start is not None and source.end is not None:
-            statement = reply[source.start : source.end]
-        moved.append(
-            CitedSource(
-                id=source.id, quote=source.quote, statement=statement, page=source.page
-            )
-        )
-    return moved
+        start = source.start
+    end = start + source.end - source.start
+    return (start, end) if 0 <= start < end <= len(answer) else (0, len(answer))
 
 
 def _by_marks(search: _Search) -> tuple[Citation, ...] | None:

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.plain_values import as_one_line
-from ragmetrics_core.capture.tree import Document, Message, Node
+from ragmetrics_core.capture.tree import CitedSource, Document, Message, Node
 
 # keys under which a reply holds a list of blocks, in LangChain, LlamaIndex, Haystack
 # and in the providers' own responses
@@ -203,6 +203,19 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     if shown is not None:
         call.prompt = (*call.prompt, shown)
     call.remarks = (*call.remarks, *evidence.doubts)
+    if call.reply is not None and evidence.annotations:
+        sources = tuple(map(_cited_source, evidence.annotations))
+        call.reply = replace(call.reply, cited=sources)
+
+
+def _cited_source(annotation: Annotation) -> CitedSource:
+    """A source that the provider says a part of the reply cites."""
+    return CitedSource(
+        names=annotation.names,
+        quote=annotation.quote,
+        start=annotation.start,
+        end=annotation.end,
+    )
 
 
 def _node(found: ProviderCall, call: Node) -> Node:

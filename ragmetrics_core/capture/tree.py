@@ -112,6 +112,7 @@ class CitedSource:
 
     Args:
         id: The id of a context, or a name, address or number under which it was shown.
+        names: What a model's provider calls it: its address, file, title.
         quote: Words that stand in the source.
         statement: The part of the answer that it is named for; None for all of it.
         start: Where that part begins, where the framework or provider tells it.
@@ -131,6 +132,7 @@ class CitedSource:
     label: str | None = None
     page: str | None = None
     is_cited: bool = True
+    names: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,9 @@ class Message:
     text: str = field(default="", repr=False)
     calls: tuple[ToolCall, ...] = ()  # the tools that it calls
     # what a reply cites, by the word of the model's provider; None if it says nothing
-    cited: tuple[CitedSource, ...] | None = field(default=None, kw_only=True)
+    cited: tuple[CitedSource, ...] | None = field(
+        default=None, kw_only=True, compare=False
+    )
 
 
 @dataclass(slots=True, eq=False)
