@@ -75,7 +75,7 @@ def loop(label: str) -> str:
 
 def run(
     label: str,
-    answer: str,
+    answer: str | ChatMessage,
     *,
     builder: AnswerBuilder | None = None,
     chat: bool = False,
@@ -151,6 +151,16 @@ IN_JSON = (
     "SOURCE: {{ doc.meta.source }} | PAGE: {{ doc.meta.page }}\n"
     "CONTENT:\n{{ doc.content }}"
 )
+
+
+def provided(words: str, **location: Any) -> Callable[[], Any]:
+    """Anthropic says what the reply cites; the application showed the texts."""
+    cited = {"type": "char_location", "cited_text": words, **location}
+    text = "It was opened in 1874."
+    block = {"type": "text", "text": text, "citations": [cited]}
+    meta = {"raw_content_for_server_tools": [block], "citations": [cited]}
+    reply = ChatMessage.from_assistant(text, meta=meta)
+    return run("{{ doc.content }}", reply)
 
 
 @dataclass(frozen=True)
@@ -289,6 +299,9 @@ APPS: dict[str, App] = {
             builder=AnswerBuilder(reference_pattern=r"<(\d+)>"),
         ),
         [(None, (2,), ())],
+    ),
+    "Anthropic, documents of the prompt": App(
+        provided("opened at last in 1874", document_index=2), [(None, (2,), ())]
     ),
     "no numbers at all": App(run("{{ doc.content }}", "In 1874 [3]."), "does not tell"),
 }

@@ -283,12 +283,55 @@ SOURCE_ID = "Source ID: {i}\nProject name: {title}\nInterview Snippet: {text}"
 PDF = "Source: {n}\nContent: {text}\nYear: 2020\nCitation: (PDF: {pdf_path}, Page {page_number})"
 
 
+def block(text: str, *, start: int | None = None, **cited: Any) -> dict[str, Any]:
+    """A block of a provider's reply, whose text it says to cite."""
+    key = "annotations" if "url" in cited or "file_id" in cited else "citations"
+    if start is not None:
+        cited |= {"start_index": start, "end_index": start + 11}
+    return {"type": "text", "text": text, key: [cited] if cited else []}
+
+
+def provided(*blocks: dict[str, Any], label: str = "{text}") -> Callable[[], Any]:
+    """A model whose provider says what its reply cites; the application showed the texts."""
+    return lambda: asked(
+        Structured(messages=iter([AIMessage(list(blocks))])), label
+    ).invoke(QUESTION)
+
+
+def quoted(text: str, place: int, words: str) -> dict[str, Any]:
+    """A block as Anthropic gives it for documents in the prompt."""
+    return block(
+        text,
+        type="char_location",
+        cited_text=words,
+        document_index=place,
+        document_title="a document",
+        start_char_index=0,
+        end_char_index=9,
+    )
+
+
+def found_by_the_provider(results: Any, **cited: Any) -> Callable[[], Any]:
+    """OpenAI searched files while the model answered; nothing else was searched."""
+    searched = {
+        "type": "file_search_call",
+        "id": "fs_1",
+        "queries": ["Velm"],
+        "results": results,
+    }
+    reply = AIMessage([searched, block("It was opened in 1874. It is old.", **cited)])
+    return lambda: Structured(messages=iter([reply])).invoke(QUESTION)
+
+
+RESULTS = [
+    {"file_id": f"file-{place}", "filename": FILES[place], "score": 0.9, "text": text}
+    for place, text in enumerate(TEXTS)
+]
+
+
 @dataclass(frozen=True)
 class App:
-    """A public application, how its shape is run, and what its answer cites.
-
-    The number is the file's in the index of public code that it was drawn from.
-    """
+    """How the shape of a public application is run, and what its answer cites."""
 
     run: Callable[[], Any]
     expected: Expected
@@ -458,6 +501,28 @@ APPS: dict[str, App] = {
     "footnotes": App(chain("[{n}] {text}", "It was opened in 1874³."), "not read"),
     "prose": App(chain("[{n}] {text}", "As source 3 says, in 1874."), "not read"),
     "nothing cited": App(chain("[{n}] {text}", "It was opened in May."), []),
+    "Anthropic, documents of the prompt": App(
+        provided(
+            quoted("It was opened in 1874.", 2, "opened at last in 1874"),
+            quoted(" It is old.", 0, "it rises in the hills"),
+        ),
+        [("It was opened in 1874.", (2,), ()), (" It is old.", (0,), ())],
+    ),
+    "OpenAI, files with texts": App(
+        found_by_the_provider(
+            RESULTS, type="file_citation", file_id="file-2", filename="rivers.pdf"
+        ),
+        [(None, (2,), ())],
+    ),
+    "OpenAI, files without texts": App(
+        found_by_the_provider(
+            None, type="file_citation", file_id="file-2", filename="rivers.pdf"
+        ),
+        "does not return",
+    ),
+    "OpenAI, empty annotations and marks": App(
+        provided(block(ANSWER), label="[{n}] {text}"), MARKS
+    ),
     "an empty list": App(
         lambda: asked(
             structured(CitedAnswer, {"answer": WHOLE, "citations": []}), SOURCE_ID
@@ -494,3 +559,11 @@ def test_every_citation_is_right_or_unknown_with_its_reason(name: str) -> None:
         )
         for citation in sample.citations
     ] == [(part or answer, named, lost) for part, named, lost in app.expected or []]
+
+
+def test_words_that_only_the_provider_was_shown_are_a_context_that_is_cited() -> None:
+    words = "it was painted red by its second owner"
+    sample = captured(provided(quoted("It is red.", 0, words)))
+    assert sample.citations is not None, sample.citations_unknown
+    (citation,) = sample.citations
+    assert [sample.contexts[place].text for place in citation.contexts] == [words]

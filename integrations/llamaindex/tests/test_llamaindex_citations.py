@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from llama_index.core import PromptTemplate, get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms import types
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.node_parser import TokenTextSplitter
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -376,6 +378,49 @@ def two_engines(kit: ModuleType) -> Any:
     return model(kit, ("Join", "Both say it [1].")).complete(prompt)
 
 
+class Provided(Workflow):
+    """The prompt shows what was found; the provider names a source in a block of its own."""
+
+    def __init__(self, kit: ModuleType, blocks: Sequence[Any]) -> None:
+        super().__init__(timeout=20)
+        self.kit = kit
+        self.blocks = blocks
+
+    @step
+    async def answer(self, ev: StartEvent) -> StopEvent:
+        found = await self.kit.FixedRetriever(nodes()).aretrieve(ev.query)
+        shown = "\n\n".join(one.node.text for one in found)
+        reply = ChatMessage(role="assistant", blocks=list(self.blocks))
+
+        class Scripted(self.kit.ToolLLM):  # type: ignore[name-defined,misc]  # a class of the fixture
+            def _reply(self, messages: Any) -> ChatResponse:
+                return ChatResponse(message=reply)
+
+        asked = ChatMessage(role="user", content=f"{shown}\n\n{ev.query}")
+        response = await Scripted().achat_with_tools([], chat_history=[asked])
+        return StopEvent(result=response.message.content)
+
+
+def citation_block(quote: str) -> Callable[[ModuleType], Any]:
+    def run(kit: ModuleType) -> Any:
+        if not hasattr(types, "CitationBlock"):
+            pytest.skip("this LlamaIndex has no such blocks")
+        cited = types.CitationBlock(
+            cited_content=quote,
+            source="opening",
+            title="a document",
+            additional_location_info={},
+        )
+        text = types.TextBlock(text="It was opened in 1874.")
+
+        async def ask() -> Any:
+            return await Provided(kit, [text, cited]).run(query=QUESTION)
+
+        return asyncio.run(ask())
+
+    return run
+
+
 @dataclass(frozen=True)
 class App:
     """How the shape of a public application is run, and what its last answer cites."""
@@ -447,6 +492,9 @@ APPS: dict[str, App] = {
             ("It is of iron.", (1,), ()),
             ("It is of iron.", (), ("8",)),
         ],
+    ),
+    "a block that cites": App(
+        citation_block("the Velm bridge was opened at last in 1874"), [(None, (2,), ())]
     ),
     # the last call was shown no document: the answers are those of the engines
     "two engines and a last call": App(
