@@ -9,12 +9,17 @@ from ragmetrics_core.data.sample import Context as Context
 from ragmetrics_core.data.sample import Fact as Fact
 from ragmetrics_core.data.sample import Sample as Sample
 from ragmetrics_core.data.sample import Turn as Turn
+from ragmetrics_core.encoders.encoder_judge import EncoderJudge as EncoderJudge
+from ragmetrics_core.encoders.guard_judge import GuardJudge as GuardJudge
 from ragmetrics_core.engine.comparing import (
     compare_until_decided as compare_until_decided,
 )
 from ragmetrics_core.engine.evaluation import aevaluate as aevaluate
 from ragmetrics_core.engine.evaluation import evaluate as evaluate
 from ragmetrics_core.engine.evaluation import iter_results as iter_results
+from ragmetrics_core.judging.cascade import CascadeJudge as CascadeJudge
+from ragmetrics_core.judging.decision_judge import DecisionJudge as DecisionJudge
+from ragmetrics_core.judging.judge import Judge as Judge
 from ragmetrics_core.judging.judge import ScriptedJudge as ScriptedJudge
 from ragmetrics_core.judging.llm import LLMJudge as LLMJudge
 from ragmetrics_core.lexical.lexical_judge import LexicalJudge as LexicalJudge
@@ -35,9 +40,14 @@ from ragmetrics_core.metrics.metric import metric as metric
 from ragmetrics_core.metrics.retrieval_accuracy import (
     RetrievalAccuracy as RetrievalAccuracy,
 )
+from ragmetrics_core.models.chat import ChatModel as ChatModel
 from ragmetrics_core.models.compatible_model import (
     OpenAICompatibleModel as OpenAICompatibleModel,
 )
 from ragmetrics_core.models.limits import Limits as Limits
 from ragmetrics_core.models.litellm_model import LiteLLMModel as LiteLLMModel
+from ragmetrics_core.models.reply_store import ReplyStore as ReplyStore
+from ragmetrics_core.reporting.gates import Gate as Gate
+from ragmetrics_core.reporting.gates import UntilDecided as UntilDecided
 from ragmetrics_core.reporting.report import Report as Report
+from ragmetrics_core.reporting.report import Sink as Sink
