@@ -39,6 +39,12 @@ _SEVERAL_WROTE = (
 )
 
 
+_SEARCHED_BEFORE = (
+    "a search just before found what the answer was shown as well, and nothing answered"
+    " from it: whether it was made for this question is not certain"
+)
+
+
 def doubtful(tree: Tree, words: str) -> Tree:
     """The same run with one more doubt, in words."""
     return replace(tree, doubts=tuple(dict.fromkeys((*tree.doubts, words))))
@@ -53,6 +59,12 @@ class Group:
         last_came_at: When the last of them came, by the monotonic clock of this
             process.
         answered_at: When the last run that answered it ended; None before.
+        was_read: Whether a model was shown what was found, whatever it replied: it may
+            have answered in a word or two, or have graded the documents.
+        is_passed_by: Whether a question of its strand that began later was answered and
+            is over.
+        beside: Groups of searches near its own that found some of the same documents.
+            If no model ever reads them, they belong to its question.
         writers: Those runs that wrote what others were asked.
         parts: Roots of runs that answered one of several questions that a model wrote.
     """
@@ -62,6 +74,12 @@ class Group:
     last_came_at: float = field(default_factory=time.monotonic)
     # when the last run that answered it ended; None before
     answered_at: float | None = None
+    # a model was shown what was found
+    was_read: bool = False
+    # a later question of its strand is over
+    is_passed_by: bool = False
+    # near searches that found some of the same documents
+    beside: list[Group] = field(default_factory=list)
     # runs that wrote what others were asked
     writers: list[Tree] = field(default_factory=list)
     # the roots of runs that answered one of several questions that a model wrote
@@ -81,6 +99,10 @@ class Group:
     def queries(self) -> set[str]:
         """What was searched for, and what else its calls were asked."""
         return {node.query for node in self.nodes if node.query}
+
+    def searched_for(self, query: str) -> bool:
+        """Whether one of its calls was asked a query, which stands in one line."""
+        return query in map(as_one_line, self.queries)
 
     @property
     def questions(self) -> set[str]:
@@ -135,19 +157,14 @@ class Group:
         """Whether one of its models wrote a query."""
         return any(writes_query(tree, query) for tree in self.trees)
 
-    def gave(self, taken_documents: Iterable[Document]) -> bool:
-        """Whether a run was handed one of its documents.
-
-        A reranker that is called by hand is such a run.
-        """
-        names = {
+    @property
+    def names_of_documents(self) -> set[str]:
+        """The ids of what its calls found or returned; of documents without id the texts."""
+        return {
             document.id or document.text
             for node in self.nodes
             for document in node.documents or ()
         }
-        return any(
-            (document.id or document.text) in names for document in taken_documents
-        )
 
     def turns(self) -> list[list[Tree]]:
         """Return its runs as turns: each inner list is one turn.
@@ -208,7 +225,21 @@ class Group:
             self.trees += group.trees
             self.writers += group.writers
             self.parts |= group.parts
+            self.was_read |= group.was_read
+            self.beside += group.beside
         self.trees.sort(key=lambda tree: tree.root.began)
+
+    def copy_with(self, groups: Sequence[Group]) -> Group:
+        """A copy that holds the runs of other groups, too."""
+        whole = replace(
+            self,
+            trees=list(self.trees),
+            writers=list(self.writers),
+            parts=set(self.parts),
+            beside=list(self.beside),
+        )
+        whole.take_over(groups)
+        return whole
 
     def doubt(self, words: str) -> None:
         """Put its runs in doubt, in words."""
@@ -226,7 +257,8 @@ class Groups:
         self._waiting: list[Group] = []
 
     def __iter__(self) -> Iterator[Group]:
-        return iter(self._waiting)
+        """The groups as they are if no further run comes."""
+        return iter(self._with_searches_beside(self._waiting))
 
     def clear(self) -> None:
         """Forget all."""
@@ -293,7 +325,7 @@ class Groups:
         """
         for writer in writers:
             group = self._group_of(writer)
-            if group is None or query not in map(as_one_line, group.queries):
+            if group is None or not group.searched_for(query):
                 return writer
         return writers[-1] if writers else None
 
@@ -325,21 +357,28 @@ class Groups:
     def _asking_for(self, tree: Tree, query: str, writer: Tree | None) -> Group | None:
         """The group that a retrieval goes on with; None if there is none.
 
-        There are three ways. The group holds the run that wrote the query. Or that run
-        was shown what was searched for in the group, and wrote a further query. Or the
-        retrieval was handed documents of the group.
+        There are three ways. The retrieval was handed documents of groups: a reranker
+        that is called by hand. These groups become one. Or the group holds the run that
+        wrote the query. Or that run was shown what was searched for in the group, and
+        wrote a further query.
         """
         same, near_groups = self._near(tree.strand)
-        if writer is not None:
-            group = self._group_of(writer)
-            if group is not None:
-                return group
-            for group in same:
-                is_new = query not in map(as_one_line, group.queries)
-                if is_new and _is_told_to(writer, group):
-                    return group
-        for group in (*same, *near_groups):
-            if group.gave(tree.root.taken):
+        giving = _groups_that_gave(tree.root.taken, query, same)
+        if not giving:
+            giving = _groups_that_gave(tree.root.taken, query, near_groups)
+        of_writer = None if writer is None else self._group_of(writer)
+        if giving:
+            beside = [] if of_writer is None or of_writer in giving else [of_writer]
+            group = self._as_one([*giving, *beside])
+            names = {document.id or document.text for document in tree.root.taken}
+            group.beside += self._searches_beside(group, names)
+            return group
+        if of_writer is not None:
+            return of_writer
+        if writer is None:
+            return None
+        for group in same:
+            if not group.searched_for(query) and _is_told_to(writer, group):
                 return group
         return None
 
@@ -365,9 +404,17 @@ class Groups:
         )
         if not showings:
             return None
+        shown = {text for showing in showings for text in showing.texts}
         group = self._as_one([showing.group for showing in showings])
+        names_shown = {
+            document.id or document.text
+            for document in group.documents
+            if not shown.isdisjoint(document.texts)
+        }
+        group.beside += self._searches_beside(group, names_shown)
         is_answered = any(calls.weights[call] == FREE_TEXT for call in calls.models)
         group.add(tree, answers=is_answered)
+        group.was_read = True
         for showing in showings:
             is_beside = ways[showing.group] == "beside its question"
             if is_beside and not showing.shows_what_was_found:
@@ -380,6 +427,76 @@ class Groups:
         first_group.take_over(rest)
         self._waiting = [group for group in self._waiting if group not in rest]
         return first_group
+
+    def _searches_beside(self, group: Group, names: Collection[str]) -> list[Group]:
+        """Searches near those of a group that found some of the same documents.
+
+        No model has read them yet. They began after the first search of the group, or
+        right before it, so that nothing was read or answered in between.
+
+        Args:
+            group: The group.
+            names: The ids of the documents that a model or a reranker was handed for
+                the group; of documents without id the texts.
+        """
+        same, _ = self._near(group.trees[-1].strand)
+        same.sort(key=lambda other: other.began, reverse=True)
+        beside: list[Group] = []
+        for other in same:
+            if other is group or other.is_passed_by:
+                continue
+            is_like_it = not other.was_read and not other.names_of_documents.isdisjoint(
+                names
+            )
+            if is_like_it:
+                beside.append(other)
+            elif other.began < group.began:
+                break
+        return beside
+
+    def _with_searches_beside(self, groups: Sequence[Group]) -> list[Group]:
+        """Some groups as they are if no further run comes.
+
+        A search beside a group that no model has read belongs to the question of that
+        group if it was made after the first search of the group, or asked the same.
+        Otherwise it may be a question of its own: both stay, and the group is in doubt.
+
+        Args:
+            groups: The groups; they stay as they are.
+
+        Returns:
+            The groups, or copies that hold more. A search that belongs to another group
+            is not listed by itself.
+        """
+        owner_by_search: dict[Group, Group] = {}
+        for group in self._waiting:
+            for search in self._unread_beside(group):
+                asks_the_same = not search.queries.isdisjoint(group.queries)
+                if asks_the_same or search.began > group.began:
+                    owner_by_search.setdefault(search, group)
+        whole_groups: list[Group] = []
+        for group in groups:
+            if group in owner_by_search:
+                continue
+            searches = [
+                search for search, owner in owner_by_search.items() if owner is group
+            ]
+            is_doubtful = any(
+                search not in owner_by_search for search in self._unread_beside(group)
+            )
+            whole = group.copy_with(searches) if searches or is_doubtful else group
+            if is_doubtful:
+                whole.doubt(_SEARCHED_BEFORE)
+            whole_groups.append(whole)
+        return whole_groups
+
+    def _unread_beside(self, group: Group) -> list[Group]:
+        """The searches beside a group that still wait and that no model has read."""
+        return [
+            search
+            for search in group.beside
+            if not search.was_read and search in self._waiting
+        ]
 
     def take_over_due(self, strand: str | None = None, query: str = "") -> list[Group]:
         """Remove and return the groups that no further run will join.
@@ -399,15 +516,22 @@ class Groups:
             if now - group.last_came_at > _LONGEST_WAIT_S:
                 due.append(group)
             elif _is_left_behind(group, strand, query):
-                if query in map(as_one_line, group.queries):
+                if group.searched_for(query):
                     asks_the_same.append(group)
                 else:
                     due.append(group)
         # a draft of the last one may be revised yet
         due += asks_the_same[:-1]
         due.sort(key=lambda group: group.began)
-        self._waiting = [group for group in self._waiting if group not in due]
-        return due
+        whole_groups = self._with_searches_beside(due)
+        taken = {tree.root for group in whole_groups for tree in group.trees}
+        self._waiting = [
+            group for group in self._waiting if group.trees[0].root not in taken
+        ]
+        for over in whole_groups:
+            for group in self._near(over.trees[-1].strand)[0]:
+                group.is_passed_by |= group.began < over.trees[-1].root.began
+        return whole_groups
 
     def take_too_many(self) -> list[Group]:
         """Remove and return the groups that wait longest, where too many wait."""
@@ -431,6 +555,40 @@ def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
     if group.answered_at is None or strand is None:
         return False
     return group.trees[-1].strand == strand and not group.writes_query(query)
+
+
+def _groups_that_gave(
+    documents: Iterable[Document], query: str, groups: Sequence[Group]
+) -> list[Group]:
+    """The groups whose documents a reranker was handed that the application called.
+
+    Groups that searched for what the reranker is asked go before others, and of these
+    the latest. Groups are taken until each document is accounted for. Groups that were
+    answered count only where no other one gave any.
+
+    Args:
+        documents: What the reranker was handed.
+        query: What it was asked, in one line; empty if it was asked nothing.
+        groups: Groups of one strand, the latest first.
+
+    Returns:
+        The groups; empty if none gave any of the documents.
+    """
+    missing = {document.id or document.text for document in documents}
+    giving = [
+        group for group in groups if not missing.isdisjoint(group.names_of_documents)
+    ]
+    waiting = [group for group in giving if group.answered_at is None]
+    if not waiting:
+        return giving[:1]
+    # a stable sort: the latest stay first
+    waiting.sort(key=lambda group: not group.searched_for(query))
+    chosen: list[Group] = []
+    for group in waiting:
+        if missing:
+            chosen.append(group)
+            missing -= group.names_of_documents
+    return chosen
 
 
 def _is_told_to(writer: Tree, group: Group) -> bool:

@@ -43,7 +43,8 @@ def _call(turn: Turn, brought: Brought, order: CallOrder, number: int) -> Eviden
     node = arrival.node
     tools = tools_of(turn.calls.paths[node])
     name = tools[-1].name if tools else None
-    asks_nothing = arrival.kind == "given" or node.kind == "model"
+    # what a reranker was asked, nobody searched for
+    asks_nothing = arrival.kind == "given" or node.kind in ("model", "reranker")
     return EvidenceCall(
         kind=arrival.kind,
         turn=number,

@@ -14,7 +14,11 @@ from typing import Any
 
 from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.passages import share_a_passage, stands_in
+from ragmetrics_core.capture.passages import (
+    share_a_passage,
+    stands_apart,
+    stands_in,
+)
 from ragmetrics_core.capture.plain_values import (
     Overrides,
     as_one_line,
@@ -39,6 +43,10 @@ _NOT_SHOWN = (
 TOLD_MORE = (
     "what was asked is more than what was searched for: which of it are the user's words"
     " is not certain"
+)
+_ONE_OF_SEVERAL_QUERIES = (
+    "several texts were searched for, and the answering prompt shows more than one of"
+    " them among other words: the first stands for the user's question"
 )
 _BEHIND_A_LABEL = (
     "what was asked is more than what was searched for: what stands behind its last"
@@ -211,8 +219,8 @@ class _Search:
     def queries(self) -> list[str]:
         """What was searched for: queries in words, those of retrievals first.
 
-        Behind these stand the queries of the calls around them. Arguments of tools that
-        are JSON are left out.
+        Behind these stand the queries of the calls around them, and what rerankers were
+        asked. Arguments of tools that are JSON are left out.
         """
         calls, tree = self.calls, self.calls.tree
         paths = [calls.paths[node] for node in calls.retrievals]
@@ -223,6 +231,7 @@ class _Search:
             for node in calls.nodes
             if node.kind == "retriever" and (tree.unread or node.error)
         ]
+        nodes += [node for node in calls.nodes if node.kind == "reranker"]
         return [
             node.query
             for node in nodes
@@ -368,22 +377,31 @@ def by_a_models_query(search: _Search) -> Asked | None:
 
 
 def by_the_first_query(search: _Search) -> Asked | None:
-    """What the first retriever was asked, inferred where a chain was given something else, or no model was shown it.
+    """The first query that the answering prompt shows, of those that no model wrote; else the first, inferred.
 
     chziakas/Icarus, rag_openai.py: a retriever and a model are called without a chain.
     """
-    if not search.queries:
+    queries = [query for query in search.queries if not search.calls.is_written(query)]
+    if not queries:
         return None
-    tree, query = search.tree, search.queries[0]
+    tree = search.tree
+    shown = [query for query in queries if _is_shown(query, search.calls)]
+    apart = [query for query in shown if _stands_apart(query, search.calls)]
+    question = next(iter([*apart, *shown, *queries]))
+    place = "query of the first retriever"
+    if question != search.queries[0]:
+        place = "query that the answering prompt shows"
     has_no_inputs = (
         tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
     )
     doubts: tuple[str, ...] = ()
     if not has_no_inputs:
         doubts = (_ONLY_A_QUERY,)
-    elif not _is_shown(query, search.calls):
+    elif not shown:
         doubts = (_NOT_SHOWN,)
-    return Asked(query, "query of the first retriever", doubts)
+    elif not apart and len(set(shown)) > 1:
+        doubts = (_ONE_OF_SEVERAL_QUERIES,)
+    return Asked(question, place, doubts)
 
 
 def by_nothing(search: _Search) -> Asked:
@@ -433,6 +451,12 @@ def _is_shown(query: str, calls: Calls) -> bool:
     prompts = [message.text for call in calls.likely for message in call.prompt]
     line = as_one_line(query)
     return not calls.likely or any(line in as_one_line(prompt) for prompt in prompts)
+
+
+def _stands_apart(query: str, calls: Calls) -> bool:
+    """Whether a query is a line of a prompt that may have been answered, or stands there behind a label."""
+    prompts = [message.text for call in calls.likely for message in call.prompt]
+    return any(stands_apart(query.strip(), prompt) for prompt in prompts)
 
 
 def _is_plain(message: str, calls: Calls) -> bool:
