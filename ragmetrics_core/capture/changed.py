@@ -34,66 +34,74 @@ class ChangedTexts:
     """
 
     def __init__(self, prompt: Prompt, ground: bytearray) -> None:
-        self._prompt, self._ground = prompt, ground
+        self._prompt = prompt
+        self._ground = ground
 
     def may_hold(self, raw: str) -> bool:
         """Whether most words of a text stand near each other."""
-        if not self._places:
+        if not self._places_by_stem:
             return False
         words = _stems(raw)
         stems = list(dict.fromkeys(words))[:_MOST_STEMS]
         if len(stems) < _LEAST_STEMS:
             return False
-        places = sorted(
-            (at, stem)
-            for stem in stems
-            for at in self._places.get(stem, ())[:_MOST_PLACES]
-        )
-        return _most_within(places, width=_NEAR * len(words)) >= _ENOUGH * len(stems)
+        places = []
+        for stem in stems:
+            for place in self._places_by_stem.get(stem, ())[:_MOST_PLACES]:
+                places.append((place, stem))
+        most_near = _most_within(sorted(places), width=_NEAR * len(words))
+        return most_near >= _ENOUGH * len(stems)
 
     @cached_property
-    def _places(self) -> dict[str, list[int]]:
+    def _places_by_stem(self) -> dict[str, list[int]]:
         """Of each stem, as which words of the free ground it stands there."""
-        places: dict[str, list[int]] = defaultdict(list)
+        places_by_stem: dict[str, list[int]] = defaultdict(list)
         if self._ground.count(0) > _MOST_GROUND:
-            return places
-        at = 0
+            return places_by_stem
+        n_words = 0
         for passage in self._free_passages():
             for stem in _stems(passage):
-                places[stem].append(at)
-                at += 1
-            at += _MOST_GROUND  # nothing is near across a located text
-        return places
+                places_by_stem[stem].append(n_words)
+                n_words += 1
+            n_words += _MOST_GROUND  # nothing is near across a located text
+        return places_by_stem
 
     def _free_passages(self) -> Iterator[str]:
         """Yield the passages of the messages where no located text stands.
 
         A passage of fewer than 16 bytes is left out: it holds no word that counts.
         """
-        for message, start in zip(
-            self._prompt.messages, self._prompt.starts, strict=True
-        ):
-            ground = self._ground[start : start + len(message.stream)]
-            for free in _FREE.finditer(ground):
-                first, last = message.span(*free.span())
-                yield message.raw[first:last]
+        message_starts = zip(self._prompt.messages, self._prompt.starts, strict=True)
+        for message, message_start in message_starts:
+            message_end = message_start + len(message.stream)
+            ground = self._ground[message_start:message_end]
+            for free_ground in _FREE.finditer(ground):
+                start, end = message.span(*free_ground.span())
+                yield message.raw[start:end]
 
 
 def _stems(text: str) -> list[str]:
+    """The first letters of each word that counts, in lower case."""
     return [word[:_STEM].lower() for word in _WORD.findall(text)]
 
 
 def _most_within(places: list[tuple[int, str]], *, width: float) -> int:
-    """The most different stems that stand within some words of each other."""
-    counts: Counter[str] = Counter()
-    most = first = 0
-    for at, stem in places:
+    """The most different stems that stand within some words of each other.
+
+    Args:
+        places: The stems behind their places, sorted.
+        width: Within how many words.
+    """
+    counts: Counter[str] = Counter()  # of the stems in the window
+    most = 0
+    window_start = 0
+    for place, stem in places:
         counts[stem] += 1
-        while places[first][0] < at - width:
-            leaving = places[first][1]
-            counts[leaving] -= 1
-            if not counts[leaving]:
-                del counts[leaving]
-            first += 1
+        while places[window_start][0] < place - width:
+            _, leaving_stem = places[window_start]
+            counts[leaving_stem] -= 1
+            if counts[leaving_stem] == 0:
+                del counts[leaving_stem]
+            window_start += 1
         most = max(most, len(counts))
     return most

@@ -29,11 +29,9 @@ def unknown_passages(
         known: All texts that were found, said, asked or written in the run.
     """
     openings = [text.strip()[:_PASSAGE] for text in contexts]
-    passages = [
-        passage
-        for prompt in prompts
-        for passage in _passages_under_labels(openings, prompt)
-    ]
+    passages: list[str] = []
+    for prompt in prompts:
+        passages += _passages_under_labels(openings, prompt)
     if not passages:
         return 0
     known_streams = [stream(text) for text in known]
@@ -55,17 +53,17 @@ def _passages_under_labels(openings: Iterable[str], prompt: str) -> Iterator[str
         if label is not None and _is_numbered(label):
             shapes.add(_shape(label))
     for shape in shapes:
-        yield from _under(shape, prompt)
+        yield from _passages_under(shape, prompt)
 
 
 def _label_of(opening: str, prompt: str) -> str | None:
     """What stands before a text in its line, else the line above; None if there is nothing."""
-    start = prompt.find(opening) if opening else -1
-    if start < 0:
+    start = prompt.find(opening)
+    if start < 0 or not opening:
         return None
-    before = prompt[max(0, start - 2 * _LONGEST_LABEL) : start]
-    above, _, beside = before.rpartition("\n")
-    line_above = above.rpartition("\n")[2]
+    text_before = prompt[max(0, start - 2 * _LONGEST_LABEL) : start]
+    text_above, _, beside = text_before.rpartition("\n")
+    _, _, line_above = text_above.rpartition("\n")
     return beside.strip() or line_above.strip() or None
 
 
@@ -75,19 +73,21 @@ def _shape(label: str) -> str:
 
 
 def _is_numbered(label: str) -> bool:
+    """Whether what stands before a text is a label with a number, and no value of JSON."""
     if len(label) > _LONGEST_LABEL or _VALUE_BEGINS.search(label):
         return False
-    letters = sum(character.isalpha() for character in label)
-    return letters >= _FEWEST_LETTERS and "#" in _shape(label)
+    n_letters = sum(character.isalpha() for character in label)
+    has_number = "#" in _shape(label)
+    return has_number and n_letters >= _FEWEST_LETTERS
 
 
-def _under(shape: str, prompt: str) -> Iterator[str]:
-    """What stands behind each label of a shape: the rest of its line, else the line below."""
+def _passages_under(shape: str, prompt: str) -> Iterator[str]:
+    """Yield what stands behind each label of a shape: the rest of its line, else the line below."""
     pattern = re.escape(shape).replace(r"\#", "#").replace("#", r"\d{1,9}")
     lines = prompt.split("\n")
-    for place, line in enumerate(lines):
+    lines_below = [*lines[1:], ""]
+    for line, line_below in zip(lines, lines_below, strict=True):
         label = re.match(rf"\s*{pattern}\s*", line)
-        if label is None:
-            continue
-        below = lines[place + 1] if place + 1 < len(lines) else ""
-        yield line[label.end() :].strip() or below.strip()
+        if label is not None:
+            rest_of_line = line[label.end() :].strip()
+            yield rest_of_line or line_below.strip()

@@ -12,7 +12,6 @@ import string
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from itertools import accumulate
 
 _HEX = r"[\da-fA-F]"
 # Possessive: a run of backslashes or ampersands is read once, however long it is.
@@ -26,12 +25,14 @@ _CONTROL = re.compile(rf"{_SLASHES} [nrtfb]", re.VERBOSE)
 _PIECE = re.compile(rf"{_PATTERN} | [^\\&]{{1,256}} | \\++", re.VERBOSE)
 _ASCII = bytes(range(128))
 _LOWER = bytes(range(256)).lower()
+_LAST_CHARACTER = 0x10FFFF
 # stands between the streams of messages, wider than what is stepped over or joined
 _BETWEEN = b"\0" * 128
 # up to so many characters beyond ASCII are replaced one after the other, which is
 # faster than a table
 _FEW = 64
-_OTHERS = bytes(set(_ASCII) - set((string.ascii_letters + string.digits).encode()))
+_LETTERS_AND_DIGITS = (string.ascii_letters + string.digits).encode()
+_NO_LETTERS = bytes(set(_ASCII).difference(_LETTERS_AND_DIGITS))
 
 
 def stream(text: str) -> bytes:
@@ -42,54 +43,59 @@ def stream(text: str) -> bytes:
     if "\\" in text:
         text = _CONTROL.sub(" ", text)  # by far the most frequent
     if "\\" in text or "&" in text:
-        text = _ESCAPE.sub(lambda found: _decode_escape(found[0]), text)
+        text = _ESCAPE.sub(lambda escape: _decode_escape(escape[0]), text)
     if not text.isascii():
-        beyond = set(
-            text.encode("utf-8", "surrogatepass")
-            .translate(None, _ASCII)
-            .decode("utf-8", "surrogatepass")
-        )
-        table = {
-            char: folded for char in beyond if (folded := _fold_case(char)) != char
-        }
-        if len(table) > _FEW:
-            text, table = (
-                text.translate({ord(char): folded for char, folded in table.items()}),
-                {},
-            )
-        for char, folded in table.items():
-            text = text.replace(char, folded)
-    return text.encode().translate(_LOWER, _OTHERS)
+        text = _fold_beyond_ascii(text)
+    return text.encode().translate(_LOWER, _NO_LETTERS)
+
+
+def _fold_beyond_ascii(text: str) -> str:
+    """A text whose characters beyond ASCII are letters in lower case, or gone."""
+    letters = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    folded_by_character: dict[str, str] = {}
+    for character in set(letters.decode("utf-8", "surrogatepass")):
+        folded = _fold_case(character)
+        if folded != character:
+            folded_by_character[character] = folded
+    if len(folded_by_character) > _FEW:
+        folded_by_code = {ord(key): value for key, value in folded_by_character.items()}
+        return text.translate(folded_by_code)
+    for character, folded in folded_by_character.items():
+        text = text.replace(character, folded)
+    return text
 
 
 @lru_cache(maxsize=4096)
 def _decode_escape(escape: str) -> str:
     """What an escape or an entity stands for; an unknown name stands for itself."""
-    found = _ESCAPE.match(escape)
-    name, decimal, hexadecimal, high, low, *codes = (
-        found.groups() if found else [""] * 8
-    )
+    match = _ESCAPE.match(escape)
+    if match is None:
+        return ""
+    name, decimal, hexadecimal, high, low, *codes = match.groups()
     if name:
         named = html.unescape(f"&{name};")
-        return name if named.startswith("&") else named
+        is_unknown = named.startswith("&")
+        return name if is_unknown else named
     if high:
         return bytes.fromhex(high + low).decode("utf-16-be")
-    code = (
-        int(decimal)
-        if decimal
-        else int(next(filter(None, (hexadecimal, *codes)), "0"), 16)
-    )
-    return chr(code) if code <= 0x10FFFF else ""
+    code = 0
+    if decimal:
+        code = int(decimal)
+    else:
+        # at most one of them is set; none in the sign alone, such as "&amp;"
+        for hexadecimal_code in (hexadecimal, *codes):
+            if hexadecimal_code:
+                code = int(hexadecimal_code, 16)
+    return chr(code) if code <= _LAST_CHARACTER else ""
 
 
 @lru_cache(maxsize=4096)
-def _fold_case(char: str) -> str:
+def _fold_case(character: str) -> str:
     """The letters of a character in lower case; both small sigmas are one letter."""
-    return (
-        "".join(one for one in char.lower() if one.isalnum()).replace("ς", "σ")
-        if char.isalnum()
-        else ""
-    )
+    if not character.isalnum():
+        return ""
+    letters = [letter for letter in character.lower() if letter.isalnum()]
+    return "".join(letters).replace("ς", "σ")
 
 
 class Text:
@@ -104,12 +110,19 @@ class Text:
 
         There is at least one such letter.
         """
-        return self._letter(start)[0], self._letter(end - 1)[1]
+        first_offset, _ = self._letter(start)
+        _, end_offset = self._letter(end - 1)
+        return first_offset, end_offset
 
     def gap(self, at: int) -> tuple[int, int]:
         """Offsets of what stands between the letters before and after a place of the stream."""
-        before = self._letter(at - 1)[1] if at else 0
-        return before, self._letter(at)[0] if at < len(self.stream) else len(self.raw)
+        gap_start = 0
+        gap_end = len(self.raw)
+        if at > 0:
+            _, gap_start = self._letter(at - 1)
+        if at < len(self.stream):
+            gap_end, _ = self._letter(at)
+        return gap_start, gap_end
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int, int]]:
@@ -118,21 +131,19 @@ class Text:
         Each is told by where it begins in the stream, and by its offsets in the text.
         Pieces without letters are left out.
         """
-        pieces = [
-            (len(stream(found[0])), *found.span())
-            for found in _PIECE.finditer(self.raw)
-        ]
-        begins = accumulate((size for size, _, _ in pieces), initial=0)
-        return [
-            (at, start, end)
-            for at, (size, start, end) in zip(begins, pieces, strict=False)
-            if size
-        ]
+        pieces = []
+        place = 0
+        for piece in _PIECE.finditer(self.raw):
+            size = len(stream(piece[0]))
+            if size:
+                pieces.append((place, *piece.span()))
+            place += size
+        return pieces
 
     @cached_property
     def _begins(self) -> list[int]:
         """Where each piece begins in the stream."""
-        return [at for at, _, _ in self._pieces]
+        return [place for place, _, _ in self._pieces]
 
     @cached_property
     def _ends_by_piece(self) -> dict[int, list[int]]:
@@ -148,13 +159,17 @@ class Text:
         Of the whole escape where it is one.
         """
         number = bisect_right(self._begins, index) - 1
-        at, start, end = self._pieces[number]
-        if self.raw[start] in "\\&":
+        place, start, end = self._pieces[number]
+        is_escape = self.raw[start] in "\\&"
+        if is_escape:
             return start, end
         ends = self._ends_by_piece.get(number)
         if ends is None:
-            sizes = (len(_fold_case(char).encode()) for char in self.raw[start:end])
-            ends = self._ends_by_piece[number] = list(accumulate(sizes, initial=at))[1:]
+            ends = []
+            for character in self.raw[start:end]:
+                place += len(_fold_case(character).encode())
+                ends.append(place)
+            self._ends_by_piece[number] = ends
         offset = start + bisect_right(ends, index)
         return offset, offset + 1
 
@@ -166,13 +181,21 @@ class Prompt:
 
     Args:
         messages: The texts of the messages.
+
+    Attributes:
+        messages: The messages.
+        stream: Their streams as one.
+        starts: Where the stream of each message begins in it.
     """
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = [Text(message) for message in messages]
         self.stream = _BETWEEN.join(message.stream for message in self.messages)
-        sizes = (len(message.stream) + len(_BETWEEN) for message in self.messages)
-        self.starts = list(accumulate(sizes, initial=0))[:-1]
+        self.starts: list[int] = []
+        start = 0
+        for message in self.messages:
+            self.starts.append(start)
+            start += len(message.stream) + len(_BETWEEN)
 
     def message(self, at: int) -> int:
         """Which message holds a place of the stream."""
@@ -181,6 +204,5 @@ class Prompt:
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Offsets in their message of the letters ``[start, end)`` of the stream."""
         index = self.message(start)
-        return self.messages[index].span(
-            start - self.starts[index], end - self.starts[index]
-        )
+        message_start = self.starts[index]
+        return self.messages[index].span(start - message_start, end - message_start)

@@ -16,25 +16,32 @@ _WINDOW = PASSAGE - _STEP + 1
 
 def stands_in(text: bytes, host: bytes) -> bool:
     """Whether a text that is long enough to be no chance stands whole in another one."""
-    return len(text) >= SHORTEST and text in host
+    is_long_enough = len(text) >= SHORTEST
+    return is_long_enough and text in host
 
 
-def share_a_passage(one: bytes, other: bytes) -> bool:
+def share_a_passage(text: bytes, other: bytes) -> bool:
     """Whether a passage of one text stands in the other.
 
     A passage is an edge of either, a run from its middle, or all of it.
     """
-    if _an_edge_stands_in(one, other) or _an_edge_stands_in(other, one):
+    if _edge_stands_in(text, other) or _edge_stands_in(other, text):
         return True
-    shorter, longer = sorted((one, other), key=len)
+    shorter, longer = sorted((text, other), key=len)
     starts = range(0, len(shorter) - _WINDOW + 1, _STEP)
     return any(shorter[start : start + _WINDOW] in longer for start in starts)
 
 
-def _an_edge_stands_in(text: bytes, host: bytes) -> bool:
+def _edge_stands_in(text: bytes, host: bytes) -> bool:
+    """Whether the first or the last bytes of a text stand in another one.
+
+    A text that is no longer than an edge must stand there whole.
+    """
     if len(text) < EDGE:
         return stands_in(text, host)
-    return text[:EDGE] in host or text[-EDGE:] in host
+    beginning = text[:EDGE]
+    end = text[-EDGE:]
+    return beginning in host or end in host
 
 
 def stands_apart(text: str, message: str) -> bool:
@@ -43,5 +50,9 @@ def stands_apart(text: str, message: str) -> bool:
     It stands behind a colon, a quote, a bracket or a line's beginning, and ends at a
     quote, a bracket or a line's end.
     """
-    apart = rf"(?:^|[:\n\"'`>(\[])[ \t]*{re.escape(text)}[ \t]*(?:$|[\n\"'`<)\]])"
-    return text in message and re.search(apart, message) is not None
+    if text not in message:
+        return False
+    before = r"(?:^|[:\n\"'`>(\[])[ \t]*"
+    behind = r"[ \t]*(?:$|[\n\"'`<)\]])"
+    text_apart = f"{before}{re.escape(text)}{behind}"
+    return re.search(text_apart, message) is not None

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, pairwise, takewhile
+from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.letters import stream
@@ -35,14 +35,16 @@ ANSWER_KEYS = (
     "content",
 )
 # those of a structure that can hold nothing but its answer
-_STATED_ANSWER_KEYS = ("answer", "response")
+_ANSWER_ALONE_KEYS = ("answer", "response")
 HISTORY_KEYS = ("chat_history", "history")
-_STATED = ("question", "query", "user_input", "user_question")
-_WRITTEN = ("generation", "answer", "response", "output_text", "result")
+# those under which a graph's state keeps the question itself
+_STATE_QUESTION_KEYS = ("question", "query", "user_input", "user_question")
+# those under which inputs hold an answer that was given before
+_GIVEN_ANSWER_KEYS = ("generation", "answer", "response", "output_text", "result")
 _SIDES = ("user", "assistant")
-_DEPTH = 4
-# what str() makes of an object
-_STREAM = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
+_DEPTH = 4  # mappings and sequences inside of each other that are looked into
+# what str() makes of an object, such as a stream
+_OBJECT_AS_TEXT = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
 
 
 @dataclass(frozen=True)
@@ -69,18 +71,14 @@ class Overrides:
     answer_from: Source | None = None
     context_tools: Collection[str] | None = None
     build: Callable[[Any], Iterable[Sample]] | None = None
-    # in the caller's own words; no place needs to be looked at
     question: str | None = None
 
     def __post_init__(self) -> None:
         """Raise ``SettingError`` for a source or names of another type."""
         for name in ("question_from", "contexts_from", "answer_from"):
             source = getattr(self, name)
-            if (
-                source is not None
-                and not isinstance(source, str)
-                and not callable(source)
-            ):
+            is_path = source is None or isinstance(source, str)
+            if not is_path and not callable(source):
                 raise SettingError(
                     f"{name} must be a key, a path or a callable, got"
                     f" {type(source).__name__}"
@@ -97,15 +95,13 @@ class Overrides:
 
         Keys, paths and callables of the user may ask for anything in them.
         """
-        return any(
-            source is not None
-            for source in (
-                self.question_from,
-                self.contexts_from,
-                self.answer_from,
-                self.build,
-            )
+        sources = (
+            self.question_from,
+            self.contexts_from,
+            self.answer_from,
+            self.build,
         )
+        return any(source is not None for source in sources)
 
     def find(self, field: str, run: Any, *places: Any) -> tuple[bool, Any]:
         """Look a field up as the user said.
@@ -121,12 +117,14 @@ class Overrides:
             return False, None
         if callable(source):
             return True, source(run)
-        lookups = (
-            follow_path(place, path)
-            for place in places
-            for path in ([source], source.split("."))
-        )
-        return next((lookup for lookup in lookups if lookup[0]), (False, None))
+        # a key may itself hold dots
+        paths = ([source], source.split("."))
+        for place in places:
+            for path in paths:
+                is_found, value = follow_path(place, path)
+                if is_found:
+                    return True, value
+        return False, None
 
 
 def as_one_line(text: str | None) -> str:
@@ -166,17 +164,14 @@ def contexts_in(value: object) -> list[Context]:
 
 def texts_in(value: object) -> Iterator[str]:
     """Texts in a value, those of messages included, of documents not."""
-    return (
-        element.text if isinstance(element, Message) else element
-        for element in find_instances(value, str, Message, depth=_DEPTH)
-    )
+    for element in find_instances(value, str, Message, depth=_DEPTH):
+        yield element.text if isinstance(element, Message) else element
 
 
 def is_message(value: object, text: str) -> bool:
-    """True if a text stands in a value as a message."""
-    return any(
-        message.text == text for message in find_instances(value, Message, depth=_DEPTH)
-    )
+    """Whether a text stands in a value as a message."""
+    messages = find_instances(value, Message, depth=_DEPTH)
+    return any(message.text == text for message in messages)
 
 
 def conversation(value: object) -> tuple[Message, ...] | None:
@@ -186,12 +181,15 @@ def conversation(value: object) -> tuple[Message, ...] | None:
     """
     if not isinstance(value, (list, tuple)) or not value:
         return None
-    elements = [
-        Message("user", element) if isinstance(element, str) else element
-        for element in value
-    ]
-    messages = tuple(element for element in elements if isinstance(element, Message))
-    return messages if len(messages) == len(elements) else None
+    messages = []
+    for element in value:
+        if isinstance(element, str):
+            messages.append(Message("user", element))
+        elif isinstance(element, Message):
+            messages.append(element)
+        else:
+            return None
+    return tuple(messages)
 
 
 def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
@@ -202,59 +200,54 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
     """
     messages = conversation([value] if isinstance(value, (str, Message)) else value)
     if messages is not None:
-        return next(
-            (
-                message.text
-                for message in reversed(messages)
-                if message.role == "user" and message.text.strip()
-            ),
-            None,
-        )
+        return _last_words_of_user(messages)
     if not depth or not isinstance(value, Mapping):
         return None
-    if named := next(
-        filter(
-            None,
-            (question_in(value.get(key), depth=depth - 1) for key in QUESTION_KEYS),
-        ),
-        None,
-    ):
-        return named
-    texts = {
-        key: field_value
-        for key, field_value in value.items()
-        if isinstance(field_value, str) and field_value.strip()
-    }
-    if len(texts) == 1:
-        return next((text for key, text in texts.items() if key not in _WRITTEN), None)
-    return (
-        question_in(next(iter(value.values())), depth=depth - 1)
-        if len(value) == 1 and not texts
-        else None
-    )
+    for key in QUESTION_KEYS:
+        question = question_in(value.get(key), depth=depth - 1)
+        if question:
+            return question
+    text_by_key = {}
+    for key, text in value.items():
+        if isinstance(text, str) and text.strip():
+            text_by_key[key] = text
+    if len(text_by_key) == 1:
+        ((key, only_text),) = text_by_key.items()
+        return None if key in _GIVEN_ANSWER_KEYS else only_text
+    if len(value) == 1 and not text_by_key:
+        (only_value,) = value.values()
+        return question_in(only_value, depth=depth - 1)
+    return None
+
+
+def _last_words_of_user(messages: Sequence[Message]) -> str | None:
+    """The last message of the user that is not blank; None if there is none."""
+    for message in reversed(messages):
+        if message.role == "user" and message.text.strip():
+            return message.text
+    return None
 
 
 def question_in_state(output: object) -> str | None:
-    """The question that a resumed graph keeps in its state.
+    """The question that a resumed graph keeps in its state; None if it keeps none.
 
     Never its messages, which steps rewrite.
     """
-    state = output if isinstance(output, Mapping) else {}
-    return next(
-        (
-            text
-            for key in _STATED
-            if isinstance(text := state.get(key), str) and text.strip()
-        ),
-        None,
-    )
+    if not isinstance(output, Mapping):
+        return None
+    for key in _STATE_QUESTION_KEYS:
+        text = output.get(key)
+        if isinstance(text, str) and text.strip():
+            return text
+    return None
 
 
 def has_written(value: object) -> bool:
-    """True for inputs that hold an answer already: they are given to a grader."""
-    return isinstance(value, Mapping) and any(
-        isinstance(value.get(key), (str, Message)) for key in _WRITTEN
-    )
+    """Whether inputs hold an answer already: they are given to a grader."""
+    if not isinstance(value, Mapping):
+        return False
+    answers = [value.get(key) for key in _GIVEN_ANSWER_KEYS]
+    return any(isinstance(answer, (str, Message)) for answer in answers)
 
 
 def history_in(
@@ -285,23 +278,20 @@ def talk_in(
     messages = conversation(value)
     # a list of texts alone may be one of queries
     if messages is not None and any(find_instances(value, Message)):
-        user_places = [
-            place for place, message in enumerate(messages) if message.role == "user"
-        ]
-        same = [
-            place
-            for place in user_places
-            if as_one_line(messages[place].text) == as_one_line(question)
-        ]
-        before = same if needs_question else same or user_places
-        return Talk(spoken(messages[: max(before, default=0)]))
+        n_earlier = _messages_before_question(
+            messages, question, needs_question=needs_question
+        )
+        return Talk(spoken(messages[:n_earlier]))
     if not depth or not isinstance(value, Mapping):
         return Talk()
     for key in HISTORY_KEYS:
         talk = _talk_of_history(value.get(key))
         if talk.turns:
             return talk
-    for key in ("input", "messages", *(value if len(value) == 1 else ())):
+    keys = ["input", "messages"]
+    if len(value) == 1:
+        keys += value
+    for key in keys:
         talk = talk_in(
             value.get(key), question, depth=depth - 1, needs_question=needs_question
         )
@@ -312,40 +302,64 @@ def talk_in(
 
 def _talk_of_history(value: object) -> Talk:
     """The turns of what an application names its history: messages, texts or pairs of texts."""
-    listed = value if isinstance(value, (list, tuple)) else ()
-    if listed and all(isinstance(element, str) for element in listed):
-        return talk_of(listed)
-    if listed and all(isinstance(element, Mapping) for element in listed):
-        each_pair = map(turns_of_fields, listed)
-        return Talk(tuple(turn for pair in each_pair for turn in pair))
-    return Talk(spoken(conversation(value) or ()) or _pairs(value))
+    if isinstance(value, (list, tuple)) and value:
+        if all(isinstance(element, str) for element in value):
+            return talk_of(value)
+        if all(isinstance(element, Mapping) for element in value):
+            turns: list[Turn] = []
+            for pair in value:
+                turns += turns_of_fields(pair)
+            return Talk(tuple(turns))
+    messages = conversation(value) or ()
+    return Talk(spoken(messages) or _turns_of_pairs(value))
 
 
-def _pairs(value: object) -> tuple[Turn, ...]:
-    """Turns of pairs of texts: what the user said, and what the assistant said."""
+def _messages_before_question(
+    messages: Sequence[Message], question: str | None, *, needs_question: bool
+) -> int:
+    """How many messages stand before the question, else before the user's last message.
+
+    Args:
+        messages: The messages.
+        question: What is asked now; it counts where it was asked last.
+        needs_question: Whether none count where the question does not stand there.
+    """
+    n_before_question: int | None = None
+    n_before_last_of_user = 0
+    for place, message in enumerate(messages):
+        if message.role != "user":
+            continue
+        n_before_last_of_user = place
+        if as_one_line(message.text) == as_one_line(question):
+            n_before_question = place
+    if n_before_question is not None:
+        return n_before_question
+    return 0 if needs_question else n_before_last_of_user
+
+
+def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
+    """Turns of pairs of texts: what the user said, and what the assistant said.
+
+    Empty if anything else is among them.
+    """
     pairs = value if isinstance(value, (list, tuple)) else ()
-    if not all(
-        isinstance(pair, (list, tuple)) and list(map(type, pair)) == [str, str]
-        for pair in pairs
-    ):
-        return ()
-    return tuple(
-        Turn(role=role, content=text)
-        for pair in pairs
-        for role, text in zip(_SIDES, pair, strict=True)
-    )
+    turns = []
+    for pair in pairs:
+        is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SIDES)
+        if not is_pair or not all(type(text) is str for text in pair):
+            return ()
+        for role, text in zip(_SIDES, pair, strict=True):
+            turns.append(Turn(role=role, content=text))
+    return tuple(turns)
 
 
 def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     """What user and assistant said; no tool calls and no instructions."""
-    spoken_messages = (
-        message
-        for message in messages
-        if message.role in _SIDES and message.text.strip()
-    )
-    return tuple(
-        Turn(role=message.role, content=message.text) for message in spoken_messages
-    )
+    turns = []
+    for message in messages:
+        if message.role in _SIDES and message.text.strip():
+            turns.append(Turn(role=message.role, content=message.text))
+    return tuple(turns)
 
 
 def drop_shown_documents(
@@ -362,19 +376,21 @@ def drop_shown_documents(
         documents: What this run found.
     """
     spoken_messages = [message for message in messages if message.role in _SIDES]
-    answered = {
-        id(message)
-        for message, reply in pairwise(spoken_messages)
-        if reply.role == "assistant" and reply.text.strip()
-    }
-    texts = [stream(document.text) for document in documents]
-    kept_messages: list[Message] = []
+    ids_of_answered = set()
+    for message, reply in pairwise(spoken_messages):
+        if reply.role == "assistant" and reply.text.strip():
+            ids_of_answered.add(id(message))
+    document_letters = [stream(document.text) for document in documents]
+    remaining: list[Message] = []
     for message in messages:
-        host = stream(message.text)
-        is_open = message.role == "user" and id(message) not in answered
-        if not (is_open and any(share_a_passage(text, host) for text in texts)):
-            kept_messages.append(message)
-    return kept_messages
+        is_open = message.role == "user" and id(message) not in ids_of_answered
+        letters = stream(message.text) if is_open else b""
+        shows_documents = is_open and any(
+            share_a_passage(document, letters) for document in document_letters
+        )
+        if not shows_documents:
+            remaining.append(message)
+    return remaining
 
 
 def answer_in(output: object) -> tuple[str | None, str]:
@@ -384,18 +400,11 @@ def answer_in(output: object) -> tuple[str | None, str]:
     """
     if not isinstance(output, Mapping):
         return answer_text(output), ""
-    answers_and_keys = (
-        (answer_text(output.get(key)), key)
-        for key in ("structured_response", *ANSWER_KEYS, "messages")
-    )
-    return next(
-        (
-            answer_and_key
-            for answer_and_key in answers_and_keys
-            if answer_and_key[0] is not None
-        ),
-        (None, ""),
-    )
+    for key in ("structured_response", *ANSWER_KEYS, "messages"):
+        answer = answer_text(output.get(key))
+        if answer is not None:
+            return answer, key
+    return None, ""
 
 
 def answer_text(value: object) -> str | None:
@@ -405,31 +414,36 @@ def answer_text(value: object) -> str | None:
     field for the answer, else all of it as JSON; documents are no answer.
     """
     if isinstance(value, str):
-        return value if value.strip() and not _STREAM.fullmatch(value.strip()) else None
+        is_object = _OBJECT_AS_TEXT.fullmatch(value.strip()) is not None
+        return None if is_object or not value.strip() else value
     if isinstance(value, Message):
-        if value.role not in ("assistant", "other", "tool"):
-            return None
-        return (
-            value.text
-            if value.text.strip()
-            else answer_text(value.calls[-1].arguments)
-            if value.calls
-            else None
-        )
+        return _answer_of_message(value)
     if isinstance(value, (list, tuple)):
-        return last_answer(
-            ()
-            if any(isinstance(element, str) for element in value)
-            else conversation(value) or ()
-        )
+        if any(isinstance(element, str) for element in value):
+            return None
+        return last_answer(conversation(value) or ())
     if not isinstance(value, Mapping):
         return None
-    named_answer = answer_in(value)[0]
-    if named_answer is not None:
-        return named_answer
+    answer, _ = answer_in(value)
+    if answer is not None:
+        return answer
     if not value or any(documents_in(value)):
         return None
     return compact(value)
+
+
+def _answer_of_message(message: Message) -> str | None:
+    """What a message answers; None if it is another's, or blank and calls no tool.
+
+    A blank message that calls a tool may answer in the tool's arguments.
+    """
+    if message.role not in ("assistant", "other", "tool"):
+        return None
+    if message.text.strip():
+        return message.text
+    if not message.calls:
+        return None
+    return answer_text(message.calls[-1].arguments)
 
 
 def has_no_answer(value: object) -> bool:
@@ -447,29 +461,37 @@ def has_no_answer(value: object) -> bool:
     """
     if not isinstance(value, Mapping):
         return False
-    stated = [value[key] for key in _STATED_ANSWER_KEYS if key in value]
-    return bool(stated) and all(
-        text is None or (isinstance(text, str) and not text.strip()) for text in stated
-    )
+    answers = [value[key] for key in _ANSWER_ALONE_KEYS if key in value]
+    if not answers:
+        return False
+    return all(_is_blank(answer) for answer in answers)
+
+
+def _is_blank(answer: object) -> bool:
+    """Whether a field is None or a blank text."""
+    if answer is None:
+        return True
+    return isinstance(answer, str) and not answer.strip()
 
 
 def last_answer(messages: tuple[Message, ...]) -> str | None:
     """The last message of the assistant after the user's last that calls no tool.
 
-    Else a direct result of a tool.
+    Else a direct result of a tool, if that is the last message. None if there is
+    neither.
     """
-    # the latest first
-    after = list(takewhile(lambda message: message.role != "user", reversed(messages)))
-    spoken = (
-        message
-        for message in after
-        if message.role == "assistant" and not message.calls
-    )
-    direct = (message for message in after[:1] if message.role == "tool")
-    return next(
-        (message.text for message in chain(spoken, direct) if message.text.strip()),
-        None,
-    )
+    for message in reversed(messages):
+        if message.role == "user":
+            break
+        is_reply = message.role == "assistant" and not message.calls
+        if is_reply and message.text.strip():
+            return message.text
+    if not messages:
+        return None
+    last_message = messages[-1]
+    if last_message.role == "tool" and last_message.text.strip():
+        return last_message.text
+    return None
 
 
 def compact(value: object) -> str:
@@ -478,6 +500,7 @@ def compact(value: object) -> str:
 
 
 def _plain(value: object) -> Any:
+    """A value of another type as one that JSON can hold."""
     if isinstance(value, Message):
         return value.text
     return dict(value) if isinstance(value, Mapping) else str(value)

@@ -10,9 +10,8 @@ _EMPTY = frozenset(("", "[]", "()"))
 
 def searching_tools(nodes: Iterable[Node]) -> frozenset[str]:
     """Names of the tools of which a call gave documents."""
-    return frozenset(
-        node.name for node in nodes if node.kind == "tool" and node.documents
-    )
+    tools = [node for node in nodes if node.kind == "tool"]
+    return frozenset(tool.name for tool in tools if tool.documents)
 
 
 def name_empty_searches(root: Node) -> None:
