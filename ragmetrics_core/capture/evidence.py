@@ -37,6 +37,7 @@ from ragmetrics_core.data import (
     EvidenceFrom,
     Grade,
 )
+from ragmetrics_core.data.undivided import how_to_name_tools
 
 _UNTOLD = (
     "the answering prompt does not tell which retrieved texts it shows; all stand"
@@ -52,10 +53,6 @@ _NONE_NAMED = (
 _UNKNOWN = "context {}: the prompt does not tell whether it was shown"
 _CUT = "context {} was cut to {}"
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
-_UNNAMED_TOOL = (
-    "tool {} returned text without documents; if that is evidence, name it in"
-    " context_tools"
-)
 _FOUND_BY_PROVIDER = (
     "what the provider's {} found for an earlier call of the model may have been shown"
     " to the answering call, too; the prompt does not tell"
@@ -170,7 +167,9 @@ def evidence(
     brought = tuple(shown_to_answer.arrivals_as_shown(arrived, texts_shown))
     earlier = shown_to_answer.earlier_calls_as_shown(turn.tree.earlier, texts_shown)
 
-    unnamed_tools = _tools_beside_contexts(turn, contexts, brought)
+    unnamed_tools = _tools_beside_contexts(contexts, brought)
+    if contexts.evidence_from is None and unnamed_tools:
+        contexts = replace(contexts, evidence_from="undivided")
     doubtful = _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
     return Evidenced(
         contexts=contexts,
@@ -603,17 +602,18 @@ def _warnings_of_documents_and_tools(
     retrieved: Sequence[Document] | None,
     unnamed_tools: Iterable[Node],
 ) -> Iterator[str]:
-    """Yield a warning if documents carry a distance, and one for each unnamed tool.
+    """Yield a warning if documents carry a distance, and one that names the unnamed tools.
 
-    The text of such a tool may be evidence.
+    The text of such tools may be evidence.
     """
     carriers: Sequence[Document | Context] = retrieved or contexts.items
     for carrier in carriers:
         if any(key in carrier.metadata for key in DISTANCE_KEYS):
             yield _DISTANCE
             break
-    for tool in unnamed_tools:
-        yield _UNNAMED_TOOL.format(tool.name)
+    names = list(dict.fromkeys(tool.name for tool in unnamed_tools))
+    if names:
+        yield how_to_name_tools(names)
 
 
 def _feeding(call: Node | None, shown: Shown | None) -> tuple[Node, ...]:
@@ -637,15 +637,21 @@ def _messages_shown(call: Node | None, feeding: Sequence[Node]) -> list[str] | N
 
 
 def _tools_beside_contexts(
-    turn: Turn, contexts: Contexts, brought: Sequence[Brought]
+    contexts: Contexts, brought: Sequence[Brought]
 ) -> tuple[Node, ...]:
     """Tools whose text may be evidence, so that the user is told to name them.
 
-    These are all tools with text where there are no contexts. Beside contexts, the text
-    must be shown, be no mere number, and be no page that a step made a context of.
+    These are all tools with text where there are no contexts, but for text that a model
+    wrote. Beside contexts, the text must be shown, be no mere number, and be no page
+    that a step made a context of.
     """
     if contexts.evidence_from is None:
-        return tuple(turn.calls.tools_with_text)
+        arrivals = [brought_text.arrival for brought_text in brought]
+        return tuple(
+            arrival.node
+            for arrival in arrivals
+            if arrival.kind == "tool" and arrival.text is not None
+        )
     if contexts.evidence_from == "named":
         return ()
     context_letters = [stream(context.text) for context in contexts.items]

@@ -34,6 +34,10 @@ from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import FLOW, THREAD, Document, Message, Tree
 from ragmetrics_core.capture.unsampled import Unsampled
 from ragmetrics_core.data import Sample
+from ragmetrics_core.data.undivided import (
+    how_to_name_tools,
+    tools_with_undivided_text,
+)
 
 _MOST_WAITING = 1000
 _MOST_FOUND = 10_000
@@ -239,7 +243,18 @@ class Turns(Generic[Run]):
             self._count_without_sample(whole_tree, parts)
         self._remember(whole_tree, samples)
         self._unsampled.keep_words_of(samples)
+        self._note_texts_of_tools(samples)
         return samples
+
+    def _note_texts_of_tools(self, samples: Iterable[Sample]) -> None:
+        """Note a problem for each sample whose evidence is the text of tools alone.
+
+        It names the tools, and the setting that makes contexts of their texts.
+        """
+        for sample in samples:
+            names = tools_with_undivided_text(sample)
+            if names:
+                self.problems.note(how_to_name_tools(names))
 
     def _count_without_sample(self, whole_tree: Tree, parts: Sequence[Tree]) -> None:
         """Count a run that answered, or was turned away, and gave no sample.
@@ -315,6 +330,7 @@ class Turns(Generic[Run]):
         self._unsampled.keep_words_of(samples)
         if over:
             self._remember(whole_tree, samples)
+            self._note_texts_of_tools(samples)
         return samples
 
     def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:

@@ -216,6 +216,7 @@ class Undefined(_Result):
         "no_facts",
         "no_claim",
         "no_citations",
+        "undivided",
         "other",
     ] = "missing"
 

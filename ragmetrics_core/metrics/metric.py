@@ -40,6 +40,10 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.frozen import Settings
 from ragmetrics_core.data.results import ErrorInfo, Failed, Scored, Signature, Undefined
+from ragmetrics_core.data.undivided import (
+    how_to_name_tools,
+    tools_with_undivided_text,
+)
 from ragmetrics_core.metrics.templates import digest_of_prompt
 
 if TYPE_CHECKING:
@@ -184,6 +188,14 @@ class Metric(SilentData, Settings, ABC):
             )
         for group in self.needs:
             if all(sample.missing(field) for field in group):
+                tools = tools_with_undivided_text(sample)
+                if "contexts" in group and tools:
+                    reason = f"undivided: {how_to_name_tools(tools)}"
+                    return self.undefined(reason, "undivided")
+                tools = tools_with_undivided_text(sample)
+                if "contexts" in group and tools:
+                    reason = f"undivided: {how_to_name_tools(tools)}"
+                    return self.undefined(reason, "undivided")
                 # Where other evidence would do as well, its absence adds nothing to "no
                 # contexts".
                 lacking = ("contexts",) if "contexts" in group else group

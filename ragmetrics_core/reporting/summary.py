@@ -67,6 +67,7 @@ _WHY_UNDEFINED = {
     "no_facts": "without a fact in the reference",
     "no_claim": "without a claim",
     "no_citations": "without citations",
+    "undivided": "whose evidence is the text of tools",
     "other": "for which it has no meaning",
 }
 

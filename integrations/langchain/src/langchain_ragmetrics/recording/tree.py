@@ -131,6 +131,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     given_metadata = _given_in_metadata(run)
     continues = _continues(run)
     question, asked_at = _question(run, inputs, output, given_metadata, continues)
+    answers = _answers(root, output)
     talk = capture.Talk()
     if root.kind == "step":
         talk = _earlier_talk(run, inputs, output, question)
@@ -139,9 +140,9 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         question=question,
         asked_at=asked_at,
         history=talk.turns,
-        answers=_answers(root, output),
+        answers=answers,
         output=output,
-        is_query=every_turn and calls_models,
+        is_query=calls_models and (every_turn or _answers_from_tools(root, answers)),
         gives_documents=_gives_documents(root, output, calls_models=calls_models),
         strand=_strand(run),
         continues=continues,
@@ -270,6 +271,15 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     if key == "messages":
         place = "the last message in outputs['messages']"
     return (Answer(text, place),)
+
+
+def _answers_from_tools(root: Node, answers: tuple[Answer, ...]) -> bool:
+    """Whether a run answered and a tool was called in it: it is a sample then.
+
+    A tool that only hands the run over, or hands the answer in, does not count.
+    """
+    tools = [node for node in root.walk() if node.kind == "tool"]
+    return bool(answers) and any(not tool.control for tool in tools)
 
 
 def _gives_documents(
