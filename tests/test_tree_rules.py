@@ -191,8 +191,8 @@ UNLIKE = (
     "no reply equals the answer; it is taken to rest on the last call that wrote a text"
 )
 UNNAMED = (
-    "tool search returned text without documents; if that is evidence, name it in"
-    " context_tools"
+    "tool search returned text without documents; if that was searched for, make it"
+    ' contexts by context_tools={"search"}'
 )
 BETTER = "Which of the Portuguese cities lies on the river Douro?"
 STATUS = (Answer("Generated response with context", "the last message"),)
@@ -624,8 +624,8 @@ ROWS: dict[str, Row] = {
             is_query=True,
         ),
         [],
-        grade="incomplete",
-        evidence_from=None,
+        grade="inferred",
+        evidence_from="undivided",
         retrieved=None,
         warnings=[UNNAMED],
     ),

@@ -77,15 +77,17 @@ def test_a_graph_that_nobody_resumes_lets_the_next_question_be_one() -> None:
     assert sum(captured.problems.counts.values()) >= 1
 
 
-def test_each_resumed_turn_without_a_retrieval_is_counted() -> None:
-    lines = [calls("erase", name="group one"), "It is gone."]
-    made = graph(*lines, *lines, using=erase)
+def test_each_resumed_turn_that_called_a_tool_is_a_sample() -> None:
+    lines: list[Any] = []
+    for _ in range(2):
+        lines += [calls("erase", name="group one"), AIMessage("It is gone.")]
+    made = graph(*lines, using=erase)
     config = {"configurable": {"thread_id": "one"}}
     with capture() as captured:
         for question in ("Erase group one, please.", "Erase it again."):
             made.invoke({"messages": [("user", question)]}, config)
             made.invoke(None, config)
-    assert not captured.samples
+    assert [sample.answer for sample in captured.samples] == ["It is gone."] * 2
     (words,) = captured.problems.counts
-    assert words.startswith("runs were seen, but no retrieval")
+    assert words.startswith("tool erase returned text without documents")
     assert captured.problems.counts[words] == 2

@@ -299,8 +299,8 @@ def test_a_chain_that_rewrote_the_question_is_no_question_without_a_sample() -> 
     assert not captured.problems
 
 
-def test_every_question_that_gives_no_sample_is_counted() -> None:
-    """One of twenty questions retrieved: the other nineteen are said, though there is a sample."""
+def test_every_question_that_only_read_the_text_of_a_tool_is_counted() -> None:
+    """One of twenty questions retrieved: of the other nineteen it is said which tool to name."""
 
     @tool
     def look_up(query: str) -> str:
@@ -319,13 +319,10 @@ def test_every_question_that_gives_no_sample_is_counted() -> None:
                 Speaker(lines=[calls(name, query="bridge"), IN_1874]), tools
             )
             agent.invoke({"messages": [("user", f"{FIRST} ({number})")]})
-    assert len(captured.samples) == 1
-    counted = [
-        count
-        for words, count in captured.problems.counts.items()
-        if "no retrieval" in words
-    ]
-    assert counted == [19]
+    assert len(captured.samples) == 20
+    ((words, count),) = captured.problems.counts.items()
+    assert 'context_tools={"look_up"}' in words
+    assert count == 19
 
 
 LATER = {

@@ -1332,7 +1332,11 @@ def test_shape(name: str, kit: ModuleType) -> None:
     with capture() as captured:
         run(Kit(kit))
     samples = captured.samples
-    assert not captured.problems
+    # a tool that returns text is named, with the setting that makes contexts of it
+    problems = [
+        text for text in captured.problems.counts if "context_tools" not in text
+    ]
+    assert not problems
     assert len(samples) == len(expected)
     for sample, one in zip(samples, expected, strict=True):
         one.check(sample)

@@ -245,9 +245,10 @@ WEATHER_Q, WEATHER_A = "How is the weather in Marburg?", "Mostly sunny, 7 degree
         (),
         WEATHER_A,
         WEATHER_Q,
-        grade="incomplete",
-        warned=("name it in context_tools",),
+        grade="inferred",
+        warned=('context_tools={"get_weather"}',),
     ),
+    problem='context_tools={"get_weather"}',
 )
 def a_tool_that_returns_data() -> None:
     weather()
