@@ -1,0 +1,425 @@
+"""Losses planted into pipelines that cite: the journey names the stage, or says why it cannot.
+
+These are eight more pipelines of public shapes beside those of
+``test_planted_losses.py``. Each finds three passages, numbers them, and asks for marks;
+the last passage holds what the question needs. The answer cites all that is shown,
+but where the fault is that it cites another passage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from haystack import Pipeline
+from haystack.components.builders import AnswerBuilder, ChatPromptBuilder, PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.joiners import DocumentJoiner
+from haystack.components.rankers import LostInTheMiddleRanker, MetaFieldRanker
+from haystack.dataclasses import ChatMessage
+from haystack_integrations.components.evaluators import (
+    ragmetrics as haystack_ragmetrics,
+)
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
+from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langchain_ragmetrics import capture as capture_langchain
+from langgraph.graph import END, START, StateGraph
+from llama_index.core import PromptTemplate, get_response_synthesizer
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine
+from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
+from test_planted_losses import CUT, QUESTION, TEXTS, Expected, Finds, journeys
+from typing_extensions import TypedDict
+
+from ragmetrics_core import Sample
+
+FAULTS = ("not in the index", "dropped", "cut", "left out", "not cited")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one fault changes in a pipeline."""
+
+    fault: str
+
+    @property
+    def n_found(self) -> int:
+        """How many of the passages the index holds."""
+        return 2 if self.fault == "not in the index" else 3
+
+    @property
+    def n_kept(self) -> int:
+        """How many the step behind the search hands on."""
+        return 2 if self.fault == "dropped" else 3
+
+    @property
+    def n_written(self) -> int:
+        """How many are written into the prompt."""
+        return 2 if self.fault == "left out" else 3
+
+    @property
+    def answer(self) -> str:
+        """The answer with its marks."""
+        marks = "[1]" if self.fault == "not cited" else "[1][2][3]"
+        return f"It was opened in 1874 {marks}."
+
+    def written(self, texts: Sequence[str], label: str = "[{}] ") -> str:
+        """The passages as the pipeline's own code writes them into the prompt."""
+        if self.fault == "cut":
+            texts = [text[:CUT] for text in texts]
+        return "\n\n".join(
+            label.format(number) + text
+            for number, text in enumerate(texts[: self.n_written], start=1)
+        )
+
+
+# With facts; without a judge; the step that dropped it.
+_MISSING = Expected("not_retrieved", None)
+_CUT = Expected("cut", "cut")
+_OUT = Expected("not_shown", "not_shown")
+_CITED = Expected("not_cited", "not_cited")
+_UNSEEN = Expected("not_shown", "not_shown", unknown="kept")
+
+
+def _expected(dropped: Expected) -> dict[str, Expected]:
+    return {
+        "not in the index": _MISSING,
+        "dropped": dropped,
+        "cut": _CUT,
+        "left out": _OUT,
+        "not cited": _CITED,
+    }
+
+
+EXPECTED: dict[str, dict[str, Expected]] = {
+    # a node that returns fewer documents is a plain function, too
+    "graph": _expected(_UNSEEN),
+    "fusion": _expected(_UNSEEN),
+    "agent": _expected(_UNSEEN),
+    "citation engine": _expected(
+        Expected("not_kept", "not_kept", by="SimilarityPostprocessor")
+    ),
+    "fusion retriever": _expected(
+        Expected("not_kept", "not_kept", by="QueryFusionRetriever", unknown="facts")
+    ),
+    "by hand": _expected(
+        Expected("not_kept", "not_kept", by="SimilarityPostprocessor")
+    ),
+    "chat": _expected(Expected("not_kept", "not_kept", by="ranker")),
+    "ranks": _expected(Expected("not_kept", "not_kept", by="join")),
+}
+
+
+# LangChain
+
+
+class Found(BaseRetriever):
+    n_found: int = 3
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        texts = TEXTS[: self.n_found]
+        return [Document(text, id=f"d{place}") for place, text in enumerate(texts)]
+
+
+PROMPT = ChatPromptTemplate.from_template("Cite.\n\n{context}\n\nAsked: {question}")
+
+
+def graph(plan: Plan) -> list[Sample]:
+    """langchain-ai/langgraph, examples/rag/langgraph_crag.ipynb: retrieve, grade, generate."""
+
+    class State(TypedDict, total=False):
+        question: str
+        documents: list[Document]
+        generation: Any
+
+    def retrieve(state: State) -> dict[str, Any]:
+        found = Found(n_found=plan.n_found)
+        return {"documents": found.invoke(state["question"])}
+
+    def grade_documents(state: State) -> dict[str, Any]:
+        return {"documents": state["documents"][: plan.n_kept]}
+
+    def generate(state: State) -> dict[str, Any]:
+        texts = [one.page_content for one in state["documents"]]
+        messages = PROMPT.invoke(
+            {"context": plan.written(texts), "question": state["question"]}
+        )
+        return {
+            "generation": FakeListChatModel(responses=[plan.answer]).invoke(messages)
+        }
+
+    made = StateGraph(State)
+    made.add_node("retrieve", retrieve)
+    made.add_node("grade_documents", grade_documents)
+    made.add_node("generate", generate)
+    made.add_edge(START, "retrieve")
+    made.add_edge("retrieve", "grade_documents")
+    made.add_edge("grade_documents", "generate")
+    made.add_edge("generate", END)
+    with capture_langchain() as captured:
+        made.compile().invoke({"question": QUESTION})
+    return list(captured.samples)
+
+
+def fusion(plan: Plan) -> list[Sample]:
+    """langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: several queries, fused by rank in a function."""
+
+    def fuse(lists: list[list[Document]]) -> list[Document]:
+        by_id = {one.id: one for documents in lists for one in documents}
+        return list(by_id.values())[: plan.n_kept]
+
+    def write(documents: list[Document]) -> str:
+        return plan.written([one.page_content for one in documents])
+
+    found = Found(n_found=plan.n_found)
+    queries = RunnableLambda(lambda question: [question, f"{question} Say."])
+    chain = (
+        {
+            "context": queries | found.map() | RunnableLambda(fuse) | write,
+            "question": RunnableLambda(lambda question: question),
+        }
+        | PROMPT
+        | FakeListChatModel(responses=[plan.answer])
+    )
+    with capture_langchain() as captured:
+        chain.invoke(QUESTION)
+    return list(captured.samples)
+
+
+class Calls(GenericFakeChatModel):
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+def agent(plan: Plan) -> list[Sample]:
+    """langchain-ai/docs, src/oss/langchain/rag.mdx: an agent's tool returns a text and its documents."""
+    agents = pytest.importorskip("langchain.agents")
+
+    @tool(response_format="content_and_artifact")
+    def retrieve_context(query: str) -> tuple[str, list[Document]]:
+        """Search."""
+        documents = Found(n_found=plan.n_found).invoke(query)
+        texts = [one.page_content for one in documents[: plan.n_kept]]
+        return plan.written(texts), documents
+
+    call = ToolCall(name="retrieve_context", args={"query": "Velm bridge"}, id="call")
+    replies = [AIMessage("", tool_calls=[call]), AIMessage(plan.answer)]
+    made = agents.create_agent(Calls(messages=iter(replies)), tools=[retrieve_context])
+    with capture_langchain() as captured:
+        made.invoke({"messages": [{"role": "user", "content": QUESTION}]})
+    return list(captured.samples)
+
+
+# LlamaIndex
+
+
+class Says(CustomLLM):
+    answer: str
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="scripted", context_window=8192, num_output=256)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        return CompletionResponse(text=self.answer)
+
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> Any:
+        yield self.complete(prompt)
+
+
+class Nodes(LlamaRetriever):
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        texts = TEXTS[: self.plan.n_found]
+        return [
+            NodeWithScore(
+                node=TextNode(id_=f"d{place}", text=text), score=0.9 - place / 4
+            )
+            for place, text in enumerate(texts)
+        ]
+
+
+def _cutoff(plan: Plan) -> list[Any]:
+    """A filter that drops the last passage where the plan says so."""
+    cutoff = 0.5 if plan.fault == "dropped" else 0.1
+    return [SimilarityPostprocessor(similarity_cutoff=cutoff)]
+
+
+def _template(plan: Plan) -> PromptTemplate:
+    """A prompt whose own function writes the numbered sources, cut or left out."""
+
+    def shown(**fields: Any) -> str:
+        texts = fields["context_str"].split("\n\n")
+        bare = [text.partition(":\n")[2] or text for text in texts]
+        return plan.written(bare, "Source {}:\n")
+
+    return PromptTemplate(
+        "Cite.\n\n{context_str}\n\nQuery: {query_str}\nAnswer: ",
+        function_mappings={"context_str": shown},
+    )
+
+
+def citation_engine(plan: Plan) -> list[Sample]:
+    """run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb."""
+    llm = Says(answer=plan.answer)
+    engine = CitationQueryEngine(
+        retriever=Nodes(plan),
+        llm=llm,
+        response_synthesizer=get_response_synthesizer(
+            llm=llm, text_qa_template=_template(plan)
+        ),
+        node_postprocessors=_cutoff(plan),
+    )
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    return list(captured.samples)
+
+
+def fusion_retriever(plan: Plan) -> list[Sample]:
+    """run-llama/llama_index, docs/examples/retrievers/reciprocal_rerank_fusion.ipynb."""
+    llm = Says(answer=plan.answer)
+    retriever = QueryFusionRetriever(
+        [Nodes(plan), Nodes(plan)],
+        llm=llm,
+        num_queries=1,
+        similarity_top_k=plan.n_kept,
+        mode="reciprocal_rerank",
+        use_async=False,
+    )
+    synthesizer = get_response_synthesizer(llm=llm, text_qa_template=_template(plan))
+    engine = RetrieverQueryEngine(retriever, synthesizer)
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    return list(captured.samples)
+
+
+def by_hand(plan: Plan) -> list[Sample]:
+    """A service that calls retriever, reranker and model by itself, and writes the prompt."""
+
+    async def ask() -> None:
+        found = await Nodes(plan).aretrieve(QUESTION)
+        (step,) = _cutoff(plan)
+        kept = step.postprocess_nodes(found, QueryBundle(QUESTION))
+        texts = [one.node.get_content() for one in kept]
+        prompt = (
+            f"Cite.\n\n{plan.written(texts, '[Source {}]' + chr(10))}\n\n{QUESTION}"
+        )
+        await Says(answer=plan.answer).acomplete(prompt)
+
+    with capture_llamaindex() as captured:
+        asyncio.run(ask())
+    return list(captured.samples)
+
+
+# Haystack
+
+
+def _loop(plan: Plan) -> str:
+    documents = "documents[:2]" if plan.fault == "left out" else "documents"
+    content = f"d.content[:{CUT}]" if plan.fault == "cut" else "d.content"
+    return (
+        f"Cite.\n\n{{% for d in {documents} %}}"
+        f"[{{{{ loop.index }}}}] {{{{ {content} }}}}\n\n"
+        "{% endfor %}Question: {{ query }}"
+    )
+
+
+def chat(plan: Plan) -> list[Sample]:
+    """deepset-ai/haystack, docs of AnswerBuilder: a ranker, a chat prompt, references of the answer."""
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", Finds(tuple(range(plan.n_found))))
+    pipeline.add_component("ranker", MetaFieldRanker("year", top_k=plan.n_kept))
+    pipeline.add_component(
+        "prompt",
+        ChatPromptBuilder(
+            [ChatMessage.from_user(_loop(plan))],
+            required_variables=["documents", "query"],
+        ),
+    )
+    pipeline.add_component("llm", MockChatGenerator(plan.answer))
+    pipeline.add_component("answers", AnswerBuilder(reference_pattern=r"\[(\d+)\]"))
+    pipeline.connect("retriever.documents", "ranker.documents")
+    pipeline.connect("ranker.documents", "prompt.documents")
+    pipeline.connect("ranker.documents", "answers.documents")
+    pipeline.connect("prompt", "llm")
+    pipeline.connect("llm.replies", "answers.replies")
+    asked = {name: {"query": QUESTION} for name in ("retriever", "prompt", "answers")}
+    with haystack_ragmetrics.capture() as captured:
+        pipeline.run(asked)
+    return list(captured.samples)
+
+
+def ranks(plan: Plan) -> list[Sample]:
+    """Two searches, fused by their ranks, and the best put at both ends of the prompt."""
+    pipeline = Pipeline()
+    pipeline.add_component("words", Finds((0, 1)))
+    pipeline.add_component("vectors", Finds(tuple(range(plan.n_found))))
+    join = DocumentJoiner(join_mode="reciprocal_rank_fusion", top_k=plan.n_kept)
+    pipeline.add_component("join", join)
+    prompt = PromptBuilder(_loop(plan), required_variables=["documents", "query"])
+    pipeline.add_component("prompt", prompt)
+    pipeline.add_component("llm", MockChatGenerator(plan.answer))
+    pipeline.connect("words.documents", "join.documents")
+    pipeline.connect("vectors.documents", "join.documents")
+    if plan.fault == "left out":
+        # the prompt leaves out the last ranks, so that they must not be moved
+        pipeline.connect("join.documents", "prompt.documents")
+    else:
+        pipeline.add_component("ends", LostInTheMiddleRanker())
+        pipeline.connect("join.documents", "ends.documents")
+        pipeline.connect("ends.documents", "prompt.documents")
+    pipeline.connect("prompt", "llm")
+    asked = {name: {"query": QUESTION} for name in ("words", "vectors", "prompt")}
+    with haystack_ragmetrics.capture() as captured:
+        pipeline.run(asked)
+    return list(captured.samples)
+
+
+PIPELINES: dict[str, Callable[[Plan], list[Sample]]] = {
+    "graph": graph,
+    "fusion": fusion,
+    "agent": agent,
+    "citation engine": citation_engine,
+    "fusion retriever": fusion_retriever,
+    "by hand": by_hand,
+    "chat": chat,
+    "ranks": ranks,
+}
+
+
+def test_every_pipeline_is_expected_to_do_something() -> None:
+    assert EXPECTED.keys() == PIPELINES.keys()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_planted_loss_is_named_at_its_stage(name: str, fault: str) -> None:
+    expected = EXPECTED[name][fault]
+    (sample,) = PIPELINES[name](Plan(fault))
+    assert sample.citations is not None, sample.citations_unknown
+    judged, unjudged = journeys(sample)
+    assert (judged.mend, unjudged.mend) == (expected.loss, expected.without_judge)
+    kept = unjudged.of("not_kept")
+    droppers = [] if kept is None else list(kept.by)
+    assert droppers == ([expected.by] if expected.by else [])
+    unknown = {stage for stage, _ in judged.unknown}
+    assert not expected.unknown or expected.unknown in unknown
