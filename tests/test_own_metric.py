@@ -43,6 +43,7 @@ from ragmetrics_core.data.results import Signature
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.metrics.registry import metric_named
 from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.testing import MetricContract
 
 PAGE = Path(__file__).parents[1] / "docs" / "own_metric.md"
 ROWS = [
@@ -949,3 +950,17 @@ def test_a_setting_that_is_a_model_is_in_the_signature() -> None:
     signatures = [WithModel(weights=each).signature for each in weights]
     assert signatures[0] != signatures[1]
     assert signatures[0] == WithModel(weights=weights[0].model_copy()).signature
+
+
+def test_the_contract_takes_the_metric_as_an_attribute_and_says_what_it_got() -> None:
+    class OfShortness(MetricContract):
+        metric = lengthy  # type: ignore[assignment]
+
+    OfShortness().test_settings_survive_json()
+
+    class OfNothing(MetricContract):
+        def metric(self) -> Any:
+            return "lengthy"
+
+    with pytest.raises(AssertionError, match=r"returns it; got str"):
+        OfNothing().test_settings_survive_json()

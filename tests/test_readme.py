@@ -144,6 +144,7 @@ LEFT_OUT = (  # files of the reader; the others run in tests of their own
     " encoders:",
     " panels:",
     " gateway:",
+    " quoting:",
     " politeness:",
     " systemone/typesafe/",
     " local/",

@@ -246,7 +246,12 @@ class AdapterContract:
     def test_chunks_are_copied(self) -> None:
         """What the application does to its chunks after the run changes no sample."""
         for turn in GOLDEN_TURNS:
-            self.check(self.play_changed(turn), turn)
+            samples = self.play_changed(turn)
+            self.check(samples, turn)
+            unchanged_samples, _ = self.play(turn)
+            metadata = [context.metadata for context in samples[0].contexts]
+            expected = [context.metadata for context in unchanged_samples[0].contexts]
+            assert metadata == expected, turn.name
 
     def test_no_hook_stays_when_nobody_listens(self) -> None:
         """A block leaves the framework's list of hooks as it was."""

@@ -17,7 +17,8 @@ class MetricContract:
     """Tests that hold for every metric.
 
     Subclass it as ``class TestMyMetric(MetricContract)`` and implement ``metric``,
-    ``good`` and ``bad``; ``reads`` names the fields of the sample that the metric may
+    ``good`` and ``bad``. ``metric`` is the metric, e.g. ``metric = politeness``, or a
+    method that returns it. ``reads`` names the fields of the sample that the metric may
     read beyond those it requires.
     """
 
@@ -26,6 +27,16 @@ class MetricContract:
     def metric(self) -> Metric:
         """The metric."""
         raise AssertionError("implement metric()")
+
+    def _the_metric(self) -> Metric:
+        """The metric, which a subclass names as an attribute or returns by a method."""
+        named: object = self.metric
+        made: object = named if isinstance(named, Metric) else self.metric()
+        assert isinstance(made, Metric), (
+            "metric is the metric itself, or a method that returns it; got"
+            f" {type(made).__name__}"
+        )
+        return made
 
     def good(self) -> tuple[Sample, Judge]:
         """A sample and a judge that lead to the best score."""
@@ -37,7 +48,7 @@ class MetricContract:
 
     def outcome(self, sample: Sample, judge: Judge) -> Outcome:
         """Score a sample."""
-        return self.metric().score(sample, judge=judge)
+        return self._the_metric().score(sample, judge=judge)
 
     def test_range_and_direction(self) -> None:
         """The best score is 1, the worst 0, and each says why."""
@@ -52,8 +63,8 @@ class MetricContract:
     def test_each_missing_field_is_undefined_without_a_call(self) -> None:
         """Without what it requires the metric is undefined, and asks nothing."""
         sample, _ = self.good()
-        assert self.metric().needs
-        for group in self.metric().needs:
+        assert self._the_metric().needs
+        for group in self._the_metric().needs:
             silent_judge = ScriptedJudge({})
             missing = {field: getattr(Sample(), field) for field in group}
             outcome = self.outcome(sample.model_copy(update=missing), silent_judge)
@@ -78,7 +89,7 @@ class MetricContract:
 
     def test_reads_nothing_else(self) -> None:
         """Fields that the metric does not declare to read do not change its result."""
-        required = set().union(*self.metric().needs)
+        required = set().union(*self._the_metric().needs)
         ledger = Ledger.model_validate(
             {"calls": [{"kind": "tool", "items": ["other"]}]}
         )
@@ -100,7 +111,7 @@ class MetricContract:
     def test_input_is_untouched(self) -> None:
         """Scoring changes neither the sample nor the metric."""
         sample, judge = self.good()
-        metric = self.metric()
+        metric = self._the_metric()
         before = (sample.model_dump_json(), metric.model_dump_json())
         metric.score(sample, judge=judge)
         assert (sample.model_dump_json(), metric.model_dump_json()) == before
@@ -109,7 +120,7 @@ class MetricContract:
         """``score`` and ``ascore`` give the same result."""
         sample, judge = self.good()
         _, equal_judge = self.good()
-        outcome = asyncio.run(self.metric().ascore(sample, judge=judge))
+        outcome = asyncio.run(self._the_metric().ascore(sample, judge=judge))
         assert outcome == self.outcome(sample, equal_judge)
 
     def test_result_survives_json(self) -> None:
@@ -121,7 +132,7 @@ class MetricContract:
 
     def test_settings_survive_json(self) -> None:
         """The metric can be written down and read back with the same signature."""
-        metric = self.metric()
+        metric = self._the_metric()
         again = type(metric).model_validate_json(metric.model_dump_json())
         assert again == metric
         assert again.signature == metric.signature
