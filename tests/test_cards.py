@@ -62,7 +62,7 @@ from ragmetrics_core.models.chat import (
     TokenAlternatives,
 )
 from ragmetrics_core.models.reply_store import MemoryStore
-from ragmetrics_core.page.methods import quoted
+from ragmetrics_core.page.methods import quotes_of_cards
 from ragmetrics_core.reporting.judge_card import Card, fitting
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics import certification
@@ -1330,7 +1330,7 @@ def test_reports_quote_the_card_of_the_judge_or_say_that_there_is_none() -> None
     for name in ("lexical", "lexical+vectors"):
         assert (
             f"{name}, against labels of people: context_adherence AUROC 0."
-            in quoted(facts(name))[0]
+            in quotes_of_cards(facts(name))[0]
         )
     nobody = ScriptedJudge({Adherent: obeys}, name="nobody")
     told = evaluate(sample, "adherence", judge=nobody).methods()
@@ -1479,7 +1479,12 @@ def test_cards_that_are_none_are_said_once(
         caplog.clear()
         monkeypatch.setenv("RAGMETRICS_CARDS", str(tmp_path / name))
         # the one that ships
-        assert "AUROC" in [*quoted(facts("lexical")), *quoted(facts("lexical"))][1]
+        assert (
+            "AUROC"
+            in [*quotes_of_cards(facts("lexical")), *quotes_of_cards(facts("lexical"))][
+                1
+            ]
+        )
         assert [name in record.getMessage() for record in caplog.records] == [True]
 
 

@@ -717,7 +717,9 @@ def test_a_fault_before_a_right_answer_is_mended_after_wrong_answers() -> None:
     by_gate = screen_of(report, report.summary(), report.run, [lowest])
     assert by_gate.mend_first is not None
     assert by_gate.mend_first.code == "ranking", "what the gate at risk suffers from"
-    assert by_gate.at_risk.endswith("whose gate is not passed, 8 are of this kind.")
+    assert by_gate.to_mend.at_risk.endswith(
+        "whose gate is not passed, 8 are of this kind."
+    )
 
 
 @pytest.mark.parametrize(("n_next", "is_said"), [(2, False), (7, True)])

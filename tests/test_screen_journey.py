@@ -160,7 +160,7 @@ def test_the_stage_with_most_rows_is_mended_first(kinds: list[str]) -> None:
     assert first.mend_first.count == counts[wanted]
     rows = [at for at, kind in enumerate(kinds) if kind == wanted]
     assert [own.index for own in first.mend_first.examples] == rows[:3]
-    assert ("A rule guessed this" in first.how_found) == (wanted == "astray")
+    assert ("A rule guessed this" in first.to_mend.how_found) == (wanted == "astray")
 
 
 def test_the_journey_is_told_in_words_with_its_interval() -> None:
@@ -172,7 +172,7 @@ def test_the_journey_is_told_in_words_with_its_interval() -> None:
     assert stage is not None
     assert (stage.lost, stage.of) == (8, 9)
     low, high = (round(100 * end) for end in (stage.interval.low, stage.interval.high))
-    assert first.why_first == (
+    assert first.to_mend.why == (
         "8 of 9 facts dropped between search and prompt, 95 % interval"
         f" {low} to {high} %; in 8 rows"
     )
@@ -182,7 +182,7 @@ def test_the_journey_is_told_in_words_with_its_interval() -> None:
     dropped_passages = "8 of 18 passages dropped between search and prompt"
     assert dropped_passages in first.lost_on_the_way
     assert ", 8 by picker" in first.lost_on_the_way
-    assert first.how_found == ""
+    assert first.to_mend.how_found == ""
 
 
 def test_passages_that_nobody_needed_name_no_stage() -> None:
@@ -209,7 +209,9 @@ def test_passages_count_where_the_retrieved_text_lacks_the_answer() -> None:
     assert first.mend_first is not None
     assert first.mend_first.code == "passages.not_kept"
     assert first.mend_first.count == 4
-    assert first.how_found.startswith("It is not known whether what was lost was")
+    assert first.to_mend.how_found.startswith(
+        "It is not known whether what was lost was"
+    )
 
 
 def test_of_the_gate_at_risk_the_stage_with_most_rows_against_it() -> None:
@@ -223,22 +225,22 @@ def test_of_the_gate_at_risk_the_stage_with_most_rows_against_it() -> None:
     failed = screen(rows, gate("failed"))
     assert failed.mend_first is not None
     assert failed.mend_first.code == "generation"
-    assert failed.at_risk == (
+    assert failed.to_mend.at_risk == (
         "Of the 3 rows that count against context_recall, whose gate is not passed,"
         " 2 are of this kind."
     )
     more = screen(numbered(*rows, dropped(6), dropped(7)), gate("failed"))
     assert more.mend_first is not None
     assert more.mend_first.code == "facts.not_kept"
-    assert "Of the 5 rows" in more.at_risk
-    assert " 3 are of this kind." in more.at_risk
+    assert "Of the 5 rows" in more.to_mend.at_risk
+    assert " 3 are of this kind." in more.to_mend.at_risk
     assert screen(rows, gate("passed")).at_risk == ""
 
 
 def test_a_run_until_decided_has_no_interval_of_a_loss() -> None:
     decision = {"metric": "m", "outcome": "passed", "sentence": "s"}
     first = screen(numbered(dropped(0), well(1)), decisions=(decision,))
-    assert "interval" not in first.why_first + first.lost_on_the_way
+    assert "interval" not in first.to_mend.why + first.lost_on_the_way
     assert first.lost_on_the_way.startswith("Lost on the way: 1 of 2 facts dropped")
 
 
@@ -263,11 +265,11 @@ def test_page_and_terminal_name_the_same_stage(
     assert first.lost_on_the_way in terminal
     (mend,) = (line for line in terminal if line.startswith("Mend first: "))
     assert mend.startswith(
-        f"Mend first: reranking, filtering and fusion ({first.why_first})."
+        f"Mend first: reranking, filtering and fusion ({first.to_mend.why})."
     )
     assert mend.endswith("Look at rows 1, 2, 3.")
     assert (
-        f"Mend first: reranking, filtering and fusion</strong> ({first.why_first})."
+        f"Mend first: reranking, filtering and fusion</strong> ({first.to_mend.why})."
         in page
     )
     assert (

@@ -46,13 +46,13 @@ def _stage_to_mend(screen: FirstScreen) -> list[str]:
     group = screen.mend_first
     if group is None or group.mending is None:
         return []
-    words = f"Mend first: {group.mending.stage} ({screen.why_first})."
+    words = f"Mend first: {group.mending.stage} ({screen.to_mend.why})."
     sentences = [
         words,
         group.mending.remedy,
-        screen.how_found,
+        screen.to_mend.how_found,
         _rows_to_look_at(group.examples),
-        screen.at_risk,
+        screen.to_mend.at_risk,
     ]
     return [" ".join(filter(None, sentences))]
 

@@ -93,6 +93,7 @@ def correlations(
 def _correlation(
     metric: str, trait: str, pairs: Sequence[tuple[float, float]]
 ) -> Correlation:
+    """The rank correlation of scores with one trait, with its interval."""
     rho = spearman(pairs)
     if rho is None:
         return Correlation(metric, trait, None, -1.0, 1.0)

@@ -53,7 +53,7 @@ class ChangedSample:
     def answers(self) -> tuple[list[Piece], list[Piece]]:
         """Both answers, with what stands in one of them only."""
         first, second = map(_answer_of, self.pair)
-        return _marked(first, second)
+        return _pieces_of_answers(first, second)
 
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
@@ -65,12 +65,12 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     changed = _most_changed(comparison, metrics)
     lost = [sample for sample in changed if sample.has_lost]
     won = [sample for sample in reversed(changed) if not sample.has_lost]
-    shown = _shown_changes(comparison, metrics)
+    drawn_changes = _changes_to_draw(comparison, metrics)
     data = {
         "comparison": comparison,
         "wordings": WORDINGS,
-        "shown": shown,
-        "reach": _reach(comparison, shown),
+        "shown": drawn_changes,
+        "reach": _reach(comparison, drawn_changes),
         "n_lost": _count_lost(comparison, metrics),
         "lost": _with_rows_to_open(lost, comparison),
         "won": won[:_MOST_SAMPLES],
@@ -109,6 +109,7 @@ def _most_changed(
     places = {loss.second.index: place for place, loss in enumerate(losses)}
 
     def place(sample: ChangedSample) -> tuple[int, float]:
+        """Where a sample stands: among the losses, then those that gained least."""
         index = sample.pair[1].index
         return places.get(index, len(losses)), sample.worst_change
 
@@ -132,22 +133,22 @@ def _score(row: SampleResult, metric: str) -> float | None:
     return None if result is None else result.value
 
 
-def _shown_changes(
+def _changes_to_draw(
     comparison: Comparison, metrics: Sequence[str]
 ) -> list[MetricChange]:
     """The changes that are drawn: all metrics, and the slices of which something is known."""
-    shown = [
+    changes = [
         change
         for change in comparison.changes
         if change.slice is None or change.verdict not in _SAYS_NOTHING
     ]
-    return sorted(shown, key=lambda change: metrics.index(change.metric))
+    return sorted(changes, key=lambda change: metrics.index(change.metric))
 
 
-def _reach(comparison: Comparison, shown: Iterable[MetricChange]) -> float:
+def _reach(comparison: Comparison, changes: Iterable[MetricChange]) -> float:
     """How far the axis of the forest plot reaches to either side."""
     reach = max(comparison.margin, _LEAST_REACH)
-    for change in shown:
+    for change in changes:
         if change.interval is not None:
             reach = max(reach, abs(change.interval.low), abs(change.interval.high))
     return reach
@@ -166,7 +167,7 @@ def _answer_of(row: SampleResult) -> str:
     return (row.sample.answer if row.sample else None) or ""
 
 
-def _marked(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
+def _pieces_of_answers(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
     """Both answers in pieces, each with whether it stands in one of them only.
 
     Long ones are unmarked.

@@ -52,9 +52,9 @@ They say yes, no, or that it is too close to call (None). Or no metric speaks of
 """
 
 HALF = 0.5
-_CONVENTION = 0.1
-_UNSURE = (0.3, 0.7)
-_LOST = 0.25
+_CONVENTION = 0.1  # to either side of a score that tells no uncertainty
+_UNSURE = (0.3, 0.7)  # a probability between these decides nothing
+_LOST = 0.25  # the least share of facts lost behind the search that is a fault
 
 
 class Rule(Frozen):
@@ -101,23 +101,35 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
         return None
     if has_answer_without_context(sample):
         return Diagnosis("no_context")
-    sayings: dict[str, Says] = {}
-    scores: dict[str, str] = {}  # by what they say something of
-    for name, result in row.results.items():
-        sayings_of_result = _said(result)
-        sayings.update(sayings_of_result)
-        score = result.status if result.value is None else format(result.value, ".2f")
-        scores.update(dict.fromkeys(sayings_of_result, f"{name} {score}"))
-        if _asked_of_retrieved_alone(result) and sample.retrieved is not None:
-            sayings.update(_of_recorded_facts(row))
+    sayings, score_by_subject = _sayings_of_row(row)
     for code, rule in RULES.items():
         for condition in rule.holds:
             if _holds(condition, sayings):
-                reasons = [
-                    scores[subject] for subject in condition if subject in scores
+                scores = [
+                    score_by_subject[subject]
+                    for subject in condition
+                    if subject in score_by_subject
                 ]
-                return Diagnosis(code, tuple(dict.fromkeys(reasons)))
+                return Diagnosis(code, tuple(dict.fromkeys(scores)))
     return None
+
+
+def _sayings_of_row(row: SampleResult) -> tuple[dict[str, Says], dict[str, str]]:
+    """What all results of a row say, by subject of the rules.
+
+    Returns:
+        What is said of each subject, and the score, in words, that says it.
+    """
+    sayings: dict[str, Says] = {}
+    score_by_subject: dict[str, str] = {}
+    for name, result in row.results.items():
+        sayings_of_result = _sayings_of_result(result)
+        sayings.update(sayings_of_result)
+        score = result.status if result.value is None else format(result.value, ".2f")
+        score_by_subject.update(dict.fromkeys(sayings_of_result, f"{name} {score}"))
+        if _leaves_prompt_open(result):
+            sayings.update(_sayings_of_journey(row))
+    return sayings, score_by_subject
 
 
 def _holds(condition: Mapping[str, Says], sayings: Mapping[str, Says]) -> bool:
@@ -128,64 +140,82 @@ def _holds(condition: Mapping[str, Says], sayings: Mapping[str, Says]) -> bool:
     )
 
 
-def _said(result: MetricResult) -> dict[str, Says]:
-    """What one result says."""
+def _sayings_of_result(result: MetricResult) -> dict[str, Says]:
+    """What one result says, by subject of the rules; nothing without a score.
+
+    But an answer that only declines says so by having none.
+    """
     if isinstance(result, Undefined):
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
-    value, evidence = result.value, result.evidence
-    near = (value - _CONVENTION, value + _CONVENTION)
+    evidence = result.evidence
+    around_value = (result.value - _CONVENTION, result.value + _CONVENTION)
     if isinstance(evidence, FactMatrix):
-        return _of_facts(value, evidence)
+        return _sayings_of_facts(result.value, evidence)
     if isinstance(evidence, JudgedChunks):
-        return _of_chunks(value, evidence)
+        return _sayings_of_chunks(result.value, evidence)
     if isinstance(evidence, Polled):
-        return {
-            "adherent": _sure(
-                value, *(evidence.repeatability or near), *(evidence.bounds or ())
-            )
-        }
+        reach_of_polls = evidence.repeatability or around_value
+        bounds = evidence.bounds or ()
+        return {"adherent": _side_of_half(result.value, *reach_of_polls, *bounds)}
     if evidence is not None and evidence.kind == "context_recall":
-        return {"matching": _sure(*near)}
+        return {"matching": _side_of_half(*around_value)}
     return {}
 
 
-def _sure(*values: float) -> bool | None:
-    """On which side of one half all of them lie; None if they do not lie on one."""
-    above = min(values) > HALF
-    return above if above or max(values) < HALF else None
+def _side_of_half(*values: float) -> bool | None:
+    """True if all values lie above one half, False if all lie below, else None."""
+    if min(values) > HALF:
+        return True
+    return False if max(values) < HALF else None
 
 
-def _of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
-    best = [
-        max((cell.probability or 0.0 for cell in row), default=0.0)
-        for row in evidence.cells
-    ]
-    weights = [fact.weight for fact in evidence.facts]
-    least, most = (
-        sum(weight for weight, p in zip(weights, best, strict=True) if p > bound)
-        / sum(weights)
-        for bound in reversed(_UNSURE)
-    )
-    prompted = value if evidence.contexts_value is None else evidence.contexts_value
+def _sayings_of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
+    """What a search for facts says: which were retrieved, and which were prompted.
+
+    A fact whose best probability is unsure may be there or not, so the share of facts
+    lies between two ends. No saying contradicts the score itself.
+    """
+    least_probability, most_probability = _UNSURE
+    least_share = _share_of_facts(evidence, above=most_probability)
+    most_share = _share_of_facts(evidence, above=least_probability)
+    value_of_prompt = evidence.contexts_value
+    if value_of_prompt is None:
+        value_of_prompt = value
+    any_fact: Says = None
+    if least_share > 0:
+        any_fact = True
+    elif most_share == 0:
+        any_fact = False
     return {
-        # a diagnosis never contradicts the score
-        "facts_found": _sure(least, most, value),
-        "facts_prompted": _sure(least, most, value, prompted),
-        "any_fact": True if least > 0 else False if most == 0 else None,
-        "facts_lost": value - prompted >= _LOST,
+        "facts_found": _side_of_half(least_share, most_share, value),
+        "facts_prompted": _side_of_half(
+            least_share, most_share, value, value_of_prompt
+        ),
+        "any_fact": any_fact,
+        "facts_lost": value - value_of_prompt >= _LOST,
     }
 
 
-def _asked_of_retrieved_alone(result: MetricResult) -> bool:
-    """Whether a metric sought facts without saying what of them the model was shown."""
+def _share_of_facts(evidence: FactMatrix, *, above: float) -> float:
+    """The share of facts, by weight, that some text holds with more than a probability."""
+    weight_of_all = sum(fact.weight for fact in evidence.facts)
+    weight_found = 0.0
+    for fact, cells in zip(evidence.facts, evidence.cells, strict=True):
+        if any((cell.probability or 0.0) > above for cell in cells):
+            weight_found += fact.weight
+    return weight_found / weight_of_all
+
+
+def _leaves_prompt_open(result: MetricResult) -> bool:
+    """Whether a metric sought facts, and not in what the model was shown alone."""
     evidence = result.evidence
     return isinstance(evidence, FactMatrix) and evidence.contexts_value is None
 
 
-def _of_recorded_facts(row: SampleResult) -> dict[str, Says]:
-    """What the journey says of facts between retrieval and prompt, if it is settled."""
+def _sayings_of_journey(row: SampleResult) -> dict[str, Says]:
+    """Whether facts were lost between retrieval and prompt, as far as it was recorded."""
     followed = journey_of(row)
     if followed is None or not followed.is_settled:
         return {}
@@ -193,23 +223,35 @@ def _of_recorded_facts(row: SampleResult) -> dict[str, Says]:
     return {"facts_lost": n_lost >= _LOST * len(followed.facts)}
 
 
-def _of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:
-    sure = [_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks]
-    if True not in sure:
-        return {"any_useful": None if None in sure else False}
-    extremes = [
-        average_precision([v is not False for v in sure]),
-        average_precision([v is True for v in sure]),
+def _sayings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:
+    """Whether any chunk is useful, and whether the useful ones come first.
+
+    An unsure chunk may be useful or not, so average precision lies between two ends.
+    """
+    verdicts = [
+        _sure_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks
+    ]
+    if True not in verdicts:
+        return {"any_useful": None if None in verdicts else False}
+    if_unsure_are_useful = [verdict is not False for verdict in verdicts]
+    if_unsure_are_not = [verdict is True for verdict in verdicts]
+    values = [
+        average_precision(if_unsure_are_useful),
+        average_precision(if_unsure_are_not),
         value,
     ]
-    margin = _CONVENTION if len(set(extremes)) == 1 else 0.0
+    margin = _CONVENTION if len(set(values)) == 1 else 0.0
     return {
         "any_useful": True,
-        "well_ranked": _sure(min(extremes) - margin, max(extremes) + margin),
+        "well_ranked": _side_of_half(min(values) - margin, max(values) + margin),
     }
 
 
-def _verdict(useful: bool | None, probability: float | None) -> bool | None:
+def _sure_verdict(useful: bool | None, probability: float | None) -> bool | None:
+    """The verdict on a chunk; None where its probability leaves it open."""
     if probability is None:
         return useful
-    return None if _UNSURE[0] < probability < _UNSURE[1] else probability > HALF
+    least_sure, most_sure = _UNSURE
+    if least_sure < probability < most_sure:
+        return None
+    return probability > HALF

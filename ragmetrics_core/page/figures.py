@@ -43,17 +43,19 @@ def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
     It shows median, quartiles, and whiskers to 1.5 times their distance. A diamond is
     the mean.
     """
-    shown = {name: own for name, own in values.items() if own}
-    figure, axes = _axes(1.0 + 0.5 * len(shown))
+    scores_by_metric = {name: scores for name, scores in values.items() if scores}
+    figure, axes = _axes(1.0 + 0.5 * len(scores_by_metric))
     diamond = {"marker": "D", "markerfacecolor": "C1", "markeredgecolor": "C1"}
     axes.boxplot(
-        list(shown.values()),
+        list(scores_by_metric.values()),
         orientation="horizontal",
         widths=0.55,
         showmeans=True,
         meanprops=diamond,
     )
-    axes.set_yticks(range(1, len(shown) + 1), list(shown), parse_math=False)
+    axes.set_yticks(
+        range(1, len(scores_by_metric) + 1), list(scores_by_metric), parse_math=False
+    )
     axes.invert_yaxis()
     return figure
 

@@ -32,6 +32,7 @@ from ragmetrics_core.page.losses import (
 )
 from ragmetrics_core.page.mending import (
     GateAtRisk,
+    MendFirst,
     gate_in_words,
     groups_to_mend,
     how_found,
@@ -88,19 +89,21 @@ class FirstScreen:
     loss: str
     how_sure: str
     warnings: tuple[str, ...]  # what makes the numbers speak for less
-    mend_first: Group | None
+    to_mend: MendFirst
     groups: tuple[Group, ...]
     rows: int  # of the whole run; the groups may be those of rows drawn of it
     worst: tuple[Example, ...]
     sentences: Mapping[str, str]  # what each metric found
     highest: Mapping[str, float]  # the mean that the judge could give at most
-    why_first: str  # why the stage to mend is named
-    how_found: str  # that a rule guessed it, or nobody knows that it matters; or ""
-    at_risk: str  # how the gate at risk and the stage to mend belong together
     unscored_first: tuple[str, ...]  # groups whose rows without a score come first
     answering: tuple[Answering, ...]  # of each metric of sufficiency
     journey: Journey
     lost_on_the_way: str  # what each stage of the journey lost; "" if nothing is known
+
+    @property
+    def mend_first(self) -> Group | None:
+        """The rows of the stage to mend first; None where no stage is named."""
+        return self.to_mend.group
 
     @property
     def to_look_at(self) -> tuple[Example, ...]:
@@ -207,9 +210,9 @@ class ScreenTally:
         groups = self._all_groups()
         losses = losses_among(groups)
         journey = self._journey.journey()
-        gate = self._gate_at_risk(decisions)
-        to_mend = groups_to_mend(groups, self._stage_to_mend(journey), gate)
-        unscored_first = self._unscored_first(losses)
+        # the rows of a run until decided were chosen by their scores
+        has_intervals = not run.decisions
+        unscored_first = self._groups_whose_unscored_rows_are_first(losses)
         counts = {
             numbers.metric: self._counts[numbers.metric] for numbers in summary.metrics
         }
@@ -223,24 +226,36 @@ class ScreenTally:
             loss=self._verdict_on_losses(losses, summary),
             how_sure=self._how_sure(losses, summary, run),
             warnings=self._warnings(summary, decisions, highest, warnings),
-            mend_first=to_mend[0] if to_mend else None,
+            to_mend=self._to_mend(groups, journey, decisions, has_intervals),
             groups=tuple(groups),
             rows=summary.rows,
             worst=tuple(self._rows_by_group.worst(unscored_first)),
             sentences=_sentences(counts, summary),
             highest=highest,
-            why_first=why_first(
-                to_mend, gate, journey, has_intervals=not run.decisions
-            ),
-            how_found=how_found(to_mend, journey),
-            at_risk=gate_in_words(gate, to_mend),
             journey=journey,
-            lost_on_the_way=journey_in_words(journey, has_intervals=not run.decisions),
+            lost_on_the_way=journey_in_words(journey, has_intervals=has_intervals),
             unscored_first=unscored_first,
             answering=tuple(
-                tally.answering(self._n_rows, has_intervals=not run.decisions)
+                tally.answering(self._n_rows, has_intervals=has_intervals)
                 for tally in self._answering.values()
             ),
+        )
+
+    def _to_mend(
+        self,
+        groups: Sequence[Group],
+        journey: Journey,
+        decisions: Sequence[Decision],
+        has_intervals: bool,
+    ) -> MendFirst:
+        """The stage to mend first, in words."""
+        gate = self._gate_at_risk(decisions)
+        candidates = groups_to_mend(groups, self._stage_to_mend(journey), gate)
+        return MendFirst(
+            group=candidates[0] if candidates else None,
+            why=why_first(candidates, gate, journey, has_intervals=has_intervals),
+            how_found=how_found(candidates, journey),
+            at_risk=gate_in_words(gate, candidates),
         )
 
     def _answering_of(self, metric: str) -> AnsweringTally:
@@ -260,7 +275,9 @@ class ScreenTally:
         out_of_reach = _out_of_reach(decisions, highest)
         return (*_failures(summary), *out_of_reach, *self._copies(), *others)
 
-    def _unscored_first(self, losses: Sequence[Group]) -> tuple[str, ...]:
+    def _groups_whose_unscored_rows_are_first(
+        self, losses: Sequence[Group]
+    ) -> tuple[str, ...]:
         """The groups whose rows without a score are worse than any low score.
 
         Those of losses always are. The others are where they outnumber the losses.

@@ -22,8 +22,8 @@ def count_holding_up(losses: Iterable[Group]) -> int:
 
 def equal_largest(losses: Sequence[Group]) -> list[Group]:
     """The largest fault, and those that are as large."""
-    most = _size(losses[0], losses)
-    return [group for group in losses if _size(group, losses) == most]
+    n_largest = _size(losses[0], losses)
+    return [group for group in losses if _size(group, losses) == n_largest]
 
 
 def _size(group: Group, losses: Sequence[Group]) -> int:
@@ -86,11 +86,11 @@ def _largest_in_words(losses: Sequence[Group]) -> str:
     equal = equal_largest(losses)
     n_largest = _size(equal[0], losses)
     words = "; ".join(f"{group.title} ({n_largest:,})" for group in equal)
-    others = [group for group in losses if group not in equal]
-    if others:
-        n_next = _size(others[0], losses)
+    smaller = [group for group in losses if group not in equal]
+    if smaller:
+        n_next = _size(smaller[0], losses)
         if n_next and mcnemar(n_largest, n_next) > _CHANCE:
-            words += f"; {others[0].title} ({n_next:,}) is not surely smaller"
+            words += f"; {smaller[0].title} ({n_next:,}) is not surely smaller"
     return words
 
 

@@ -31,6 +31,21 @@ class GateAtRisk(NamedTuple):
     n_rows_by_group: Mapping[str, int]
 
 
+class MendFirst(NamedTuple):
+    """The stage to mend first, in words.
+
+    ``group`` has the rows that it is about; None where no stage is named. ``why`` says
+    in how many rows it shows. ``how_found`` says that a rule guessed it, or that nobody
+    knows whether what was lost was needed; "" where neither is so. ``at_risk`` says
+    how many of the rows that count against the gate at risk are of this kind.
+    """
+
+    group: Group | None
+    why: str
+    how_found: str
+    at_risk: str
+
+
 def groups_to_mend(
     groups: Sequence[Group], stage: Group | None, gate: GateAtRisk | None
 ) -> list[Group]:
@@ -58,8 +73,11 @@ def _with_stage(groups: Sequence[Group], stage: Group) -> list[Group]:
     """The groups with the stage in place of the faults of the search."""
     first_of_search = _ORDER.index(SEARCH_FAULTS[0])
     earlier = [group for group in groups if _ORDER.index(group.code) < first_of_search]
-    others = [group for group in groups if group not in earlier]
-    later = [group for group in others if group.code not in SEARCH_FAULTS]
+    later = [
+        group
+        for group in groups
+        if group not in earlier and group.code not in SEARCH_FAULTS
+    ]
     return [*earlier, stage, *later]
 
 

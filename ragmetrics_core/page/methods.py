@@ -13,6 +13,7 @@ from ragmetrics_core.data.metric_evidence import ProbabilityFrom
 from ragmetrics_core.reporting.judge_card import cell, fitting
 from ragmetrics_core.reporting.run_facts import RunFacts, kind_of_judge
 from ragmetrics_core.reporting.summary import Summary
+from ragmetrics_core.statistics.rater_agreement import Measured
 
 _TEXTS: dict[str, dict[str, str]] = tomllib.loads(
     files("ragmetrics_core.page").joinpath("methods.toml").read_text("utf-8")
@@ -21,6 +22,7 @@ _METRICS, _COMBINATIONS, _REFERENCES = (
     _TEXTS[name] for name in ("definitions", "combinations", "references")
 )
 
+_QUOTED_MEASURES = ("AUROC", "balanced accuracy")
 _ORIGINS: dict[ProbabilityFrom, str] = {
     "tokens": "the token of a verdict",
     "polls": "the share of polls",
@@ -40,25 +42,23 @@ def paragraphs(
         run: What is known of the run.
         rows: Its results, which say where probabilities come from.
     """
-    first = " ".join(_measured(summary, run, rows))
-    text = f"{first} {_intervals(summary)}"
+    sentences = [
+        *_sentences_on_metrics(summary, run, rows),
+        *_sentences_on_intervals(summary),
+    ]
+    text = " ".join(sentences)
     references = [reference for key, reference in _REFERENCES.items() if key in text]
     signatures = "; ".join(map(str, run.metrics.values()))
-    second = f"Signatures: {signatures}." if signatures else ""
-    return tuple(
-        filter(
-            None,
-            (
-                text,
-                " ".join(quoted(run)),
-                second,
-                " ".join(references),
-            ),
-        )
-    )
+    paragraphs_with_gaps = [
+        text,
+        " ".join(quotes_of_cards(run)),
+        f"Signatures: {signatures}." if signatures else "",
+        " ".join(references),
+    ]
+    return tuple(filter(None, paragraphs_with_gaps))
 
 
-def _measured(
+def _sentences_on_metrics(
     summary: Summary, run: RunFacts, rows: Iterable[SampleResult]
 ) -> Iterator[str]:
     """What was measured, by which judge and how, in sentences."""
@@ -73,18 +73,19 @@ def _measured(
     judges = ", ".join(run.judges) or "not recorded"
     if summary.usage.models:
         judges += f" (returned as {', '.join(summary.usage.models)})"
-    made = f"ragmetrics {run.version or 'of unknown version'}"
+    version = run.version or "of unknown version"
     yield (
-        f"{summary.judged} samples were evaluated with {made}; the judge was {judges}."
+        f"{summary.judged} samples were evaluated with ragmetrics {version}; the judge"
+        f" was {judges}."
     )
     for name in _METRICS:
         if name in names:
             yield f"{_definition(name, run)}."
     if "cascade" in kinds:
         yield f"{_TEXTS['cascade']['cascade']}."
-    others = [name for name in names if name not in _METRICS]
-    if others:
-        yield f"Also measured: {', '.join(others)}."
+    own_metrics = [name for name in names if name not in _METRICS]
+    if own_metrics:
+        yield f"Also measured: {', '.join(own_metrics)}."
     if only_failed:
         yield f"Failed on every row that it applies to: {', '.join(only_failed)}."
     if not {"model", "typed", "guard"}.isdisjoint(kinds):
@@ -159,18 +160,20 @@ def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:
 
 
 def _kinds_of_judge(judge: str, details: Mapping[str, str]) -> tuple[str, ...]:
+    """How one judge comes to a verdict; a cascade does so in the ways of both its judges."""
     if judge in EMBEDDED:
         return ("words",)
     if not judge.startswith("cascade("):
         return (kind_of_judge(details),)
     # The settings of a cascade's judges begin with their roles.
-    first = judge.removeprefix("cascade(").partition(",")[0]
-    cheap = _of_role("cheap", details)
-    strong = _of_role("strong", details)
-    return ("cascade", *_kinds_of_judge(first, cheap), kind_of_judge(strong))
+    cheap_judge = judge.removeprefix("cascade(").partition(",")[0]
+    cheap_settings = _settings_of_role("cheap", details)
+    strong_settings = _settings_of_role("strong", details)
+    kinds_of_cheap_judge = _kinds_of_judge(cheap_judge, cheap_settings)
+    return ("cascade", *kinds_of_cheap_judge, kind_of_judge(strong_settings))
 
 
-def _of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
+def _settings_of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
     """The settings of one judge of a cascade."""
     return {
         setting.removeprefix(f"{role} "): value
@@ -179,39 +182,34 @@ def _of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _intervals(summary: Summary) -> str:
+def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
+    """How intervals were made, and what the means leave out."""
     methods = dict.fromkeys(
         numbers.interval.method for numbers in summary.metrics if numbers.interval
     )
-    missing = sum(
-        sum(m.undefined.values()) + sum(m.failed.values()) for m in summary.metrics
-    )
-    kind = (
-        "Bounds (Waudby-Smith & Ramdas 2024) are"
-        if summary.decisions
-        else "Intervals are at 95 %"
-    )
-    words = (
-        f"{kind} for the {summary.caption}; method: {'; '.join(methods)}."
-        if methods
-        else ""
-    )
-    sentences = [words] if words else []
-    sentences += [
-        f"The judge is uncertain of {numbers.uncertain} of {numbers.count} scores of"
-        f" {numbers.metric}."
-        for numbers in summary.metrics
-        if numbers.uncertain
-    ]
-    if missing:
-        sentences.append(
-            f"Undefined and failed results ({missing}) stand outside the means and are"
-            " counted."
+    if methods:
+        kind = "Intervals are at 95 %"
+        if summary.decisions:
+            kind = "Bounds (Waudby-Smith & Ramdas 2024) are"
+        yield f"{kind} for the {summary.caption}; method: {'; '.join(methods)}."
+    for numbers in summary.metrics:
+        if numbers.uncertain:
+            yield (
+                f"The judge is uncertain of {numbers.uncertain} of {numbers.count}"
+                f" scores of {numbers.metric}."
+            )
+    n_without_score = 0
+    for numbers in summary.metrics:
+        n_without_score += sum(numbers.undefined.values())
+        n_without_score += sum(numbers.failed.values())
+    if n_without_score:
+        yield (
+            f"Undefined and failed results ({n_without_score}) stand outside the means"
+            " and are counted."
         )
-    return " ".join(sentences)
 
 
-def quoted(run: RunFacts) -> list[str]:
+def quotes_of_cards(run: RunFacts) -> list[str]:
     """Return what the card of each judge says of the metrics of a run, as set.
 
     Figures come with 95 % intervals. A judge without a card is said to have none.
@@ -219,22 +217,22 @@ def quoted(run: RunFacts) -> list[str]:
     lines = []
     for judge in run.judges:
         sentences = []
-        for signature, (_, own) in fitting(judge, run).items():
-            means = [
-                figure
-                for figure in own
-                if figure.source is None
-                and figure.measure in ("AUROC", "balanced accuracy")
-            ]
-            cells = ", ".join(
-                f"{figure.measure} {cell(figure)} sources" for figure in means
-            ).replace(" n=", ", mean over ")
-            sentences.append(f"{signature.metric} {cells or 'one class only'}")
+        for signature, (_, figures) in fitting(judge, run).items():
+            sentences.append(f"{signature.metric} {_means_over_sources(figures)}")
             if judge in EMBEDDED and signature.metric == "context_adherence":
                 sentences.append(unseen_worth())
-        words = (
-            "; ".join(sentences)
-            or "how well it agrees with people is not measured (ragmetrics card)"
-        )
+        words = "; ".join(sentences)
+        if not sentences:
+            words = "how well it agrees with people is not measured (ragmetrics card)"
         lines.append(f"{judge}, against labels of people: {words}.")
     return lines
+
+
+def _means_over_sources(figures: Iterable[Measured]) -> str:
+    """The two figures of a card that are quoted, as means over its sources."""
+    cells = [
+        f"{figure.measure} {cell(figure)} sources".replace(" n=", ", mean over ")
+        for figure in figures
+        if figure.source is None and figure.measure in _QUOTED_MEASURES
+    ]
+    return ", ".join(cells) or "one class only"

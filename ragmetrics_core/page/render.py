@@ -24,7 +24,7 @@ from ragmetrics_core.page import biases
 from ragmetrics_core.page.counts import WORDINGS
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.first_screen import FirstScreen, screen_of
-from ragmetrics_core.page.methods import paragraphs, quoted
+from ragmetrics_core.page.methods import paragraphs, quotes_of_cards
 from ragmetrics_core.page.row_groups import TITLES
 from ragmetrics_core.page.sample_rows import (
     cut,
@@ -33,7 +33,7 @@ from ragmetrics_core.page.sample_rows import (
     facets_of,
     journey_cells,
     json_text,
-    packed,
+    pack_lines,
 )
 from ragmetrics_core.page.stages import (
     SEARCH_FAULTS,
@@ -93,8 +93,8 @@ def write_html(
     from_file = _environment().get_template(template)
     script = "\n".join(_text(name) for name in scripts)
     fixed = {
-        "style": _trusted(_text("report.css")),
-        "script": _trusted(script),
+        "style": _as_markup(_text("report.css")),
+        "script": _as_markup(script),
         "script_hash": b64encode(sha256(script.encode()).digest()).decode(),
     }
     pieces = from_file.generate(**fixed, **data)
@@ -119,12 +119,12 @@ def page_data(
     """Everything that the template of a report shows."""
     metrics = [numbers.metric for numbers in summary.metrics]
     index = [entry_of(row, metrics) for row in rows]
-    details = packed(detail_lines(rows[place] for place in _worst_first(index)))
+    details = pack_lines(detail_lines(rows[place] for place in _worst_first(index)))
     shares = biases.usefulness_by_rank(rows)
-    shown = details + json_text(index)
+    texts_of_page = details + json_text(index)
     script_data = {
         "metrics": metrics,
-        "digest": sha256(shown.encode(errors="replace")).hexdigest(),
+        "digest": sha256(texts_of_page.encode(errors="replace")).hexdigest(),
         "unscored_first": screen.unscored_first,
         "ranks": _points(shares, run),
         **_data_of_table(rows),
@@ -144,7 +144,7 @@ def page_data(
         "group_counts": {group.code: group.count for group in screen.groups},
         "traits": biases.TRAITS,
         "correlations": correlations,
-        "quoted": quoted(run),
+        "quoted": quotes_of_cards(run),
         "figures": _figures_of_cards(run),
         "methods": paragraphs(summary, run, rows),
         "columns": script_data,
@@ -196,7 +196,7 @@ def _text(name: str) -> str:
     return _HERE.joinpath(name).read_text(encoding="utf-8")
 
 
-def _trusted(text: str) -> Any:
+def _as_markup(text: str) -> Any:
     """Return text that autoescape leaves as it is.
 
     It is of our own making, or escaped by its maker.
@@ -207,17 +207,18 @@ def _trusted(text: str) -> Any:
 
 
 def _environment() -> Any:
+    """Jinja2 with our templates, which escapes all that they show."""
     jinja2 = import_extra("jinja2", "report", "a page")
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ragmetrics_core.page", ""),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["adherence_worth"] = adherence_worth
-    made.globals["interval_in_words"] = interval_in_words
-    made.filters.update(
-        cut=cut, worth=judge_in_words, data=lambda value: _trusted(json_text(value))
+    environment.globals["adherence_worth"] = adherence_worth
+    environment.globals["interval_in_words"] = interval_in_words
+    environment.filters.update(
+        cut=cut, worth=judge_in_words, data=lambda value: _as_markup(json_text(value))
     )
-    return made
+    return environment

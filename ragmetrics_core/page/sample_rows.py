@@ -39,12 +39,12 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 def cut(text: str) -> str:
     """The text, cut after 20,000 bytes of UTF-8 with a note of how much is missing."""
     text = str(replace_surrogates(text))
-    shown = text.encode()[:LONGEST].decode(errors="ignore")
-    if shown == text:
+    beginning = text.encode()[:LONGEST].decode(errors="ignore")
+    if beginning == text:
         return text
-    n_missing = len(text) - len(shown)
+    n_missing = len(text) - len(beginning)
     note = f" … [cut here: {n_missing:,} more characters; the results file has all of them]"
-    return shown + note
+    return beginning + note
 
 
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
@@ -78,8 +78,8 @@ def _title_of(row: SampleResult) -> str:
     texts = [row.problem]
     if sample is not None:
         texts += [sample.question or "", sample.answer or "", *sample.reference]
-    first = next((text for text in texts if text), "")
-    words = " ".join(str(replace_surrogates(first))[:1000].split())
+    first_text = next((text for text in texts if text), "")
+    words = " ".join(str(replace_surrogates(first_text))[:1000].split())
     return words if len(words) <= _EXCERPT else words[:_EXCERPT] + "…"
 
 
@@ -201,16 +201,16 @@ def detail_lines(rows: Iterable[SampleResult]) -> Iterator[str]:
     """
     for row in rows:
         n_cut = Counter[str]()
-        shown = _short(plain(_without_earlier_items(row)), "", n_cut)
+        fields = _short(plain(_drop_earlier_items(row)), "", n_cut)
         if n_cut.total():
-            shown["cut"] = +n_cut
+            fields["cut"] = +n_cut
         journey = journey_data(row)
         if journey is not None:
-            shown["journey"] = journey
-        yield json_text(shown) + "\n"
+            fields["journey"] = journey
+        yield json_text(fields) + "\n"
 
 
-def packed(lines: Iterable[str]) -> str:
+def pack_lines(lines: Iterable[str]) -> str:
     """Lines as the page carries them: deflated, in base64; as many as it holds."""
     packer = compressobj()
     content = bytearray()
@@ -222,7 +222,7 @@ def packed(lines: Iterable[str]) -> str:
     return b64encode(content).decode()
 
 
-def _without_earlier_items(row: SampleResult) -> SampleResult:
+def _drop_earlier_items(row: SampleResult) -> SampleResult:
     """Return the row without what calls of earlier turns brought.
 
     The rows of those turns show it.

@@ -144,6 +144,7 @@ def worst_examples(
     """
 
     def place(example: Example) -> tuple[bool, tuple[float, ...], int]:
+        """Where an example stands among the others, the worst first."""
         is_scored = example.score is not None
         return is_scored is unscored_first, example.rank, example.index
 

@@ -77,24 +77,28 @@ def compare(
         changes = changes_without_tests(parts, names, cluster)
     else:
         changes = changes_with_tests(parts, names, cluster, margin)
-    judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
     comparison = Comparison(
         changes=tuple(changes),
         matched=matched,
-        judges=judges,
-        addresses={judge: _addresses(judge, before, after) for judge in judges},
         margin=margin,
         differing=tuple(differing),
         stopped=_why_stopped(before, after),
     )
-    if metrics is not None:
-        return comparison
+    facts_of_runs = _judges_of_runs(before, after)
     # metrics that nobody named are told where only one of the runs has them
-    lacking_metrics = {
-        "lacking": _lacking(after, before.metrics),
-        "added": _lacking(before, after.metrics),
+    if metrics is None:
+        facts_of_runs["lacking"] = _lacking(after, before.metrics)
+        facts_of_runs["added"] = _lacking(before, after.metrics)
+    return comparison.model_copy(update=facts_of_runs)
+
+
+def _judges_of_runs(before: Report, after: Report) -> dict[str, object]:
+    """Who judged either run, and the addresses that were asked, by field."""
+    judges = tuple(dict.fromkeys((*before.run.judges, *after.run.judges)))
+    return {
+        "judges": judges,
+        "addresses": {judge: _addresses(judge, before, after) for judge in judges},
     }
-    return comparison.model_copy(update=lacking_metrics)
 
 
 def check_margin(margin: float) -> None:
