@@ -589,7 +589,7 @@ def test_the_gate_at_risk_and_the_stage_to_mend_are_told_apart() -> None:
         decisions = [
             decide(parse_gate(text, report.metrics), summary) for text in gates
         ]
-        return screen_of(report, summary, report.run, decisions).at_risk
+        return screen_of(report, summary, report.run, decisions).to_mend.at_risk
 
     assert screen_of(report, summary, report.run).mend_first is not None
     assert at_risk() == at_risk("context_recall=0.1") == ""

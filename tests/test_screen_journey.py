@@ -234,7 +234,7 @@ def test_of_the_gate_at_risk_the_stage_with_most_rows_against_it() -> None:
     assert more.mend_first.code == "facts.not_kept"
     assert "Of the 5 rows" in more.to_mend.at_risk
     assert " 3 are of this kind." in more.to_mend.at_risk
-    assert screen(rows, gate("passed")).at_risk == ""
+    assert screen(rows, gate("passed")).to_mend.at_risk == ""
 
 
 def test_a_run_until_decided_has_no_interval_of_a_loss() -> None:
