@@ -204,9 +204,8 @@ def test_one_unanswered_chunk_fails_and_keeps_the_evidence():
     assert [chunk.useful for chunk in result.evidence.chunks] == [True, None]
 
 
-@pytest.mark.parametrize("relevance", ["probability", "graded"])
-def test_a_judge_without_probabilities_or_grades_fails_with_advice(relevance):
-    result, _ = judged([True, False], relevance=relevance)
+def test_a_judge_without_probabilities_fails_with_advice():
+    result, _ = judged([True, False], relevance="probability")
     assert result.status == "failed"
     assert "relevance='binary'" in result.reason
 
@@ -428,4 +427,5 @@ def test_verdicts_without_the_grades_that_were_asked_for_fail() -> None:
     judge = ScriptedJudge({Useful: lambda question: verdicts_alone})
     result = metric.score(**fields, judge=judge)
     assert result.status == "failed"
-    assert "gave no grades" in result.reason
+    assert result.error.type == "JudgeError"
+    assert "replies are objects of question.Reply" in result.reason

@@ -445,15 +445,13 @@ class ContextUtilization(Metric):
         beside: dict[str, Any]
         if self.relevance == "graded":
             grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
-            if len(grades) < len(chunks):
-                return self._fail_without("grades")
             value, beside = _score_of_grades(grades)
         elif self.relevance == "probability":
             probabilities = [
                 chunk.probability for chunk in chunks if chunk.probability is not None
             ]
             if len(probabilities) < len(chunks):
-                return self._fail_without("probabilities")
+                return self._fail_without_probabilities()
             value, beside = ap.expected_average_precision(probabilities), {}
         else:
             value, beside = _binary_score(useful)
@@ -465,10 +463,12 @@ class ContextUtilization(Metric):
         evidence = evidence.model_copy(update=beside)
         return self.scored(value, _reason(useful, value), evidence)
 
-    def _fail_without(self, lacking: str) -> Outcome:
+    def _fail_without_probabilities(self) -> Outcome:
+        """The failure of a judge that gives verdicts without their probabilities."""
         return self.failed(
             MalformedReply(
-                f"the judge gave no {lacking}; use relevance='binary' with this judge"
+                "the judge gave no probabilities; use relevance='binary' with this"
+                " judge"
             )
         )
 
