@@ -51,12 +51,14 @@ class Aggregate:
 
     def add(self, status: str, value: float | None) -> None:
         """Count one result."""
-        self.undefined += status == "undefined"
-        self.failed += status == "failed"
+        if status == "undefined":
+            self.undefined += 1
+        elif status == "failed":
+            self.failed += 1
         if value is not None:
-            before = self.mean or 0.0
+            mean_before = self.mean or 0.0
             self.scored += 1
-            self.mean = before + (value - before) / self.scored
+            self.mean = mean_before + (value - mean_before) / self.scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,30 +139,32 @@ class BackgroundEvaluator(Generic[Run]):
         problems: Problems | None = None,
         linger_s: float = 0.0,
     ) -> None:
-        self._settings = settings = settings or WatchSettings()
+        self._settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
         self._build = build
-        self._rest = rest
+        self._make_waiting_samples = rest
         self._ended = ended
-        self._redaction = Redaction(settings.redact, self.problems)
+        self._redaction = Redaction(self._settings.redact, self.problems)
+        chosen_metrics = choose_metrics(metrics)
         self._new_run = partial(
             EvaluationRun,
-            choose_metrics(metrics),
+            chosen_metrics,
             judge,
-            settings.concurrency,
-            None,
-            settings.limits,
+            self._settings.concurrency,
+            None,  # no progress is shown
+            self._settings.limits,
         )
-        self.outlets = [
-            Outlet(sink, self.problems, settings.max_queue)
-            for sink in checked_sinks(settings.sinks)
-        ]
-        self._linger = linger_s
+        self.outlets: list[Outlet] = []
+        for sink in checked_sinks(self._settings.sinks):
+            outlet = Outlet(sink, self.problems, self._settings.max_queue)
+            self.outlets.append(outlet)
+        self._linger_seconds = linger_s
         self._stopped = False
         renew_after_fork(self)
         atexit.register(_at_exit, weakref.ref(self))
 
     def __repr__(self) -> str:
+        """Show the metrics and what went wrong, and no text of a sample."""
         metrics = ", ".join(self.aggregates)
         return (
             f"BackgroundEvaluator({metrics}; {self.dropped} dropped,"
@@ -168,9 +172,11 @@ class BackgroundEvaluator(Generic[Run]):
         )
 
     def __enter__(self) -> Self:
+        """Watch while the block runs."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Stop, and wait until everything is judged."""
         self.stop()
 
     def after_fork(self) -> None:
@@ -178,14 +184,17 @@ class BackgroundEvaluator(Generic[Run]):
 
         The thread was the parent's, and what came before is the parent's to judge.
         """
-        self.dropped, self._run = 0, self._new_run()
+        self.dropped = 0
+        self._run = self._new_run()
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
+        # guards all that follows, and wakes those who wait for a change of it
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # when it may start
+        # what makes samples, each behind the moment from which on it may be called
         self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()
-        self._done: deque[Future[SampleResult]] = deque()
-        self._flying = self._count = 0
+        self._judged: deque[Future[SampleResult]] = deque()  # not counted yet
+        self._n_in_flight = 0  # samples that are being made or judged
+        self._n_started = 0  # samples whose judging began
         self._results: list[SampleResult] = []
 
     @guard_hook
@@ -196,12 +205,14 @@ class BackgroundEvaluator(Generic[Run]):
         """
         with self._changed:
             max_queue = self._settings.max_queue
-            is_full = max_queue is not None and len(self._queue) >= max_queue
-            if is_full and not self._stopped:
-                self._count_lost(1, _FULL.format(max_queue))
-            if is_full or self._stopped:
+            if self._stopped:
                 return False
-            self._take(partial(self._build, run), time.monotonic() + self._linger)
+            if max_queue is not None and len(self._queue) >= max_queue:
+                self._count_lost(1, _FULL.format(max_queue))
+                return False
+            self._put_in_queue(
+                partial(self._build, run), time.monotonic() + self._linger_seconds
+            )
             return True
 
     def _count_lost(self, runs: int, why: str) -> None:
@@ -211,7 +222,9 @@ class BackgroundEvaluator(Generic[Run]):
         for _ in range(runs):
             self.problems.note(why)
 
-    def _take(self, making: Callable[[], Iterable[Sample]], due: float = 0.0) -> None:
+    def _put_in_queue(
+        self, making: Callable[[], Iterable[Sample]], due: float = 0.0
+    ) -> None:
         """Queue what makes samples, and start the thread if none runs.
 
         Args:
@@ -242,12 +255,13 @@ class BackgroundEvaluator(Generic[Run]):
         if is_judge_work():
             raise SettingError(_WAITS_FOR_ITSELF)
         self._ended()
-        if not (done := self._wait(timeout, stop=True)):
+        is_all_judged = self._wait(timeout, stop=True)
+        if not is_all_judged:
             self.problems.note(
                 f"{self.pending} runs were not judged when stop() gave up after"
                 f" {timeout:g} seconds"
             )
-        return done
+        return is_all_judged
 
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
         """Wait until all that is queued is judged and the sinks took the results.
@@ -272,26 +286,30 @@ class BackgroundEvaluator(Generic[Run]):
             if not self._stopped:
                 self._queue = deque((0.0, making) for _, making in self._queue)
                 # in the queue, behind all runs that may still go with them
-                self._take(self._rest)
+                self._put_in_queue(self._make_waiting_samples)
             self._stopped = self._stopped or stop
             self._changed.notify_all()
-            done = self._changed.wait_for(
-                lambda: not (self._queue or self._flying), timeout
+            is_all_judged = self._changed.wait_for(
+                lambda: not (self._queue or self._n_in_flight), timeout
             )
-        until = time.monotonic() + (_SINK_SECONDS if timeout is None else timeout)
+        seconds_for_sinks = _SINK_SECONDS if timeout is None else timeout
+        until = time.monotonic() + seconds_for_sinks
         for outlet in self.outlets:
             outlet.put(None)
         for outlet in self.outlets:
             outlet.wait(until)
-        return done
+        return is_all_judged
 
     @property
     def pending(self) -> int:
         """Runs that wait, and samples that are being judged."""
         with self._changed:
-            return self._flying + sum(
-                making is not self._rest for _, making in self._queue
-            )
+            n_waiting = 0
+            for _, making in self._queue:
+                # what flush() queued is no run
+                if making is not self._make_waiting_samples:
+                    n_waiting += 1
+            return self._n_in_flight + n_waiting
 
     def report(self, timeout: float | None = None) -> Report:
         """Wait for the judge, and report on everything judged so far.
@@ -307,11 +325,11 @@ class BackgroundEvaluator(Generic[Run]):
             raise SettingError(
                 "results are not kept (keep=False); use aggregates or on_result"
             )
-        done = self.flush(timeout)
+        is_all_judged = self.flush(timeout)
         with self._changed:
             results = sorted(self._results, key=lambda result: result.index)
         facts = self._run.facts
-        if not done:
+        if not is_all_judged:
             facts = facts.model_copy(
                 update={
                     "interrupted": True,
@@ -323,11 +341,8 @@ class BackgroundEvaluator(Generic[Run]):
     @property
     def samples(self) -> tuple[Sample, ...]:
         """Samples of the kept results."""
-        return tuple(
-            result.sample
-            for result in self.report().results
-            if result.sample is not None
-        )
+        results = self.report().results
+        return tuple(result.sample for result in results if result.sample is not None)
 
     def _work(self) -> None:
         """Run in the background thread: start runs in order, and take what is judged.
@@ -336,31 +351,38 @@ class BackgroundEvaluator(Generic[Run]):
         """
         with as_judge_work():
             while True:
+                making: Callable[[], Iterable[Sample]] | None = None
                 with self._changed:
-                    while not (self._done or self._idle == 0):
-                        if self._stopped and not (self._queue or self._flying):
+                    while not self._judged and self._seconds_until_start != 0:
+                        if self._stopped and not (self._queue or self._n_in_flight):
                             self._thread = None
                             return
-                        self._changed.wait(self._idle)
-                    done, self._done = self._done, deque()
-                    making = self._queue.popleft()[1] if self._idle == 0 else None
-                    self._flying += making is not None
-                for future in done:
+                        self._changed.wait(self._seconds_until_start)
+                    judged = self._judged
+                    self._judged = deque()
+                    if self._seconds_until_start == 0:
+                        _, making = self._queue.popleft()
+                        self._n_in_flight += 1
+                for future in judged:
                     self._finish(future)
                 if making is not None:
                     self._start(making)
                 with self._changed:
-                    self._flying -= len(done) + (making is not None)
+                    self._n_in_flight -= len(judged)
+                    if making is not None:
+                        self._n_in_flight -= 1
                     self._changed.notify_all()
 
     @property
-    def _idle(self) -> float | None:
-        """Seconds until a run may start.
+    def _seconds_until_start(self) -> float | None:
+        """Seconds until a run may start; 0 if one may now.
 
         None while there is none, or too many samples are being judged.
         """
-        free = self._queue and self._flying < self._run.window
-        return max(0.0, self._queue[0][0] - time.monotonic()) if free else None
+        if not self._queue or self._n_in_flight >= self._run.window:
+            return None
+        due, _ = self._queue[0]
+        return max(0.0, due - time.monotonic())
 
     @guard_hook
     def _start(self, making: Callable[[], Iterable[Sample]]) -> None:
@@ -369,26 +391,33 @@ class BackgroundEvaluator(Generic[Run]):
         Turns of one conversation are drawn together, so that a conversation is judged
         as a whole or not at all. A sample that ``redact`` drops is not judged.
         """
-        for made in making():
-            conversation = made.ledger.conversation if made.ledger is not None else None
-            drawn = random.Random(conversation or made.id).random()  # noqa: S311  # no secret
-            sample = (
-                self._redaction.redact(made)
-                if drawn < self._settings.sample_rate
-                else None
-            )
+        for unredacted in making():
+            if not self._is_drawn(unredacted):
+                continue
+            sample = self._redaction.redact(unredacted)
             if sample is None:
                 continue
-            future = self._run.start_one_sample(self._count, sample)
-            self._count += 1
+            future = self._run.start_one_sample(self._n_started, sample)
+            self._n_started += 1
             with self._changed:
-                self._flying += 1
+                self._n_in_flight += 1
             future.add_done_callback(self._take_result)
 
+    def _is_drawn(self, sample: Sample) -> bool:
+        """Whether a sample is among the share that is judged, by its conversation or id."""
+        name = sample.id
+        if sample.ledger is not None and sample.ledger.conversation:
+            name = sample.ledger.conversation
+        drawn = random.Random(name).random()  # noqa: S311  # no secret
+        return drawn < self._settings.sample_rate
+
     def _take_result(self, future: Future[SampleResult]) -> None:
-        """A sample is judged; called on the judges' loop, which must not wait for ``on_result``."""
+        """Hand what was judged to our thread.
+
+        It is called on the judges' loop, which must not wait for ``on_result``.
+        """
         with self._changed:
-            self._done.append(future)
+            self._judged.append(future)
             self._changed.notify_all()
 
     @guard_hook
@@ -416,8 +445,8 @@ class BackgroundEvaluator(Generic[Run]):
 def _at_exit(reference: weakref.ref[BackgroundEvaluator[Any]]) -> None:
     """Best effort for two seconds, then ``stop`` says what is missing."""
     evaluator = reference()
-    if evaluator is not None and (
-        evaluator.pending
-        or any(one.queue.unfinished_tasks for one in evaluator.outlets)
-    ):
+    if evaluator is None:
+        return
+    sinks_wait = any(outlet.queue.unfinished_tasks for outlet in evaluator.outlets)
+    if sinks_wait or evaluator.pending:
         evaluator.stop(timeout=_EXIT_SECONDS)

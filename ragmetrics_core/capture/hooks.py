@@ -36,7 +36,7 @@ class Renewed(Protocol):
         """Called when the object is made, and in a forked child, before any other code of it runs."""
 
 
-_living: WeakSet[Renewed] = WeakSet()
+_renewed_objects: WeakSet[Renewed] = WeakSet()
 
 
 def renew_after_fork(owner: Renewed) -> None:
@@ -45,16 +45,17 @@ def renew_after_fork(owner: Renewed) -> None:
     The object is not kept alive by this.
     """
     owner.after_fork()
-    _living.add(owner)
+    _renewed_objects.add(owner)
 
 
-def _reset_in_child() -> None:
-    for owner in list(_living):
+def _renew_in_child() -> None:
+    """Give all objects of a forked child new locks and threads."""
+    for owner in list(_renewed_objects):
         owner.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_in_child)
+    os.register_at_fork(after_in_child=_renew_in_child)
 
 
 class Lock:
@@ -71,14 +72,16 @@ class Lock:
         self._lock = threading.RLock()
 
     def __enter__(self) -> None:
+        """Wait until no other thread holds it, and hold it."""
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
+        """Hold it once less."""
         self._lock.release()
 
 
 _MOST_KINDS = 100
-_OTHERS = (
+_FURTHER_KINDS = (
     f"more kinds of problems than the {_MOST_KINDS} that are named; these are counted"
     " together"
 )
@@ -90,19 +93,27 @@ class Problems:
     Truthy if there were any. Of many kinds the first hundred are named, and all others
     are counted together: a refused row names its keys, which may differ each time.
 
-    Where ``others`` gives some, they count in its stead; ``logged=False`` only counts.
+    Args:
+        logged: Whether the first of each kind is logged; else problems are only
+            counted.
+        others: Gives those who count in its stead; it counts itself where there are
+            none.
     """
 
     def __init__(
         self, *, logged: bool = True, others: Callable[[], Collection[Problems]] = tuple
     ) -> None:
-        self._logged, self._others, self._counts = logged, others, Counter[str]()
+        self._is_logged = logged
+        self._others = others
+        self._counts: Counter[str] = Counter()  # by kind
         self._lock = Lock()
 
     def __len__(self) -> int:
+        """How many problems occurred, of all kinds together."""
         return sum(self._counts.values())
 
     def __repr__(self) -> str:
+        """Show how often each problem occurred."""
         return f"Problems({dict(self._counts)})"
 
     @property
@@ -117,20 +128,28 @@ class Problems:
         The log holds no text of the application. A setting or a row that we refuse is
         told in our own words: they hold no text of a sample, and say what is needed.
         """
+        place = ""
         frames = traceback.extract_tb(error.__traceback__)
-        place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-        advice = f" ({error})" if isinstance(error, (SettingError, RowError)) else ""
-        key = f"{hook}: {type(error).__name__}{advice}"
-        self.note(
-            key,
-            f"ragmetrics could not record a run ({key}{place}); the application is not"
-            " affected",
+        if frames:
+            place = f" at {frames[-1].filename}:{frames[-1].lineno}"
+        advice = ""
+        if isinstance(error, (SettingError, RowError)):
+            advice = f" ({error})"
+        kind = f"{hook}: {type(error).__name__}{advice}"
+        sentence = (
+            f"ragmetrics could not record a run ({kind}{place}); the application is not"
+            " affected"
         )
+        self.note(kind, sentence)
 
     def note(self, message: str, sentence: str = "") -> None:
         """Count something that the user should know.
 
-        The first of its kind is logged, by a sentence if one is given.
+        The first of its kind is logged.
+
+        Args:
+            message: What is counted; equal messages are one kind.
+            sentence: What is logged of it; by default the message.
         """
         listeners = self._others()
         for listener in listeners:
@@ -139,11 +158,12 @@ class Problems:
             return
         with self._lock:
             is_named = message in self._counts or len(self._counts) < _MOST_KINDS
-            kind = message if is_named else _OTHERS
+            kind = message if is_named else _FURTHER_KINDS
             self._counts[kind] += 1
             is_first = self._counts[kind] == 1
-        if is_first and self._logged:
-            logger.warning("%s", (sentence or message) if is_named else _OTHERS)
+        if is_first and self._is_logged:
+            words = sentence or message
+            logger.warning("%s", words if is_named else _FURTHER_KINDS)
 
 
 def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
@@ -159,9 +179,10 @@ def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
         try:
             return hook(self, *args, **kwargs)
         except BaseException as error:  # the application must not notice
-            if not isinstance(
-                error, Exception
-            ) and not threading.current_thread().name.startswith("ragmetrics-"):
+            is_interrupt = not isinstance(error, Exception)
+            thread_name = threading.current_thread().name
+            is_our_thread = thread_name.startswith("ragmetrics-")
+            if is_interrupt and not is_our_thread:
                 raise
             self.problems.record(hook.__qualname__, error)
 
@@ -188,8 +209,9 @@ class Listener:
     """Somebody who gets finished runs.
 
     Attributes:
+        problems: Where errors of hooks are counted for it.
         record: Called with each finished run, in the application's thread.
-        everywhere: It gets those of the whole process, else those of its context.
+        everywhere: It gets the runs of the whole process, else those of its context.
         all_threads: It also gets those that carry the context of no capture at all.
         data: It needs inputs and outputs whole, because the user names keys or paths.
         under: What the framework was doing when listening began, where an adapter needs
@@ -210,7 +232,8 @@ class Listener:
     missed: bool = False
 
 
-_entered: ContextVar[tuple[Listener, ...]] = ContextVar(
+# the listeners of the blocks that the code here runs in
+_listeners_around: ContextVar[tuple[Listener, ...]] = ContextVar(
     "ragmetrics_listeners", default=()
 )
 
@@ -218,8 +241,10 @@ _entered: ContextVar[tuple[Listener, ...]] = ContextVar(
 class Listeners:
     """The open listeners of one framework.
 
-    ``opened`` is called with each listener before runs reach it, and puts the adapter's
-    hooks in place; ``closed`` when it has gone.
+    Args:
+        opened: Called with each listener before runs reach it; puts the adapter's hooks
+            in place.
+        closed: Called with each listener when it has gone.
 
     Attributes:
         open: The listeners; an immutable tuple that is replaced at each change, so that
@@ -236,7 +261,8 @@ class Listeners:
         self.problems = Problems(
             others=lambda: [listener.problems for listener in self.open]
         )
-        self._opened, self._closed = opened, closed
+        self._opened = opened
+        self._closed = closed
         self._lock = Lock()
 
     def add(self, listener: Listener) -> None:
@@ -245,22 +271,17 @@ class Listeners:
             self.open = (*self.open, listener)
             self._opened(listener)
         if not listener.everywhere:
-            _entered.set((*_entered.get(), listener))
+            _listeners_around.set((*_listeners_around.get(), listener))
 
     def remove(self, listener: Listener) -> None:
         """Begin no further runs for a listener; those that go on still reach it."""
         if not listener.everywhere:
             # No token: a block may be left in another context than it was entered in.
-            _entered.set(
-                tuple(entered for entered in _entered.get() if entered is not listener)
-            )
+            _listeners_around.set(_without(_listeners_around.get(), listener))
         with self._lock:
-            if listener not in self.open:
-                return
-            self.open = tuple(
-                still_open for still_open in self.open if still_open is not listener
-            )
-            self._closed(listener)
+            if listener in self.open:
+                self.open = _without(self.open, listener)
+                self._closed(listener)
 
     def here(self) -> tuple[Listener, ...]:
         """Who gets a run that begins here and now.
@@ -269,21 +290,27 @@ class Listeners:
         """
         if not self.open or is_judge_work():
             return ()
-        entered = _entered.get()
-        listeners = tuple(
-            listener
-            for listener in self.open
-            if listener.everywhere or listener in entered
-        )
-        strangers = [listener for listener in self.open if not listener.everywhere]
-        if not strangers or any(not listener.everywhere for listener in listeners):
-            return listeners
+        listeners_around = _listeners_around.get()
+        listeners: list[Listener] = []
+        strangers: list[Listener] = []  # those of blocks that this code is not in
+        is_in_a_block = False
+        for listener in self.open:
+            if listener.everywhere:
+                listeners.append(listener)
+            elif listener in listeners_around:
+                listeners.append(listener)
+                is_in_a_block = True
+            else:
+                strangers.append(listener)
+        if is_in_a_block:
+            return tuple(listeners)
+        # code in no block: its thread may have been started bare by one of them
         for stranger in strangers:
-            stranger.missed = stranger.missed or not stranger.all_threads
-        return (
-            *listeners,
-            *(stranger for stranger in strangers if stranger.all_threads),
-        )
+            if stranger.all_threads:
+                listeners.append(stranger)
+            else:
+                stranger.missed = True
+        return tuple(listeners)
 
     def begin(self) -> tuple[Listener, ...]:
         """Who gets a run that begins now; each notes that a run began."""
@@ -293,12 +320,19 @@ class Listeners:
         return listeners
 
 
+def _without(
+    listeners: tuple[Listener, ...], listener: Listener
+) -> tuple[Listener, ...]:
+    """Some listeners without one of them."""
+    return tuple(remaining for remaining in listeners if remaining is not listener)
+
+
 def is_capturing() -> bool:
     """Whether code here carries the context of any capture.
 
     A thread that was started bare does not.
     """
-    return bool(_entered.get())
+    return bool(_listeners_around.get())
 
 
 def strand() -> str:
@@ -309,6 +343,7 @@ def strand() -> str:
     task = None
     with suppress(RuntimeError):  # no event loop runs here
         task = asyncio.current_task()
-    return f"{threading.get_ident()}/" + (
-        "" if task is None else f"{id(task)}/{task.get_name()}"
-    )
+    thread = threading.get_ident()
+    if task is None:
+        return f"{thread}/"
+    return f"{thread}/{id(task)}/{task.get_name()}"

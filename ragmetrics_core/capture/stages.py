@@ -58,16 +58,15 @@ def _sample(
     turn: Turn, answered: Answered, evidenced: Evidenced, calls: Ledger
 ) -> Sample:
     """The sample of one answer."""
-    tree, contexts, retrieved = turn.tree, evidenced.contexts, evidenced.retrieved
+    tree = turn.tree
+    retrieved: tuple[Context, ...] | None = None
+    if evidenced.retrieved is not None:
+        retrieved = tuple(document.context() for document in evidenced.retrieved)
     cited = cited_by(turn, answered, evidenced)
     sample = Sample(
         question=turn.question or answered.answer.question,
-        contexts=contexts.items,
-        retrieved=(
-            None
-            if retrieved is None
-            else tuple(document.context() for document in retrieved)
-        ),
+        contexts=evidenced.contexts.items,
+        retrieved=retrieved,
         answer=answered.text,
         standalone_question=turn.standalone,
         history=tree.history,
@@ -77,7 +76,9 @@ def _sample(
         capture=_notes(turn, answered, evidenced, cited),
         ledger=calls,
     )
-    if cited.citations is None or sample.answer != answered.text or sample.citations:
+    # citations are places in the answer, so that they hold for these words alone
+    is_answer_changed = sample.answer != answered.text
+    if cited.citations is None or is_answer_changed or sample.citations:
         return sample
     return sample.model_copy(update={"citations": cited.citations})
 
@@ -86,7 +87,8 @@ def _notes(
     turn: Turn, answered: Answered, evidenced: Evidenced, cited: Cited
 ) -> CaptureNotes:
     """How the sample came about, and how sure it is."""
-    tree, contexts = turn.tree, evidenced.contexts
+    tree = turn.tree
+    contexts = evidenced.contexts
     places = {
         "question": turn.asked.place,
         "retrieved": ", ".join(evidenced.sources),
@@ -95,16 +97,19 @@ def _notes(
         "conversation": tree.conversation_at,
         "reranker": ", ".join(turn.calls.reranker_names),
     }
-    written = [turn.calls.replies[call].text for call in evidenced.feeding]
-    written.append(tree.partial or "")  # of an answer that broke off
+    intermediate_texts = [turn.calls.replies[call].text for call in evidenced.feeding]
+    intermediate_texts.append(tree.partial or "")  # of an answer that broke off
+    intermediate = []
+    for text in dict.fromkeys(intermediate_texts):
+        if text.strip():
+            intermediate.append(Context(text=text))
+    warnings = dict.fromkeys(_warnings(turn, answered, evidenced))
     return CaptureNotes(
         grade=_grade(turn, answered, evidenced),
         evidence_from=contexts.evidence_from,
         provenance={name: place for name, place in places.items() if place},
-        warnings=tuple(dict.fromkeys(_warnings(turn, answered, evidenced))),
-        intermediate=tuple(
-            Context(text=text) for text in dict.fromkeys(written) if text.strip()
-        ),
+        warnings=tuple(warnings),
+        intermediate=tuple(intermediate),
         other=tuple(document.context() for document in tree.other),
         complete=tree.complete and not turn.error,
         passages=evidenced.passages.notes,
@@ -144,23 +149,22 @@ def _doubts(answered: Answered, evidenced: Evidenced) -> tuple[str, ...]:
 
 def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:
     """The weakest grade of all fields."""
-    tree, contexts = turn.tree, evidenced.contexts
-    grades: set[Grade] = {"exact", *contexts.grades}
-    if (
+    tree = turn.tree
+    calls = turn.calls
+    grades: set[Grade] = {"exact", *evidenced.contexts.grades}
+    has_doubts = bool(
         tree.doubts
         or turn.asked.doubts
         or _doubts(answered, evidenced)
-        or turn.calls.remarks
+        or calls.remarks
         or evidenced.unnamed_tools
-        or tree.conversation_at in BY_WORDS
-    ):
-        grades.add("inferred")
-    is_whole = (
-        tree.complete
-        and not turn.error
-        and not turn.calls.unread
-        and not n_searches_without_end(tree)
     )
-    if answered.text is None or contexts.evidence_from is None or not is_whole:
+    if has_doubts or tree.conversation_at in BY_WORDS:
+        grades.add("inferred")
+    is_run_whole = tree.complete and not turn.error
+    is_recorded_whole = not calls.unread and not n_searches_without_end(tree)
+    if not is_run_whole or not is_recorded_whole:
+        grades.add("incomplete")
+    if answered.text is None or evidenced.contexts.evidence_from is None:
         grades.add("incomplete")
     return max(grades, key=_GRADES.index)

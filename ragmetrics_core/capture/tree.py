@@ -56,12 +56,11 @@ class Document:
         """
         if self.id is not None:
             return ("id", self.id, self.text)
-        rest = sorted(
-            (name, repr(value))
-            for name, value in self.metadata.items()
-            if name not in SCORE_KEYS
-        )
-        return ("text", repr(rest), self.text)
+        metadata = []
+        for name, value in self.metadata.items():
+            if name not in SCORE_KEYS:
+                metadata.append((name, repr(value)))
+        return ("text", repr(sorted(metadata)), self.text)
 
     @property
     def identity(self) -> DocumentKey:
@@ -69,7 +68,9 @@ class Document:
 
         It is the id. Without an id it is the key.
         """
-        return ("id", self.id) if self.id is not None else self.key
+        if self.id is None:
+            return self.key
+        return ("id", self.id)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -78,16 +79,13 @@ class Document:
         They are its own text, its forms, and longer texts of its metadata that hold it:
         the page or section of which it is a piece.
         """
-        longer: list[str] = []
+        texts = [self.text, *self.forms]
         if len(self.text) >= _SHORTEST_PIECE:
-            longer = [
-                value
-                for value in self.metadata.values()
-                if isinstance(value, str)
-                and len(value) > len(self.text)
-                and self.text in value
-            ]
-        return tuple(dict.fromkeys((self.text, *self.forms, *longer)))
+            for value in self.metadata.values():
+                is_longer = isinstance(value, str) and len(value) > len(self.text)
+                if is_longer and self.text in value:
+                    texts.append(value)
+        return tuple(dict.fromkeys(texts))
 
     def context(self, text: str | None = None) -> Context:
         """The document as a context, with the text that was shown of it."""
@@ -202,10 +200,12 @@ class Node:
         The outermost call stands first in a path, and calls stand in the order in which
         they began.
         """
-        if self.kind != "ignored":
-            yield (path := (*above, self))
-            for child in sorted(self.children, key=lambda one: one.began):
-                yield from child.paths(path)
+        if self.kind == "ignored":
+            return
+        path = (*above, self)
+        yield path
+        for child in sorted(self.children, key=lambda child: child.began):
+            yield from child.paths(path)
 
 
 Path = tuple[Node, ...]
