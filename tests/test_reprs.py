@@ -6,13 +6,26 @@ A result tells its reason and verdicts.
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+import pydoc
 import typing
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 import ragmetrics_core
-from ragmetrics_core import Context, Failed, Sample, Scored, Undefined, evaluate
+from ragmetrics_core import (
+    Context,
+    ContextAdherence,
+    Failed,
+    Limits,
+    Sample,
+    Scored,
+    Undefined,
+    evaluate,
+)
 from ragmetrics_core.data.frozen import Frozen, SilentData
 from ragmetrics_core.data.results import SampleResult
 
@@ -109,3 +122,23 @@ def test_samples_reports_and_evidence_show_no_texts() -> None:
         repr(SampleResult(index=3, sample=None, problem="no mapping"))
         == "SampleResult(3: no mapping)"
     )
+
+
+@pytest.mark.parametrize("is_built", [False, True], ids=["before use", "after use"])
+def test_a_signature_shows_every_field_and_none_of_our_validators(
+    is_built: bool,
+) -> None:
+    class Own(ContextAdherence):
+        most: int = 200
+
+    if is_built:
+        made = [Own(), Sample(), Limits()]
+        assert len(made) == 3
+    shown = str(inspect.signature(Own))
+    assert "polls: int = 5" in shown
+    assert "most: int = 200" in shown
+    assert "max_calls: int | None = None" in str(inspect.signature(Limits))
+    of_sample = str(inspect.signature(Sample))
+    assert "question: str | None = None" in of_sample
+    assert "Validator" not in of_sample
+    assert "Limits(*, max_calls" in pydoc.render_doc(Limits, renderer=pydoc.plaintext)

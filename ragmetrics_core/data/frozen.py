@@ -6,12 +6,14 @@ Its models are immutable, strict about unknown fields, and silent about texts.
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from inspect import Parameter, Signature, signature
 from math import isfinite
 from threading import RLock
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_type_hints
 from unicodedata import category
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from ragmetrics_core.data.errors import SettingError
 
@@ -56,6 +58,47 @@ def redact(name: str | None, value: object) -> object:
 _building_lock = RLock()
 
 
+class _SignatureOfFields:
+    """The signature of a class of models: a keyword for each field.
+
+    Editors, notebooks and ``help`` show it, also before pydantic has built the class.
+    """
+
+    def __get__(self, instance: object, owner: type[BaseModel]) -> Signature:
+        if instance is not None:  # what an object is called with is another matter
+            raise AttributeError("__signature__")
+        of_init = signature(owner.__init__)
+        named = [
+            parameter
+            for parameter in of_init.parameters.values()
+            if parameter.kind is not Parameter.VAR_KEYWORD and parameter.name != "self"
+        ]
+        if named:  # the class says by itself what it takes
+            return of_init.replace(parameters=list(of_init.parameters.values())[1:])
+        try:
+            types = get_type_hints(owner)  # without validators
+        except NameError:  # a type that is imported for checkers of types alone
+            types = {}
+        return Signature(
+            [
+                Parameter(
+                    name,
+                    Parameter.KEYWORD_ONLY,
+                    default=_default_shown(field),
+                    annotation=types.get(name, field.annotation),
+                )
+                for name, field in owner.model_fields.items()
+            ]
+        )
+
+
+def _default_shown(field: FieldInfo) -> object:
+    """The default of a field as a signature shows it; ``...`` where it is made anew."""
+    if field.is_required():
+        return Parameter.empty
+    return ... if field.default_factory is not None else field.default
+
+
 class Frozen(BaseModel):
     """Immutable data; unknown fields are errors.
 
@@ -67,6 +110,8 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True
     )
+
+    __signature__ = _SignatureOfFields()
 
     def __str__(self) -> str:
         return repr(self)
@@ -85,13 +130,16 @@ class Frozen(BaseModel):
         One thread at a time, as pydantic does from 2.14 on.
         """
         with _building_lock:
-            return super().model_rebuild(
+            is_built = super().model_rebuild(
                 force=force,
                 raise_errors=raise_errors,
                 # this function is one more between the caller and pydantic
                 _parent_namespace_depth=_parent_namespace_depth + 1,
                 _types_namespace=_types_namespace,
             )
+        if "__signature__" in vars(cls):  # pydantic's, which names our validators
+            cls.__signature__ = Frozen.__dict__["__signature__"]
+        return is_built
 
 
 class Settings(Frozen):
