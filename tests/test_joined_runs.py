@@ -137,9 +137,9 @@ def test_a_bounded_number_of_strands_is_kept() -> None:
     runs = LooseRuns()
     for number in range(MOST_KEPT):
         runs.add(Tree(Node("model", "model"), strand=str(number)))
-    assert runs.near("0")[0].strand == "0"
+    assert runs.runs_near("0")[0].strand == "0"
     runs.add(Tree(Node("model", "model"), strand="one more"))
-    assert all(run.strand != "0" for run in runs.near("0"))
+    assert all(run.strand != "0" for run in runs.runs_near("0"))
 
 
 @pytest.mark.parametrize("calls_a_tool", [True, False])

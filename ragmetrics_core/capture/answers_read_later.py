@@ -40,7 +40,7 @@ class AnswersReadLater:
     def __init__(self, samples_of: Callable[[Tree], Sequence[Sample]]) -> None:
         self._samples_of = samples_of
         self._recent: deque[tuple[Tree, Sample]] = deque(maxlen=_MOST_KEPT)
-        # by identity: samples that are in doubt, and what they are now
+        # by identity each sample that is in doubt, and what it is now
         self._doubted: dict[int, tuple[Sample, Sample]] = {}
 
     def remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
@@ -56,8 +56,10 @@ class AnswersReadLater:
 
         The doubt is forgotten then.
         """
-        _, now = self._doubted.pop(id(sample), (sample, sample))
-        return now
+        if id(sample) not in self._doubted:
+            return sample
+        _, sample_with_doubt = self._doubted.pop(id(sample))
+        return sample_with_doubt
 
     def forget_doubted(self) -> int:
         """Forget the doubted samples that nobody asked for any more.
@@ -84,28 +86,33 @@ class AnswersReadLater:
         """
         if max(calls.weights.values(), default=NO_ANSWER) < STRUCTURED:
             return
-        hosts = [
-            Text(message.text)
-            for call in calls.models
-            for message in call.prompt
-            if message.role != "assistant"
-        ]
-        of_strand = [
-            sample for run, sample in self._recent if run.strand == tree.strand
-        ]
-        last = of_strand[-1] if of_strand else None
-        asked_now = _questions_to(tree, calls) if questions is None else ()
+        messages: list[Text] = []
+        for call in calls.models:
+            for message in call.prompt:
+                if message.role != "assistant":
+                    messages.append(Text(message.text))
+        _, last_sample = self._last_of(tree.strand)
+        questions_of_run: Collection[str] = ()
+        if questions is None:
+            questions_of_run = _questions_to(tree, calls)
         for run, sample in list(self._recent):
             if id(sample) in self._doubted:
                 continue
             question = as_one_line(sample.question)
-            is_last = sample is last
-            if is_last and question and question in asked_now:
+            is_last = sample is last_sample
+            if is_last and question and question in questions_of_run:
                 self._doubt(run, sample, _ASKED_AGAIN)
             elif questions is not None and question not in questions:
                 continue
-            elif _is_worked_on(sample, hosts, is_last=is_last):
+            elif _is_worked_on(sample, messages, is_last=is_last):
                 self._doubt(run, sample, _READ_LATER)
+
+    def _last_of(self, strand: str) -> tuple[Tree, Sample] | tuple[None, None]:
+        """The last run of a strand that was kept, with its sample; None without one."""
+        for run, sample in reversed(self._recent):
+            if run.strand == strand:
+                return run, sample
+        return None, None
 
     def doubt_one_that_is_replaced(self, tree: Tree, calls: Calls) -> None:
         """Doubt the last answer of a strand if this run may have replaced it.
@@ -113,23 +120,23 @@ class AnswersReadLater:
         The run was asked the same. Besides, no model wrote the earlier answer, or both
         runs were handed the same history, so that the earlier answer is not in it.
         """
-        of_strand = [
-            (run, sample) for run, sample in self._recent if run.strand == tree.strand
-        ]
-        if not of_strand or FREE_TEXT not in calls.weights.values():
+        run, sample = self._last_of(tree.strand)
+        writes_text = FREE_TEXT in calls.weights.values()
+        if run is None or sample is None or not writes_text:
             return
-        run, sample = of_strand[-1]
         if sample.answer is None or id(sample) in self._doubted:
             return
-        is_the_same = as_one_line(sample.question) == as_one_line(tree.question)
-        is_left_out = bool(run.history) and run.history == tree.history
-        if is_the_same and (is_left_out or not Calls(run).models):
+        if as_one_line(sample.question) != as_one_line(tree.question):
+            return
+        has_same_history = bool(run.history) and run.history == tree.history
+        if has_same_history or not Calls(run).models:
             self._doubt(run, sample, _ASKED_AGAIN)
 
     def _doubt(self, run: Tree, sample: Sample, words: str) -> None:
-        """Make the sample of a run anew, in doubt."""
-        for revised in self._samples_of(replace(run, doubts=(*run.doubts, words))):
-            self._doubted[id(sample)] = sample, revised
+        """Make the sample of a run anew, with one more doubt in words."""
+        doubtful_run = replace(run, doubts=(*run.doubts, words))
+        for sample_with_doubt in self._samples_of(doubtful_run):
+            self._doubted[id(sample)] = sample, sample_with_doubt
 
 
 def _questions_to(tree: Tree, calls: Calls) -> set[str]:
@@ -140,25 +147,35 @@ def _questions_to(tree: Tree, calls: Calls) -> set[str]:
     """
     if any(calls.replies[call].questions for call in calls.models):
         return set()
-    asked = {as_one_line(tree.question)}
+    lines = {as_one_line(tree.question)}
     for call in calls.models:
         messages = [message for message in call.prompt if message.role == "user"]
-        asked |= {as_one_line(message.text) for message in messages[-1:]}
-    return asked
+        if messages:
+            lines.add(as_one_line(messages[-1].text))
+    return lines
 
 
-def _is_worked_on(sample: Sample, hosts: Sequence[Text], *, is_last: bool) -> bool:
+def _is_worked_on(sample: Sample, messages: Sequence[Text], *, is_last: bool) -> bool:
     """Whether messages of a prompt hold an answer, and not as an earlier turn of a talk.
 
     A short one counts where its question stands there, too, or where it is the last one
     and stands by itself.
+
+    Args:
+        sample: The sample that was answered.
+        messages: The messages.
+        is_last: Whether it is the last sample of the strand.
     """
-    answer, question = sample.answer or "", sample.question or ""
-    ways = [quotation(answer, {question}, host) for host in hosts]
-    if "said" in ways or all(way == "nowhere" for way in ways):
+    answer = sample.answer or ""
+    question = sample.question or ""
+    ways = {quotation(answer, {question}, message) for message in messages}
+    stands_there = bool(ways - {"nowhere"})
+    if "said" in ways or not stands_there:
         return False
     if len(answer) >= OWN:
         return True
-    is_asked = any(quotation(question, (), host) != "nowhere" for host in hosts)
-    is_apart = any(stands_apart(answer.strip(), host.raw) for host in hosts)
-    return is_asked or (is_last and is_apart and len(answer.split()) > 1)
+    if any(quotation(question, (), message) != "nowhere" for message in messages):
+        return True
+    if not is_last or len(answer.split()) <= 1:
+        return False
+    return any(stands_apart(answer.strip(), message.raw) for message in messages)

@@ -1,4 +1,8 @@
-"""Several runs of one turn as one run, before the stages read it. Pure."""
+"""Several runs of one turn as one run, before the stages read it. Pure.
+
+A **turn** is one question of a user with all runs that answer it. An application of
+plain functions makes each search and each call of a model a run of its own.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,10 +14,10 @@ from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.question import TOLD_MORE, question_without_chain
-from ragmetrics_core.capture.tree import FLOW, Node, Tree
+from ragmetrics_core.capture.tree import FLOW, Document, Node, Tree
 from ragmetrics_core.capture.written import hand_on_authors
 
-_FEWEST_WORDS = 3
+_FEWEST_WORDS = 3  # of a query that a question is made around
 
 
 def join_trees(trees: Sequence[Tree], name: str) -> Tree:
@@ -32,54 +36,66 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
     hand_on_authors(roots)
     root = Node("step", name, roots[0].began, roots[-1].ended, roots)
     calls = Calls(Tree(root))
-    asking = _asking(trees, calls)
-    question = question_without_chain(calls) if asking is None else asking.question
-    last = _answering(trees, calls, question) if name == FLOW else trees[-1]
-    doubts = [doubt for tree in trees for doubt in tree.doubts]
-    whole = _unite_trees(last, trees)
-    if asking is not None:
-        whole.question, whole.asked_at = asking.question, asking.asked_at
-        whole.history = asking.history or last.history
-        if _was_told_more(asking, calls):
+    asking_run = _asking_run(trees, calls)
+    if asking_run is None:
+        question = question_without_chain(calls)
+    else:
+        question = asking_run.question
+    last_run = trees[-1]
+    if name == FLOW:
+        last_run = _answering_run(trees, calls, question)
+    whole = _unite_trees(last_run, trees)
+    doubts: list[str] = []
+    for tree in trees:
+        doubts += tree.doubts
+    if asking_run is not None:
+        whole.question = asking_run.question
+        whole.asked_at = asking_run.asked_at
+        whole.history = asking_run.history or last_run.history
+        if _was_told_more(asking_run, calls):
             doubts.append(TOLD_MORE)
     return replace(whole, root=root, doubts=tuple(dict.fromkeys(doubts)))
 
 
-def _unite_trees(last: Tree, trees: Sequence[Tree]) -> Tree:
+def _unite_trees(last_run: Tree, trees: Sequence[Tree]) -> Tree:
     """The run that answered, without a question, and with what all runs of its turn hold.
 
     Places of the latest run go first; of fields that the calls say, the first one counts.
     """
     given: dict[str, Any] = {}
+    other: list[Document] = []
     for tree in trees:
         given = {**tree.given, **given}
+        other += tree.other
+    places: list[Any] = []
+    results: list[Any] = []
+    for tree in reversed(trees):
+        places += tree.places
+        results += tree.results
     return replace(
-        last,
+        last_run,
         question=None,
         asked_at="",
-        error=last.error or last.root.error,
+        error=last_run.error or last_run.root.error,
         gives_documents=all(tree.gives_documents for tree in trees),
         given=given,
         unread=sum(tree.unread for tree in trees),
-        other=tuple(document for tree in trees for document in tree.other),
-        places=tuple(place for tree in reversed(trees) for place in tree.places),
-        results=tuple(result for tree in reversed(trees) for result in tree.results),
+        other=tuple(other),
+        places=tuple(places),
+        results=tuple(results),
     )
 
 
-def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
+def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
     """The first run whose question is the user's; None if there is none.
 
     No model wrote that question, and it is not made of what was found before.
     """
-    found = {
-        as_one_line(document.text)
-        for documents in calls.lists()
-        for document in documents
-    }
-    queries = {
-        as_one_line(node.query) for node in calls.nodes if node.kind == "retriever"
-    }
+    document_lines: set[str] = set()
+    for documents in calls.lists():
+        document_lines.update(as_one_line(document.text) for document in documents)
+    retrievers = [node for node in calls.nodes if node.kind == "retriever"]
+    queries = {as_one_line(retriever.query) for retriever in retrievers}
     for tree in trees:
         if tree.question is None or tree.root.kind == "retriever":
             continue
@@ -87,25 +103,25 @@ def _asking(trees: Sequence[Tree], calls: Calls) -> Tree | None:
         if _is_written_before(tree, question, calls):
             continue
         # what was searched for is a question even where documents repeat it
-        if question in queries or not _is_made_of_documents(question, found):
+        is_query = question in queries
+        if is_query or not _is_made_of_documents(question, document_lines):
             return tree
     return None
 
 
-def _was_told_more(asking: Tree, calls: Calls) -> bool:
+def _was_told_more(asking_run: Tree, calls: Calls) -> bool:
     """Whether a run was asked a text around what was searched for beside it.
 
     The text may add a language, or the talk so far.
     """
-    beside = [
-        node.query
-        for node in calls.nodes
-        if node.kind == "retriever"
-        and node.query
-        and asking.root not in calls.paths[node]
-    ]
-    question = as_one_line(asking.question)
-    queries = {as_one_line(query) for query in beside if not calls.is_written(query)}
+    queries: set[str] = set()
+    for node, path in calls.paths.items():
+        is_beside = asking_run.root not in path
+        if node.kind != "retriever" or not node.query or not is_beside:
+            continue
+        if not calls.is_written(node.query):
+            queries.add(as_one_line(node.query))
+    question = as_one_line(asking_run.question)
     if question in queries:
         return False
     return any(_stands_around(question, query) for query in queries)
@@ -116,26 +132,32 @@ def _stands_around(question: str, query: str) -> bool:
 
     A query of fewer than three words does not count: they may be mere keywords.
     """
-    words = query.lower().split()
-    return len(words) >= _FEWEST_WORDS and set(words) <= set(question.lower().split())
+    query_words = query.lower().split()
+    if len(query_words) < _FEWEST_WORDS:
+        return False
+    return set(query_words) <= set(question.lower().split())
 
 
 def _is_written_before(tree: Tree, question: str, calls: Calls) -> bool:
     """Whether a model wrote what a run is asked, before it was asked."""
-    earlier = [call for call in calls.models if end_of(call) <= tree.root.began]
-    return any(calls.replies[call].writes_query(question) for call in earlier)
+    earlier_calls = [call for call in calls.models if end_of(call) <= tree.root.began]
+    return any(calls.replies[call].writes_query(question) for call in earlier_calls)
 
 
-def _answering(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:
+def _answering_run(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:
     """The run that answers: it holds the last call that looks like answering.
 
     Calls that were shown the question go before others. Without such calls it is the
     last run.
     """
-    likely = [*calls.likely, *calls.filter_by_question(question, calls.likely)]
-    if not likely:
-        return trees[-1]
-    return next((tree for tree in trees if likely[-1] in tree.root.walk()), trees[-1])
+    calls_shown_question = calls.filter_by_question(question, calls.likely)
+    candidates = calls_shown_question or calls.likely
+    if candidates:
+        answering_call = candidates[-1]
+        for tree in trees:
+            if answering_call in tree.root.walk():
+                return tree
+    return trees[-1]
 
 
 def _is_made_of_documents(question: str, texts: Iterable[str]) -> bool:
@@ -143,9 +165,11 @@ def _is_made_of_documents(question: str, texts: Iterable[str]) -> bool:
 
     A script that sums up its hits hands these in as the question.
     """
-    line, letters = as_one_line(question), stream(question)
-    return any(
-        (len(text) >= OWN and text in line)
-        or (len(letters) >= EDGE and letters in stream(text))
-        for text in texts
-    )
+    line = as_one_line(question)
+    letters = stream(question)
+    is_long_enough = len(letters) >= EDGE
+    for text in texts:
+        holds_document = len(text) >= OWN and text in line
+        if holds_document or (is_long_enough and letters in stream(text)):
+            return True
+    return False

@@ -23,32 +23,34 @@ class LooseRuns:
     """
 
     def __init__(self) -> None:
-        # by strand, the one with the latest run last
-        self._runs: OrderedDict[str, list[Tree]] = OrderedDict()
+        # the strand with the latest run stands last
+        self._runs_by_strand: OrderedDict[str, list[Tree]] = OrderedDict()
 
     def add(self, tree: Tree) -> None:
         """Keep a run, and forget the eldest where there are too many."""
-        runs = self._runs.setdefault(tree.strand, [])
-        self._runs.move_to_end(tree.strand)
+        runs = self._runs_by_strand.setdefault(tree.strand, [])
+        self._runs_by_strand.move_to_end(tree.strand)
         runs.append(tree)
         del runs[:-_MOST_OF_A_STRAND]
-        if len(self._runs) > _MOST_STRANDS:
-            self._runs.popitem(last=False)
+        if len(self._runs_by_strand) > _MOST_STRANDS:
+            self._runs_by_strand.popitem(last=False)
 
     def clear(self) -> None:
         """Forget all."""
-        self._runs.clear()
+        self._runs_by_strand.clear()
 
-    def near(self, strand: str) -> list[Tree]:
+    def runs_near(self, strand: str) -> list[Tree]:
         """Return the loose runs of a strand, then those of the strands that ran last.
 
         Others count because searches for several queries at once run in threads of
         their own.
         """
-        own = self._runs.get(strand, [])
-        latest = list(self._runs.values())[-_MOST_OF_A_STRAND:]
-        others = [tree for runs in latest if runs is not own for tree in runs]
-        return [*own, *others]
+        runs = list(self._runs_by_strand.get(strand, []))
+        latest_strands = list(self._runs_by_strand)[-_MOST_OF_A_STRAND:]
+        for other_strand in latest_strands:
+            if other_strand != strand:
+                runs += self._runs_by_strand[other_strand]
+        return runs
 
     def take_writers_of(self, tree: Tree) -> list[Tree]:
         """Return the loose runs of a strand that wrote just what a run is asked.
@@ -57,12 +59,14 @@ class LooseRuns:
         writer that called a tool is forgotten here, since that call is made once. The
         others stay: a text may be asked again, of an engine and then of a retriever.
         """
-        runs, question = self._runs.get(tree.strand, []), as_one_line(tree.question)
-        writers = [
-            run for run in runs if question and _writes_only_query(run, question)
-        ]
+        question = as_one_line(tree.question)
+        if not question:
+            return []
+        runs = self._runs_by_strand.get(tree.strand, [])
+        writers = [run for run in runs if _writes_only_query(run, question)]
         for writer in writers:
-            if any(reply.arguments for reply in _replies(writer)):
+            calls_tool = any(reply.arguments for reply in _replies(writer))
+            if calls_tool:
                 runs.remove(writer)
         return writers
 
@@ -72,8 +76,10 @@ class LooseRuns:
         That run may have written other questions, too.
         """
         question = as_one_line(tree.question)
-        near = self.near(tree.strand) if question else []
-        writers = [run for run in near if writes_query(run, question)]
+        if not question:
+            return None
+        runs = self.runs_near(tree.strand)
+        writers = [run for run in runs if writes_query(run, question)]
         return max(writers, key=lambda run: run.root.began, default=None)
 
 

@@ -292,7 +292,7 @@ class Turns(Generic[Run]):
         writer = self._loose_runs.writer_of_several(tree)
         if writer is None or calls.tree.root is not tree.root:
             return None
-        self._unsampled.belong_to_a_sample([writer])
+        self._unsampled.strike([writer])
         if self._where.contexts_from is not None:
             tree = doubtful(tree, _NAMED_IN_EACH_PART)
         self._groups.add_part(tree, writer)
@@ -364,7 +364,7 @@ class Turns(Generic[Run]):
         writers = self._loose_runs.take_writers_of(tree)
         if not writers:
             return join_trees(parts, THREAD)
-        self._unsampled.belong_to_a_sample(writers)
+        self._unsampled.strike(writers)
         return join_trees([*writers, tree], FLOW)
 
     def _keep_retrieval(self, tree: Tree) -> list[Sample]:
@@ -380,9 +380,9 @@ class Turns(Generic[Run]):
         queries = (node.query for node in tree.root.walk() if node.query)
         query = as_one_line(next(queries, None))
         samples = self._samples_due(tree.strand, query)
-        runs_of_strand = self._loose_runs.near(tree.strand)
+        runs_of_strand = self._loose_runs.runs_near(tree.strand)
         writers = [run for run in runs_of_strand if writes_query(run, query)]
-        self._unsampled.belong_to_a_sample(writers)
+        self._unsampled.strike(writers)
         self._groups.add_retrieval(tree, query, writers)
         self._note_documents_found(tree)
         return samples + self._samples_of_groups(self._groups.take_too_many())
@@ -482,7 +482,7 @@ class Turns(Generic[Run]):
 
     def _is_written_by_loose_run(self, question: str, strand: str) -> bool:
         """Whether a loose run of a strand wrote a question."""
-        loose_runs = self._loose_runs.near(strand)
+        loose_runs = self._loose_runs.runs_near(strand)
         return any(writes_query(run, question) for run in loose_runs)
 
 

@@ -14,7 +14,7 @@ _SHORTEST = 8  # words of fewer letters stand in a prompt by chance
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _UnsampledQuestion:
     """What a run without a sample was asked.
 
     Attributes:
@@ -23,8 +23,8 @@ class _Asked:
         counts_anyway: Whether it is counted even if a sample asks the same.
     """
 
-    words: str  # in one line
-    is_prompt: bool  # the words to a model that was called by itself
+    words: str
+    is_prompt: bool
     counts_anyway: bool
 
 
@@ -40,10 +40,11 @@ class Unsampled:
     """
 
     def __init__(self, problems: Problems, hint: str) -> None:
-        self._problems, self._hint = problems, hint
-        self._asked: deque[_Asked] = deque()
+        self._problems = problems
+        self._hint = hint
+        self._questions: deque[_UnsampledQuestion] = deque()  # the first noted first
         # what samples ask and answer, each in one line
-        self._words: OrderedDict[str, None] = OrderedDict()
+        self._lines_of_samples: OrderedDict[str, None] = OrderedDict()
 
     def add(self, tree: Tree, *, counts_anyway: bool) -> None:
         """Note the question of a run that gave no sample.
@@ -56,26 +57,27 @@ class Unsampled:
         words = _words_to(tree)
         if not words:
             return
-        self._asked.append(_Asked(words, tree.question is None, counts_anyway))
-        if len(self._asked) > _MOST_KEPT:
+        is_prompt = tree.question is None
+        self._questions.append(_UnsampledQuestion(words, is_prompt, counts_anyway))
+        if len(self._questions) > _MOST_KEPT:
             self._count_the_first()
 
-    def belong_to_a_sample(self, trees: Iterable[Tree]) -> None:
+    def strike(self, trees: Iterable[Tree]) -> None:
         """Strike the questions of runs that belong to a sample after all."""
         for tree in trees:
             words = _words_to(tree)
-            for asked in self._asked:
-                if asked.words == words:
-                    self._asked.remove(asked)
+            for question in self._questions:
+                if question.words == words:
+                    self._questions.remove(question)
                     break
 
     def keep_words_of(self, samples: Iterable[Sample]) -> None:
         """Keep what samples ask and answer for a while."""
         for sample in samples:
             for text in (sample.question, sample.standalone_question, sample.answer):
-                self._words[as_one_line(text)] = None
-        while len(self._words) > _MOST_KEPT:
-            self._words.popitem(last=False)
+                self._lines_of_samples[as_one_line(text)] = None
+        while len(self._lines_of_samples) > _MOST_KEPT:
+            self._lines_of_samples.popitem(last=False)
 
     def count(self, *, runs_without_any: bool) -> None:
         """Note a problem for each question that no sample asks or answers.
@@ -86,7 +88,7 @@ class Unsampled:
             runs_without_any: Whether there were runs and none gave a sample. Then the
                 hint is given once even if no question was noted.
         """
-        while self._asked:
+        while self._questions:
             self._count_the_first()
         if self._hint and runs_without_any and not self._problems:
             self._problems.note(self._hint)
@@ -96,20 +98,21 @@ class Unsampled:
 
         It is counted as a problem, unless a sample asks or answers it.
         """
-        asked = self._asked.popleft()
-        if self._hint and (asked.counts_anyway or not self._is_of_a_sample(asked)):
+        question = self._questions.popleft()
+        if not self._hint:
+            return
+        if question.counts_anyway or not self._is_of_a_sample(question):
             self._problems.note(self._hint)
 
-    def _is_of_a_sample(self, asked: _Asked) -> bool:
+    def _is_of_a_sample(self, question: _UnsampledQuestion) -> bool:
         """Whether a sample asks or answers what a run was asked.
 
         If that is a whole prompt, it is enough that words of a sample stand in it.
         """
-        if not asked.is_prompt:
-            return asked.words in self._words
-        return any(
-            words in asked.words for words in self._words if len(words) >= _SHORTEST
-        )
+        if not question.is_prompt:
+            return question.words in self._lines_of_samples
+        long_lines = [line for line in self._lines_of_samples if len(line) >= _SHORTEST]
+        return any(line in question.words for line in long_lines)
 
 
 def _words_to(tree: Tree) -> str:
@@ -121,4 +124,6 @@ def _words_to(tree: Tree) -> str:
     if tree.question is not None or tree.root.kind != "model":
         return as_one_line(tree.question)
     messages = [message for message in tree.root.prompt if message.role == "user"]
-    return as_one_line(messages[-1].text) if messages else ""
+    if not messages:
+        return ""
+    return as_one_line(messages[-1].text)
