@@ -38,6 +38,9 @@ from ragmetrics_core.capture.plain_values import question_in_state as question_i
 from ragmetrics_core.capture.plain_values import spoken as spoken
 from ragmetrics_core.capture.plain_values import talk_in as talk_in
 from ragmetrics_core.capture.plain_values import texts_in as texts_in
+from ragmetrics_core.capture.prompt_turns import (
+    messages_up_to_question as messages_up_to_question,
+)
 from ragmetrics_core.capture.provider_evidence import (
     ProviderEvidence as ProviderEvidence,
 )

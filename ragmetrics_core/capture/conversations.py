@@ -93,6 +93,8 @@ class Conversations:
     ) -> None:
         self._named = named
         self._before = before
+        # whether other blocks go on with the turns of this one
+        self._shares = before is not None
         self.turns: deque[CapturedTurn] = deque(maxlen=_MOST_TURNS)
 
     def place_turn(self, tree: Tree, quoted: CapturedTurn | None = None) -> Tree:
@@ -221,6 +223,29 @@ class Conversations:
                 return turn
         return turns[-1] if turns else None
 
+    def holds_turn_of(self, history: Sequence[Turn]) -> bool:
+        """Whether question and answer of a captured turn follow each other in a history.
+
+        The question may stand inside a whole prompt that was kept as the user's
+        message.
+        """
+        lines = [as_one_line(message.content) for message in history]
+        for pair in pairwise(lines):
+            for turn in self.turns:
+                is_answered = all(turn.words)
+                if is_answered and (
+                    turn.words == pair or _is_kept_as_whole_prompt(turn, pair)
+                ):
+                    return True
+        return False
+
+    def copy_for_trial(self) -> Conversations:
+        """A copy that shares with no other block: what it remembers stays in it."""
+        trial = Conversations(self._named, self._before)
+        trial._shares = False
+        trial.turns.extend(self.turns)
+        return trial
+
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
         """Remember a turn that was placed, by its samples.
 
@@ -232,7 +257,7 @@ class Conversations:
                 self.turns.append(_captured_turn(sample, sample.ledger, tree))
         is_found_by_words = tree.conversation_at in BY_WORDS
         is_new = tree.conversation == _name_of_new(tree)
-        if self._before is not None and not is_found_by_words and not is_new:
+        if not (is_found_by_words or is_new) and self._shares and self._before:
             self._before.add(tree, samples)
 
     def find_quoted_turns(

@@ -30,6 +30,8 @@ from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.loose_runs import LooseRuns, writes_query
 from ragmetrics_core.capture.plain_values import Overrides, as_one_line
+from ragmetrics_core.capture.prompt_turns import turns_before_question
+from ragmetrics_core.capture.question import question_without_chain
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import FLOW, THREAD, Document, Message, Tree
 from ragmetrics_core.capture.unsampled import Unsampled
@@ -43,6 +45,10 @@ _MOST_WAITING = 1000
 _MOST_FOUND = 10_000
 _TALK = (
     "an earlier question and its answer stand in the prompt, but no history was found"
+)
+_MAY_BE_EXAMPLES = (
+    "messages of user and assistant stand before the question in the prompt: they are"
+    " taken for earlier turns, and may be examples"
 )
 _READ_TOO_LATE = (
     "a call was shown an answer whose sample was handed on already; what it wrote may"
@@ -141,20 +147,30 @@ class Turns(Generic[Run]):
             over: Whether no further run comes, so that these runs are turns.
         """
         with self._lock:
-            samples = self._samples_of_groups(self._groups, over=over)
-            is_any_paused = False
-            for trees in self._waiting_runs.values():
-                if trees[-1].paused:
-                    is_any_paused = True
-                else:
-                    samples += self._samples_of_several(trees, THREAD, over=over)
-            if is_any_paused:
-                self.problems.note(_PAUSED)
-            for _ in range(self._read_later.forget_doubted()):
-                self.problems.note(_READ_TOO_LATE)
-            gave_any = bool(self._n_samples or samples)
-            self._unsampled.count(runs_without_any=self._n_runs > 0 and not gave_any)
-            return samples
+            conversations = self.conversations
+            if not over:
+                self.conversations = conversations.copy_for_trial()
+            try:
+                return self._samples_of_waiting(over=over)
+            finally:
+                self.conversations = conversations
+
+    def _samples_of_waiting(self, *, over: bool) -> list[Sample]:
+        """The samples of ``samples_that_wait``, with the conversations that are set."""
+        samples = self._samples_of_groups(self._groups, over=over)
+        is_any_paused = False
+        for trees in self._waiting_runs.values():
+            if trees[-1].paused:
+                is_any_paused = True
+            else:
+                samples += self._samples_of_several(trees, THREAD, over=over)
+        if is_any_paused:
+            self.problems.note(_PAUSED)
+        for _ in range(self._read_later.forget_doubted()):
+            self.problems.note(_READ_TOO_LATE)
+        gave_any = bool(self._n_samples or samples)
+        self._unsampled.count(runs_without_any=self._n_runs > 0 and not gave_any)
+        return samples
 
     def finish_trace(self) -> list[Sample]:
         """Make the samples of all groups, and forget groups and loose runs.
@@ -331,6 +347,9 @@ class Turns(Generic[Run]):
         if over:
             self._remember(whole_tree, samples)
             self._note_texts_of_tools(samples)
+        else:
+            # on trial: what waits as well may be the next turn
+            self.conversations.add(whole_tree, samples)
         return samples
 
     def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
@@ -451,6 +470,9 @@ class Turns(Generic[Run]):
         """
         quoted_turns: list[QuotedTurn] = []
         if not tree.history:
+            with_turns = self._with_turns_of_prompt(tree)
+            if with_turns is not None:
+                return self.conversations.place_turn(with_turns)
             quoted_turns = self._find_quoted_turns(tree)
         last_said_turn: CapturedTurn | None = None
         for quoted in quoted_turns:
@@ -463,6 +485,35 @@ class Turns(Generic[Run]):
         if quoted_turns and not placed.history:
             return replace(placed, doubts=(*placed.doubts, _TALK))
         return placed
+
+    def _with_turns_of_prompt(self, tree: Tree) -> Tree | None:
+        """A run with the history that stands as messages in the prompt of its answer.
+
+        The history counts if it holds a captured turn. In a run of plain functions it
+        counts anyway, in doubt: only the prompt tells what was said before, and typed
+        messages may be examples.
+
+        Returns:
+            The run; None if its prompt tells no history.
+        """
+        calls = Calls(tree)
+        question = tree.question
+        if question is None and tree.root.name == FLOW:
+            question = question_without_chain(calls)
+        asked = calls.filter_by_question(question, calls.likely)
+        answering_calls = [*calls.likely, *asked]
+        if not answering_calls:
+            return None
+        documents = [document for listed in calls.lists() for document in listed]
+        history = turns_before_question(answering_calls[-1].prompt, question, documents)
+        if not any(said_turn.role == "assistant" for said_turn in history):
+            return None
+        with_turns = replace(tree, history=history)
+        if self.conversations.holds_turn_of(history):
+            return with_turns
+        if tree.root.name != FLOW:
+            return None
+        return doubtful(with_turns, _MAY_BE_EXAMPLES)
 
     def _find_quoted_turns(self, tree: Tree) -> list[QuotedTurn]:
         """Earlier turns of which question and answer stand in the prompts of a run."""

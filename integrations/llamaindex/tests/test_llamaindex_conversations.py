@@ -423,3 +423,28 @@ def test_documents_in_a_message_before_the_question_are_no_earlier_turn(
     assert sample.ledger.turn == 1
     assert sample.capture is not None
     assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_documents_in_a_message_behind_the_question_are_no_earlier_turn(
+    kit: ModuleType, is_short: bool
+) -> None:
+    """An application's own functions; the earlier turns stand in the prompt."""
+    answers = ["In 1874.", "Hourly.", "In 1910."] if is_short else [*ABOUT.values()]
+    found_by = retriever(kit)
+    talk: list[ChatMessage] = []
+    with capture() as captured:
+        for question, answer in zip(QUESTIONS, answers, strict=True):
+            (node,) = found_by.retrieve(question)
+            asked = ChatMessage(role="user", content=question)
+            documents = ChatMessage(role="user", content=f"Pages: {node.text}")
+            model = kit.ScriptedLLM(script={"": answer})
+            model.chat([*talk, asked, documents])
+            talk += [asked, ChatMessage(role="assistant", content=answer)]
+    samples = captured.samples
+    assert [sample.question for sample in samples] == QUESTIONS
+    words = [message.content for message in talk]
+    for number, sample in enumerate(samples):
+        assert history(sample) == words[: 2 * number]
+        assert sample.ledger is not None
+        assert sample.ledger.turn == number + 1

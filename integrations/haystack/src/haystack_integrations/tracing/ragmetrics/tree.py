@@ -488,13 +488,16 @@ def _history(
         ):
             written += [message for messages in listed for message in messages]
         elif node.closed and (before is None or node.closed < before):
-            of_others = [_without_once(messages, written) for messages in listed]
-            remembered = [
-                capture.drop_shown_documents(
-                    _up_to_the_question(messages, node, question), documents
-                )
-                for messages in of_others
+            handed_in = [
+                message for value in node.input.values() for message in _messages(value)
             ]
+            remembered: list[list[Message]] = []
+            for messages in listed:
+                of_others = _without_once(messages, written)
+                earlier = capture.messages_up_to_question(
+                    of_others, question, handed_in
+                )
+                remembered.append(capture.drop_shown_documents(earlier, documents))
             # words of the assistant alone are a step's, no earlier turn's
             lists += [
                 messages
@@ -507,40 +510,6 @@ def _history(
         )
         history = capture.history_in([*earlier, *closing_turn]) or history
     return history
-
-
-def _up_to_the_question(
-    messages: list[Message], node: Node, question: str | None
-) -> list[Message]:
-    """The messages of a component up to the question, where it stands among them.
-
-    What stands behind it is of this turn: what was found, or the call of a tool. A
-    message with the words of the question is the question if the component was handed
-    it as a message, or if the assistant did not answer it. Otherwise a memory holds the
-    same question from an earlier turn.
-
-    Args:
-        messages: What the component returned.
-        node: The visit of the component.
-        question: What is asked now; None if that is not known.
-    """
-    asked = as_one_line(question)
-    handed_in = [
-        as_one_line(message.text)
-        for value in node.input.values()
-        for message in _messages(value)
-        if message.role == "user"
-    ]
-    is_answered = False
-    for place in reversed(range(len(messages)) if asked else ()):
-        message = messages[place]
-        words = as_one_line(message.text)
-        is_passed_on = words == asked and words in handed_in
-        is_open = asked in words and not is_answered
-        if message.role == "user" and (is_passed_on or is_open):
-            return messages[: place + 1]
-        is_answered |= message.role == "assistant" and bool(words)
-    return messages
 
 
 def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:

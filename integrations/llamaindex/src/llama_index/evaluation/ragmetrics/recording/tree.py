@@ -79,7 +79,10 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     documents = [
         document for node in run.root.walk() for document in node.documents or ()
     ]
-    history = _earlier(run) or _history_of_prompts(models, asked_question, documents)
+    history = _earlier(run)
+    # a model that is called by itself answers for searches that are runs of their own
+    if not history and run.kind not in ("model", "program"):
+        history = _history_of_prompts(models, asked_question, documents)
     failed = run.root.error is not None
     return [
         replace(
