@@ -65,12 +65,16 @@ EXCEPTIONS: tuple[tuple[str, type[errors.JudgeError]], ...] = (
     ("ClientError", errors.ConnectionFailed),
 )
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_FIRST_STATUS_OF_ERRORS = 300
 _IDLE_SECONDS = 15.0
-_OF_FILES = 600.0, 2**30  # seconds and bytes
+# of a call that sends or fetches a file of requests, which takes longer than others
+_SECONDS_OF_FILES = 600.0
+_BYTES_OF_FILES = 2**30
+# what OpenAI takes for a request in a batch, as a share of its price
+_BATCH_SHARE_OF_OPENAI = 0.5
 
-
-_CHAT = "chat/completions"
-_ASKING = frozenset({_CHAT, "decisions", "systemone"})  # the paths of questions
+_CHAT_PATH = "chat/completions"
+_PATHS_OF_QUESTIONS = frozenset({_CHAT_PATH, "decisions", "systemone"})
 
 
 class OpenAICompatibleModel(ChatModel):
@@ -118,31 +122,27 @@ class OpenAICompatibleModel(ChatModel):
         check_number(
             "OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True
         )
-        if not model.strip():
-            raise errors.SettingError(
-                f"{name or type(self).__name__} names no model: give the name that the"
-                " endpoint knows it by"
-            )
+        _check_model_is_named(model, name or type(self).__name__)
+        check_prices(name or model, prices)
         address = endpoint_address(base_url)
         self.base_url = address.shown.rstrip("/")
         self.model = model
         self.name = name or f"openai-compatible/{model}"
+        # further fields of every request's body
         self._extra = dict(extra or {})
         self.cache_key = endpoint_key(self.base_url, address.query, model, self._extra)
-        self._user = address.user
+        # user and password of the address, and its query: sent, and never shown
+        self._user_and_password = address.user
         self._query = address.query
+        # None if the environment names no proxy for this host
         self._proxy = _proxy_for(address.host, address.scheme)
         self._api_key = api_key
         self.api_key_env = api_key_env
         self._timeout = timeout
         self._capabilities = capabilities or Capabilities()
-        check_prices(name or model, prices)
         self._prices = prices
         self.batch_share = batch_share
-        self.batch_prices: tuple[float, float] | None = None
-        if prices is not None:
-            sent, received = prices
-            self.batch_prices = (sent * batch_share, received * batch_share)
+        self.batch_prices = _prices_in_batches(prices, batch_share)
 
     @property
     def address(self) -> str:
@@ -168,31 +168,43 @@ class OpenAICompatibleModel(ChatModel):
             api_base: Another address; None takes ``OPENAI_BASE_URL``, else OpenAI's
                 own.
             api_key: The key.
-            api_key_env: The variable that holds it. With neither, OpenAI's own address
-                gets ``OPENAI_API_KEY``, that of ``OPENAI_BASE_URL`` gets
-                ``RAGMETRICS_API_KEY``, and ``api_base`` gets none.
+            api_key_env: The variable of the environment that holds the key.
+
+        If neither ``api_key`` nor ``api_key_env`` is given, the address decides which
+        variable holds the key:
+
+        - OpenAI's own address: ``OPENAI_API_KEY``;
+        - the address in ``OPENAI_BASE_URL``: ``RAGMETRICS_API_KEY``;
+        - ``api_base``: none, so that no key is sent.
 
         Raises:
             SettingError: If a key is given here, and the address comes from
                 ``OPENAI_BASE_URL``.
         """
         model = name.removeprefix("openai/")
-        listed_model = facts_of_listed_model(model)
-        endpoint = provider_endpoint(
-            OPENAI, api_base, key_named=api_key is not None or api_key_env is not None
-        )
+        has_key = api_key is not None or api_key_env is not None
+        endpoint = provider_endpoint(OPENAI, api_base, key_named=has_key)
         address = endpoint.address or OPENAI.address
+        # what our dated file says of the model; None if it does not list it
+        listed_model = facts_of_listed_model(model)
+        capabilities: Capabilities | None = None
+        prices: tuple[float, float] | None = None
+        batch_share = 1.0
+        if listed_model is not None:
+            prices = listed_model.prices
+            batch_share = _BATCH_SHARE_OF_OPENAI
+            # A gateway at another address may refuse what OpenAI itself can do.
+            if address == OPENAI.address:
+                capabilities = listed_model.capabilities
         return cls(
             address,
             model,
             api_key=api_key,
             api_key_env=api_key_env or endpoint.key_variable,
-            capabilities=listed_model.capabilities
-            if listed_model and address == OPENAI.address
-            else None,
-            prices=listed_model.prices if listed_model else None,
+            capabilities=capabilities,
+            prices=prices,
             name=name,
-            batch_share=0.5 if listed_model else 1.0,
+            batch_share=batch_share,
         )
 
     def capabilities(self) -> Capabilities:
@@ -229,52 +241,85 @@ class OpenAICompatibleModel(ChatModel):
         body = await compute_beside_loop(
             lambda: json.dumps(self.body(request)).encode(), size=length
         )
-        return self.reply(await self.call("POST", _CHAT, body), self._prices)
+        return self.reply(await self.call("POST", _CHAT_PATH, body), self._prices)
 
     async def call(self, method: str, path: str, data: Any = None) -> Any:
         """Call the endpoint at a path below ``base_url``.
 
         Errors are those of ``complete``.
 
-        ``data`` is JSON as bytes, or the lines of a file. Returns the JSON that was
-        sent, of ``…/content`` the bytes.
+        Args:
+            method: ``GET`` or ``POST``.
+            path: The path, with its query if it has one.
+            data: JSON as bytes, or the lines of a file; None for nothing.
+
+        Returns:
+            The JSON that the endpoint sent. Of a path that ends in ``/content`` it is
+            the content of a file, as bytes.
         """
-        url = f"{self.base_url}/{path}{self._query and ('&' if '?' in path else '?')}{self._query}"
-        bounds = _OF_FILES if path.startswith("files") else (self._timeout, MOST_BYTES)
-        status, headers, content = await self._send(method, url, data, *bounds)
+        url = self._url(path)
+        if path.startswith("files"):
+            status, headers, content = await self._send(
+                method, url, data, _SECONDS_OF_FILES, _BYTES_OF_FILES
+            )
+        else:
+            status, headers, content = await self._send(
+                method, url, data, self._timeout, MOST_BYTES
+            )
         if status in _REDIRECTS and "Location" in headers:
             raise error_of_redirect(self.name, url, headers["Location"], self._key())
-        if status >= 300:
-            wait = seconds_of_retry_after(headers.get("Retry-After"))
-            raise self._error(
-                errors.JudgeServerError,
-                Fault.from_reply(status, content.decode(errors="replace"), wait),
-            )
+        if status >= _FIRST_STATUS_OF_ERRORS:
+            raise self._error_of_reply(status, headers, content)
+        if path.endswith("/content"):
+            return content
+        body = await self._read_json(content)
+        # Some endpoints answer "200 OK", with an error in the body.
+        if path in _PATHS_OF_QUESTIONS:
+            status_meant = status_of_body(body)
+            if status_meant is not None:
+                raise self._error_of_reply(status_meant, headers, content)
+        return body
+
+    def _url(self, path: str) -> str:
+        """The URL of a path below ``base_url``, with the query of the address."""
+        url = f"{self.base_url}/{path}"
+        if not self._query:
+            return url
+        separator = "&" if "?" in path else "?"
+        return f"{url}{separator}{self._query}"
+
+    async def _read_json(self, content: bytes) -> Any:
+        """The JSON of a reply; ``JudgeServerError`` if it is none."""
         try:
-            if path.endswith("/content"):
-                return content
-            body = await compute_beside_loop(
+            return await compute_beside_loop(
                 partial(self._parsed, content), size=len(content)
             )
         except (ValueError, RecursionError):
             raise errors.JudgeServerError(
                 f"{self.name} sent a body that is no JSON; check the endpoint"
             ) from None
-        meant = status_of_body(body) if path in _ASKING else None
-        if meant is not None:
-            wait = seconds_of_retry_after(headers.get("Retry-After"))
-            fault = Fault.from_reply(meant, content.decode(errors="replace"), wait)
-            raise self._error(errors.JudgeServerError, fault)
-        return body
+
+    def _error_of_reply(
+        self, status: int, headers: Mapping[str, str], content: bytes
+    ) -> errors.JudgeError:
+        """The error that the status and the content of a reply tell."""
+        seconds_to_wait = seconds_of_retry_after(headers.get("Retry-After"))
+        text = content.decode(errors="replace")
+        fault = Fault.from_reply(status, text, seconds_to_wait)
+        return self._error(errors.JudgeServerError, fault)
 
     def _parsed(self, content: bytes) -> Any:
         """The JSON of a body; ValueError or RecursionError if it is none."""
         return json.loads(content)
 
     async def _send(
-        self, method: str, url: str, data: Any, longest: float, most: int
+        self, method: str, url: str, data: Any, most_seconds: float, most_bytes: int
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and content of the reply."""
+        """Send a request; return the status, the headers and the content of the reply.
+
+        Raises:
+            JudgeError: If nothing was sent, no reply came, or a reply that is too large.
+        """
         import aiohttp  # not every run needs it
 
         headers = self._headers()
@@ -282,37 +327,51 @@ class OpenAICompatibleModel(ChatModel):
             headers["Content-Type"] = "application/json"
         if isinstance(data, list):
             data = _file_of_a_batch(data)
-        limit = aiohttp.ClientTimeout(
-            longest, CONNECTING_SECONDS, sock_read=2 * self._timeout
-        )
         settings: Any = {
             "proxy": self._proxy,
             "allow_redirects": False,
-            "timeout": limit,
+            "timeout": aiohttp.ClientTimeout(
+                most_seconds, CONNECTING_SECONDS, sock_read=2 * self._timeout
+            ),
         }
         try:
             async with _session().request(
                 method, url, data=data, headers=headers, **settings
             ) as response:
-                parts: list[bytes] = []
-                size = 0
-                async for part in response.content.iter_any():
-                    parts.append(part)
-                    size += len(part)
-                    if size > most:
-                        response.close()
-                        raise error_of_large_reply(self.name, most)
-                return response.status, response.headers, b"".join(parts)
+                content = await self._read_content(response, most_bytes)
+                return response.status, response.headers, content
         except (aiohttp.ClientError, OSError) as raised:
-            # its message may hold an address with a key
-            fault = Fault(symbols=(type(raised).__name__,))
-            error = self._error(_kind_of(raised), fault)
-            if type(raised) is TimeoutError:
-                error = errors.JudgeTimeout(
-                    f"{self.name} sent no reply within {longest:g} s"
-                )
+            error = self._error_of_client(raised, most_seconds)
         # outside of any handler: what a client raised may hold keys and texts
         raise error
+
+    async def _read_content(
+        self, response: "aiohttp.ClientResponse", most_bytes: int
+    ) -> bytes:
+        """The content of a reply; ``JudgeError`` if it is larger than allowed."""
+        parts: list[bytes] = []
+        n_bytes = 0
+        async for part in response.content.iter_any():
+            parts.append(part)
+            n_bytes += len(part)
+            if n_bytes > most_bytes:
+                response.close()
+                raise error_of_large_reply(self.name, most_bytes)
+        return b"".join(parts)
+
+    def _error_of_client(
+        self, raised: BaseException, most_seconds: float
+    ) -> errors.JudgeError:
+        """Our error for what aiohttp raised.
+
+        The message of that may hold an address with a key. So its class alone is read.
+        """
+        if type(raised) is TimeoutError:
+            return errors.JudgeTimeout(
+                f"{self.name} sent no reply within {most_seconds:g} s"
+            )
+        fault = Fault(symbols=(type(raised).__name__,))
+        return self._error(_kind_of(raised), fault)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; the next call opens new ones."""
@@ -321,37 +380,56 @@ class OpenAICompatibleModel(ChatModel):
             await session.close()
 
     def _key(self) -> str:
-        """The key that was given, else what the variable that was named holds now; "" for none."""
+        """The key that is sent; "" for none.
+
+        It is ``api_key``, else what the variable ``api_key_env`` holds at this moment.
+        """
         if self._api_key is not None:
             return self._api_key.strip()
-        return os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
+        if not self.api_key_env:
+            return ""
+        return os.environ.get(self.api_key_env, "").strip()
 
     def _headers(self) -> dict[str, str]:
+        """The header that says who asks; none where neither key nor user is given.
+
+        Raises:
+            AuthenticationFailed: If the key is none, or missing where it is needed.
+        """
         key = self._key()
         if not (key.isascii() and key.isprintable()):
             raise errors.AuthenticationFailed(
                 f"the key for {self.name} holds a character that no key has, e.g. a"
                 " line break: copy it again"
             )
-        if not key and not self._user and self.base_url in WANTING_A_KEY:
+        has_no_name = not key and not self._user_and_password
+        if has_no_name and self.base_url in WANTING_A_KEY:
             raise self._error(errors.AuthenticationFailed, Fault())
         if key:
             return {"Authorization": f"Bearer {key}"}
-        if self._user:
-            return {"Authorization": f"Basic {b64encode(self._user.encode()).decode()}"}
+        if self._user_and_password:
+            encoded = b64encode(self._user_and_password.encode()).decode()
+            return {"Authorization": f"Basic {encoded}"}
         return {}
 
     def _error(self, kind: type[errors.JudgeError], fault: Fault) -> errors.JudgeError:
-        advice = ""
-        if not self._key():
-            advice = (
-                f"set {self.api_key_env} or pass api_key="
-                if self.api_key_env
-                else NAME_A_KEY
-            )
+        """The error that a fault tells, with advice; of this kind if it tells none."""
         return judge_error(
-            kind, fault, self.name, self.base_url, advice, self._advice_on_the_name()
+            kind,
+            fault,
+            self.name,
+            self.base_url,
+            self._advice_on_the_key(),
+            self._advice_on_the_name(),
         )
+
+    def _advice_on_the_key(self) -> str:
+        """What to do where a key is missing; "" where one is sent."""
+        if self._key():
+            return ""
+        if self.api_key_env:
+            return f"set {self.api_key_env} or pass api_key="
+        return NAME_A_KEY
 
     def _advice_on_the_name(self) -> str:
         """What to do where the endpoint does not know the model."""
@@ -363,6 +441,28 @@ class OpenAICompatibleModel(ChatModel):
         return f"check its name and the address, up to and with /v1; {names}"
 
 
+def _check_model_is_named(model: str, whose: str) -> None:
+    """Refuse, by ``SettingError``, an empty name of a model.
+
+    ``whose`` is what the message is about: the client's name, or its class.
+    """
+    if not model.strip():
+        raise errors.SettingError(
+            f"{whose} names no model: give the name that the endpoint knows it by"
+        )
+
+
+def _prices_in_batches(
+    prices: tuple[float, float] | None, batch_share: float
+) -> tuple[float, float] | None:
+    """The prices per token of a request in a batch; None where no price is known."""
+    if prices is None:
+        return None
+    price_sent, price_received = prices
+    return price_sent * batch_share, price_received * batch_share
+
+
+# The connections of each event loop.
 _sessions: dict[asyncio.AbstractEventLoop, "aiohttp.ClientSession"] = {}
 
 
@@ -400,29 +500,25 @@ def _session() -> "aiohttp.ClientSession":
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
     if session is None or session.closed:
-        for known_loop in [
-            known_loop for known_loop in _sessions if known_loop.is_closed()
-        ]:
-            del _sessions[known_loop]
+        for known_loop in list(_sessions):
+            if known_loop.is_closed():
+                del _sessions[known_loop]
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=_IDLE_SECONDS, ttl_dns_cache=300
         )
-        session = _sessions[loop] = aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar()
         )
+        _sessions[loop] = session
     return session
 
 
 @atexit.register
 def _close() -> None:
     """Let connections end quietly before the process does."""
-    running = [
-        (loop, session) for loop, session in _sessions.items() if loop.is_running()
+    closings = [
+        asyncio.run_coroutine_threadsafe(session.close(), loop)
+        for loop, session in list(_sessions.items())
+        if loop.is_running()
     ]
-    wait(
-        [
-            asyncio.run_coroutine_threadsafe(session.close(), loop)
-            for loop, session in running
-        ],
-        timeout=1.0,
-    )
+    wait(closings, timeout=1.0)
