@@ -1,16 +1,21 @@
 """The probability of a label, from the log-probabilities of the token that holds it.
 
-The token is found by the field's place in the reply's text, never by a fixed index.
-Variants of a label (``1``, `` 1``, ``1}``, ``"1"``, full-width) count together; ``10``
-and ``0.5`` are not labels. A label that is not listed has a probability between 0 and
-the smallest listed one: where that could decide the verdict, or where the listed labels
-cover too little, there is no probability, never a guess.
+A model writes a verdict such as ``"useful": 1``. For the token that holds the ``1`` the
+endpoint lists alternatives, each with its log-probability. They tell how probable the
+label 1 was, against the label 0.
+
+- The token is found by the field's place in the reply's text, never by a fixed index.
+- Variants of a label (``1``, `` 1``, ``1}``, ``"1"``, full-width) count together; ``10``
+  and ``0.5`` are not labels.
+- A label that is not listed has a probability between 0 and the smallest listed one. If
+  that could decide the verdict, there is no probability, never a guess.
+- If the listed labels cover too little, there is none either.
 """
 
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 
 from pydantic import BaseModel
@@ -28,13 +33,18 @@ from ragmetrics_core.judging.parsing import Found, value_offsets
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
 MASS_FLOOR = 0.9
-# of labels that are 0 and 1
+"""Least probability that all labels have together; with less there is no weight."""
+
+# Words for the labels 0 and 1.
 _SYNONYMS: dict[str, Label] = {"false": 0, "true": 1, "no": 0, "yes": 1}
+# What may stand around a label in its token.
 _AROUND = " \t\r\n\"'`,:;{}[]"
+# The full-width digits, as models write them in Chinese or Japanese, and the plain ones.
 _NARROW = {0xFF10: "0", 0xFF11: "1"}
-# a token may run on into the next field
+# Matches where a label ends. The token may run on into the next field.
 _ENDED = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
 _KEY = re.compile(r"\s*([\w-]+)")
+# By so much endpoints round probabilities up.
 _ROUNDING = 1e-3
 
 
@@ -43,8 +53,15 @@ def read_weights(
 ) -> tuple[Weight | None, ...]:
     """Return the weight of each verdict of a reply, from log-probabilities.
 
-    A weight is the probability of the positive label. The weights are in the order of
-    the verdicts; None where log-probabilities do not settle one.
+    A weight is the probability of the positive label.
+
+    Args:
+        found: A reply, with the place of its object in the text of its choice.
+        question: The question, which says where a verdict has its label.
+
+    Returns:
+        The weights in the order of the verdicts; None for a verdict whose tokens do not
+        settle it.
 
     Source:
         Design note "Probabilities from tokens".
@@ -185,7 +202,8 @@ def probability_of_positive(
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
-    It comes with the mass of all labels.
+    It is that of the positive label as a share of the positive and all negative ones. A
+    label that is neither, ``weigh.aside``, is left out of it.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural
@@ -194,40 +212,61 @@ def probability_of_positive(
         mode: How the log-probabilities are to be read.
 
     Returns:
-        None if a label that is not listed could decide, if the labels cover less than
-        ``MASS_FLOOR``, if half of that or more is set aside, or if the numbers are no
-        probabilities.
+        The share, with the probability of all labels together as its mass. None in each
+        of these cases, in which polls stand in:
+
+        - a number is no log-probability, or all together are more than 1;
+        - the labels together have less than ``MASS_FLOOR``;
+        - a label that is not listed could decide;
+        - the label that is neither for nor against has half or more.
     """
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None
     probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
-    positive = math.fsum(p for label, p in probabilities if label == weigh.positive)
-    others = {weigh.positive, weigh.aside, None}
-    negative = math.fsum(p for label, p in probabilities if label not in others)
-    aside = _probability_of_aside(probabilities, weigh)
+    positive = _probability_of({weigh.positive}, probabilities)
+    negative_labels = set(weigh.labels) - {weigh.positive, weigh.aside}
+    negative = _probability_of(negative_labels, probabilities)
+    aside = 0.0
+    if weigh.aside is not None:
+        aside = _probability_of({weigh.aside}, probabilities)
     mass = positive + negative + aside
-    total = math.fsum(p for _, p in probabilities)
+    total = math.fsum(probability for _, probability in probabilities)
     if mass < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
-    # A label that is not listed is at most as probable as the least probable one listed.
-    least_listed = min(p for _, p in probabilities)
-    most_unlisted = max(0.0, min(least_listed, 1 - total))
-    negative_may_win = not negative and most_unlisted >= positive
-    positive_may_win = not positive and most_unlisted >= negative
-    is_decided = positive + negative > aside
-    if negative_may_win or positive_may_win or not is_decided:
+    if _may_be_decided_by_unlisted(positive, negative, probabilities):
+        return None
+    if aside >= positive + negative:
         return None
     return Weight(positive / (positive + negative), mode, min(mass, 1.0))
 
 
-def _probability_of_aside(
-    probabilities: Sequence[tuple[Label | None, float]], weigh: LabelProbability
+def _probability_of(
+    labels: Collection[Label], probabilities: Sequence[tuple[Label | None, float]]
 ) -> float:
-    """The probability of the label that is neither for nor against; 0 without one."""
-    if weigh.aside is None:
-        return 0.0
-    return math.fsum(p for label, p in probabilities if label == weigh.aside)
+    """The probability of several labels together, each of which may be listed often."""
+    return math.fsum(
+        probability for label, probability in probabilities if label in labels
+    )
+
+
+def _may_be_decided_by_unlisted(
+    positive: float,
+    negative: float,
+    probabilities: Sequence[tuple[Label | None, float]],
+) -> bool:
+    """Whether a side that is not listed at all may be the more probable one.
+
+    An endpoint lists the most probable alternatives. So what is not listed is at most
+    as probable as the least probable one listed, and as what is left of 1.
+    """
+    least_listed = min(probability for _, probability in probabilities)
+    total = math.fsum(probability for _, probability in probabilities)
+    most_unlisted = max(0.0, min(least_listed, 1 - total))
+    negative_may_win = not negative and most_unlisted >= positive
+    positive_may_win = not positive and most_unlisted >= negative
+    return negative_may_win or positive_may_win
 
 
 def _is_log_probability(logprob: float) -> bool:
+    """Whether a number is the logarithm of a probability, but for rounding."""
     return not math.isnan(logprob) and logprob <= _ROUNDING

@@ -83,7 +83,17 @@ class _Flight:
 
 
 class _Shared:
-    """What all runs of a session share on one event loop."""
+    """What all runs of a session share on one event loop.
+
+    Attributes:
+        fitting: Leaves out of a request what the endpoint cannot do.
+        slots: How many calls may be in flight.
+        flights: The replies that somebody is asking for, by their keys.
+        memory: Keeps replies where the model's settings are unknown to a store.
+        availability: Whether the endpoint answers at all.
+        n_read: How many replies were read.
+        n_malformed: How many of them had not the form that was asked for.
+    """
 
     def __init__(self, model: ChatModel, learned: set[str]) -> None:
         self.fitting = Fitting(model, learned)
@@ -170,7 +180,7 @@ class Session:
         return lacking(self.model, learned)
 
     async def prepare(self) -> None:
-        """Load what the first call needs."""
+        """Load what the first call needs; done once for a run."""
         loop = asyncio.get_running_loop()
         if self._here is not None and self._here is self._by_loop.get(loop):
             return
@@ -181,13 +191,20 @@ class Session:
             return
         # Asked for once: it may take a while, and shall not change.
         cache_key = self.model.cache_key
+        # what tells this model from others in a store and a file of rates
         self._place = (self.model.name, cache_key or "")
+        # A model that does not tell its settings is kept for the process only.
         self._kept = shared.memory if cache_key is None else self._store
+        self._attempts = self._make_attempts(shared)
+        self._here = shared
+
+    def _make_attempts(self, shared: _Shared) -> Attempts:
+        """What sends the calls of this run, within its limits and those of the session."""
         shared.slots.most = max(shared.slots.most, self._concurrency)
         limiters: list[Limiter] = [shared.slots]
         if self._budget.limits.per_minute:
             limiters.append(RateLimiter(self._budget, self._place))
-        self._attempts = Attempts(
+        return Attempts(
             self.model,
             shared.availability,
             asyncio.Semaphore(self._concurrency),
@@ -197,7 +214,6 @@ class Session:
             self.attempts,
             self.timeout,
         )
-        self._here = shared
 
     @property
     def _prepared(self) -> _Shared:
@@ -299,35 +315,45 @@ class Session:
         problem: errors.UnusableReply,
         read_all: "_ReadAll[T]",
     ) -> tuple[T | errors.JudgeError, Usage]:
-        """Ask again for a reply that cannot be used.
+        """Ask again for a reply that cannot be used, twice at most.
 
-        A usable reply is kept in its place.
+        Args:
+            request: The request that brought the reply.
+            key: The key under which the reply is stored. What can be used at last is
+                kept there in its place; else the store is told to reject it.
+            reply: The reply.
+            problem: Why it cannot be used.
+            read_all: Reads replies.
+
+        Returns:
+            What was read at last, or the last problem; and what asking again cost.
         """
         stored_reply = self._kept.get(key)
         if stored_reply is not None and stored_reply != reply:
-            # somebody else's repair was faster
+            # Another run has repaired it meanwhile.
             (result,) = await read_all([stored_reply])
             return result, Usage()
-        if isinstance(problem, errors.ContentRefused):
-            self._kept.reject(key)
-            return problem, Usage()
         usage = Usage()
-        for repair in range(1, _MAX_REPAIRS + 1):
-            repair_key = f"{key}|repair {repair}"
-            repair_request = _repeat_for_each(_request_for_repair(request, problem))
+        n_repairs = 0
+        while n_repairs < _MAX_REPAIRS and not isinstance(
+            problem, errors.ContentRefused
+        ):
+            n_repairs += 1
+            repair_request = _request_for_repair(request, problem)
             (outcome,), spent = await self._replies(
-                repair_request, [repair_key], keep=False
+                _repeat_for_each(repair_request),
+                [f"{key}|repair {n_repairs}"],
+                keep=False,
             )
             usage += replace(spent, repairs=spent.calls)
             (result,) = await read_all([outcome])
             if not isinstance(result, errors.UnusableReply):
-                # Where nothing was called, whoever asked has kept it.
+                # If nothing was called, whoever called has kept the reply.
                 if isinstance(outcome, Choice) and spent.calls:
                     self._kept.put({key: outcome})
                 return result, usage
             problem = result
-            is_answered = isinstance(outcome, Choice)
-            if not is_answered or isinstance(problem, errors.ContentRefused):
+            if not isinstance(outcome, Choice):  # the call itself failed
                 break
         self._kept.reject(key)
         return problem, usage
@@ -454,30 +480,38 @@ class Session:
             fitted: Whether the request is made to fit what the endpoint can do.
         """
         shared = self._prepared
-        spent: list[Usage] = []
+        usages: list[Usage] = []
+        # None for a reply that is not there yet
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
-        while missing := [key for key, outcome in outcomes.items() if outcome is None]:
-            to_fetch: list[str] = []
-            to_await: dict[str, _Flight] = {}
-            for key in missing:
-                stored = self._kept.get(key) if keep else None
-                if stored is not None:
-                    outcomes[key] = stored
-                    models = (stored.origin.model,) if stored.origin.model else ()
-                    spent.append(Usage(stored=1, models=models))
-                elif key in shared.flights:
-                    to_await[key] = shared.flights[key]
-                else:
-                    to_fetch.append(key)
-            if to_fetch:
+        while None in outcomes.values():
+            if keep:
+                usages += self._take_stored(outcomes)
+            missing = [key for key, outcome in outcomes.items() if outcome is None]
+            flights_of_others = {
+                key: shared.flights[key] for key in missing if key in shared.flights
+            }
+            keys_to_fetch = [key for key in missing if key not in shared.flights]
+            if keys_to_fetch:
                 complete = shared.fitting.complete if fitted else _as_it_is
-                request = request_for(to_fetch)
-                spent.append(
-                    await self._fetch(request, to_fetch, outcomes, keep, complete)
+                request = request_for(keys_to_fetch)
+                usages.append(
+                    await self._fetch(request, keys_to_fetch, outcomes, keep, complete)
                 )
-            spent += await self._await_flights(to_await, outcomes, keep=keep)
+            usages += await self._await_flights(flights_of_others, outcomes, keep=keep)
         answered = [outcome for outcome in outcomes.values() if outcome is not None]
-        return answered, _sum_of_usages(spent)
+        return answered, _sum_of_usages(usages)
+
+    def _take_stored(self, outcomes: dict[str, Outcome | None]) -> list[Usage]:
+        """Fill in the replies that are stored; return a usage for each of them."""
+        usages: list[Usage] = []
+        for key, outcome in outcomes.items():
+            stored_reply = self._kept.get(key) if outcome is None else None
+            if stored_reply is None:
+                continue
+            outcomes[key] = stored_reply
+            model = stored_reply.origin.model  # "" if the endpoint did not name it
+            usages.append(Usage(stored=1, models=(model,) if model else ()))
+        return usages
 
     async def _await_flights(
         self,
@@ -486,20 +520,28 @@ class Session:
         *,
         keep: bool,
     ) -> list[Usage]:
-        """Take the replies that others asked for, each a stored one for us."""
-        spent = []
+        """Wait for the replies that others are asking for, and fill them in.
+
+        Each costs as much as a stored one: nothing. A reply stays missing if whoever
+        asked for it gave up.
+
+        Args:
+            flights: What others are asking for, by the key of the reply.
+            outcomes: Where the replies are filled in.
+            keep: Whether they are kept in the store of this run, too.
+        """
+        usages: list[Usage] = []
         for key, flight in flights.items():
-            # None if whoever asked gave up: the next round asks again.
             outcome = await asyncio.shield(flight.future)
             outcomes[key] = outcome
             if isinstance(outcome, Choice):
-                spent.append(Usage(stored=1))
+                usages.append(Usage(stored=1))
                 if keep and flight.store is not self._kept:
                     self._kept.put({key: outcome})
-        return spent
+        return usages
 
-    def _take_off(self, shared: _Shared, keys: Sequence[str]) -> None:
-        """Say that these replies are asked for, so that others wait for them."""
+    def _announce_flights(self, shared: _Shared, keys: Sequence[str]) -> None:
+        """Say that these replies are being asked for, so that others wait for them."""
         loop = asyncio.get_running_loop()
         for key in keys:
             shared.flights[key] = _Flight(self._kept, loop.create_future())
@@ -532,19 +574,29 @@ class Session:
             outcomes.update(choices)
             return reply
 
-        self._take_off(shared, keys)
+        self._announce_flights(shared, keys)
         try:
             reply = await complete(keys[0], request, send)
             unanswered = [key for key in keys if outcomes[key] is None]
             outcomes.update(zip(unanswered, _why_unanswered(reply), strict=False))
         finally:
-            for key in keys:
-                outcome = outcomes[key]
-                # The limit is that of this run: others ask for themselves.
-                is_own_limit = isinstance(outcome, errors.LimitReached)
-                flight = shared.flights.pop(key)
-                flight.future.set_result(None if is_own_limit else outcome)
+            _end_flights(shared, keys, outcomes)
         return reply.usage
+
+
+def _end_flights(
+    shared: _Shared, keys: Sequence[str], outcomes: Mapping[str, Outcome | None]
+) -> None:
+    """Hand each outcome to those who wait for it; None says that there is none.
+
+    If a limit of this run was reached, the others ask for themselves: they may belong
+    to runs with other limits.
+    """
+    for key in keys:
+        outcome = outcomes[key]
+        is_limit_of_this_run = isinstance(outcome, errors.LimitReached)
+        flight = shared.flights.pop(key)
+        flight.future.set_result(None if is_limit_of_this_run else outcome)
 
 
 _RequestFor = Callable[[Sequence[str]], ChatRequest]
