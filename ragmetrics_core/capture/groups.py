@@ -22,7 +22,7 @@ from ragmetrics_core.capture.tree import Document, Node, Tree
 
 _MOST_WAITING = 1000
 _MOST_OF_OTHER_STRANDS = 32
-_LONGEST_WAIT_S = 60.0
+_LONGEST_WAIT_SECONDS = 60.0
 _MAY_GO_ON = (
     "a later call was shown the answer and nothing that was found: it may be a turn of"
     " its own, or work on the answer"
@@ -47,7 +47,8 @@ _SEARCHED_BEFORE = (
 
 def doubtful(tree: Tree, words: str) -> Tree:
     """The same run with one more doubt, in words."""
-    return replace(tree, doubts=tuple(dict.fromkeys((*tree.doubts, words))))
+    doubts = dict.fromkeys([*tree.doubts, words])
+    return replace(tree, doubts=tuple(doubts))
 
 
 @dataclass(eq=False)
@@ -70,19 +71,12 @@ class Group:
     """
 
     trees: list[Tree]
-    # when the last of them came, by the clock of this process
     last_came_at: float = field(default_factory=time.monotonic)
-    # when the last run that answered it ended; None before
     answered_at: float | None = None
-    # a model was shown what was found
     was_read: bool = False
-    # a later question of its strand is over
     is_passed_by: bool = False
-    # near searches that found some of the same documents
     beside: list[Group] = field(default_factory=list)
-    # runs that wrote what others were asked
     writers: list[Tree] = field(default_factory=list)
-    # the roots of runs that answered one of several questions that a model wrote
     parts: set[Node] = field(default_factory=set)
 
     @property
@@ -91,9 +85,12 @@ class Group:
         return min(tree.root.began for tree in self.trees)
 
     @property
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> list[Node]:
         """The calls of all its runs."""
-        return (node for tree in self.trees for node in tree.root.walk())
+        nodes: list[Node] = []
+        for tree in self.trees:
+            nodes += tree.root.walk()
+        return nodes
 
     @property
     def queries(self) -> set[str]:
@@ -102,18 +99,23 @@ class Group:
 
     def searched_for(self, query: str) -> bool:
         """Whether one of its calls was asked a query, which stands in one line."""
-        return query in map(as_one_line, self.queries)
+        query_lines = {as_one_line(known_query) for known_query in self.queries}
+        return query in query_lines
 
     @property
     def questions(self) -> set[str]:
         """What its runs were asked, and its queries."""
-        return {tree.question for tree in self.trees if tree.question} | self.queries
+        questions = {tree.question for tree in self.trees if tree.question}
+        return questions | self.queries
 
     @property
     def documents(self) -> list[Document]:
         """What was found and handed on, without what its own models wrote."""
-        lists = [documents for calls in self._calls() for documents in calls.lists()]
-        return [document for documents in lists for document in documents]
+        documents: list[Document] = []
+        for tree in self.trees:
+            for listed in Calls(tree, ()).lists():
+                documents += listed
+        return documents
 
     @property
     def answers(self) -> set[str]:
@@ -121,16 +123,20 @@ class Group:
 
         Where one stands as the assistant's word, the conversation has moved on.
         """
-        replies = [Reply(call.reply) for call in self._answering_calls()]
-        lines = {reply.line for reply in replies}
-        fields = {text for reply in replies for text in reply.fields}
-        return (lines | fields) - {""}
+        lines: set[str] = set()
+        for call in self._answering_calls():
+            reply = Reply(call.reply)
+            lines.add(reply.line)
+            lines.update(reply.fields)
+        return lines - {""}
 
     @property
     def last_answer(self) -> str:
         """What a model wrote last; empty if none did."""
-        answering = self._answering_calls()
-        return text_of(max(answering, key=end_of)) if answering else ""
+        answering_calls = self._answering_calls()
+        if not answering_calls:
+            return ""
+        return text_of(max(answering_calls, key=end_of))
 
     def _answering_calls(self) -> list[Node]:
         """The calls of models that look most like answering, run by run.
@@ -138,18 +144,20 @@ class Group:
         An engine inside a run that gives documents wrote one of these: it answers
         nothing by itself.
         """
-        answering = [tree for tree in self.trees if not tree.gives_documents]
-        return [call for tree in answering for call in Calls(tree, ()).likely]
-
-    def _calls(self) -> list[Calls]:
-        return [Calls(tree, ()) for tree in self.trees]
+        answering_calls: list[Node] = []
+        for tree in self.trees:
+            if not tree.gives_documents:
+                answering_calls += Calls(tree, ()).likely
+        return answering_calls
 
     def is_split_from(self, question: str | None) -> bool:
         """Whether its parts answered the questions into which a question was split."""
-        questions = {as_one_line(writer.question) for writer in self.writers} - {""}
-        return bool(self.parts) and as_one_line(question) in questions
+        if not self.parts:
+            return False
+        split_questions = {as_one_line(writer.question) for writer in self.writers}
+        return as_one_line(question) in split_questions - {""}
 
-    def is_of(self, strand: str) -> bool:
+    def has_run_of(self, strand: str) -> bool:
         """Whether one of its runs is of a strand."""
         return any(tree.strand == strand for tree in self.trees)
 
@@ -160,11 +168,10 @@ class Group:
     @property
     def names_of_documents(self) -> set[str]:
         """The ids of what its calls found or returned; of documents without id the texts."""
-        return {
-            document.id or document.text
-            for node in self.nodes
-            for document in node.documents or ()
-        }
+        names: set[str] = set()
+        for node in self.nodes:
+            names.update(_names_of(node.documents or ()))
+        return names
 
     def turns(self) -> list[list[Tree]]:
         """Return its runs as turns: each inner list is one turn.
@@ -172,11 +179,11 @@ class Group:
         Normally all runs are one. Where a model wrote several questions and nothing was
         made of their answers, each of these is a turn, in doubt.
         """
-        written = {writer.root for writer in self.writers}
-        asking = [tree for tree in self.trees if tree.root not in written]
-        if any(tree.root not in self.parts for tree in asking):
+        writer_roots = {writer.root for writer in self.writers}
+        asking_runs = [tree for tree in self.trees if tree.root not in writer_roots]
+        if any(tree.root not in self.parts for tree in asking_runs):
             return [self.trees]
-        return [[doubtful(tree, _ONE_OF_SEVERAL)] for tree in asking]
+        return [[doubtful(tree, _ONE_OF_SEVERAL)] for tree in asking_runs]
 
     def add_writers(self, writers: Iterable[Tree]) -> None:
         """Add runs that wrote what others of it are asked."""
@@ -191,21 +198,20 @@ class Group:
         A run that was shown the question or answer of an earlier part answers for all:
         it is no part itself.
         """
-        showings: list[_Showing] = []
-        if self.parts:
-            # what a writer wrote is a question, which stands in the prompt of its part
-            earlier = [
-                known_tree
-                for known_tree in self.trees
-                if known_tree not in self.writers
-            ]
-            asked_before = Group(earlier, answered_at=self.answered_at)
-            prompts = _Prompts.of(Calls(tree))
-            showings = _showings([asked_before], prompts, by_question=True)
-        is_told = any(showing.answers or showing.is_asked for showing in showings)
-        if not is_told:
+        answers_for_all = bool(self.parts) and self._shows_earlier_part(tree)
+        if not answers_for_all:
             self.parts.add(tree.root)
-        self.add(tree, answers=is_told)
+        self.add(tree, answers=answers_for_all)
+
+    def _shows_earlier_part(self, tree: Tree) -> bool:
+        """Whether a run was shown the question or the answer of an earlier part."""
+        # what a writer wrote is a question, which stands in the prompt of its part
+        earlier_parts = [part for part in self.trees if part not in self.writers]
+        group_of_parts = Group(earlier_parts, answered_at=self.answered_at)
+        showings = _showings(
+            [group_of_parts], _Prompts.of(Calls(tree)), by_question=True
+        )
+        return any(showing.answers or showing.is_asked for showing in showings)
 
     def add(self, tree: Tree, *, answers: bool) -> None:
         """Add a run.
@@ -257,7 +263,7 @@ class Groups:
         self._waiting: list[Group] = []
 
     def __iter__(self) -> Iterator[Group]:
-        """The groups as they are if no further run comes."""
+        """Give the groups as they are if no further run comes."""
         return iter(self._with_searches_beside(self._waiting))
 
     def clear(self) -> None:
@@ -276,17 +282,19 @@ class Groups:
             writers: Loose runs that wrote this query.
         """
         open_writers = self._open_writers(tree.strand, query, writers)
-        writer = self._writer(open_writers, query)
-        group = self._asking_for(tree, query, writer)
+        writer = self._writer_of_search(open_writers, query)
+        group = self._group_that_goes_on(tree, query, writer)
         if group is None:
-            group = self._new_group()
+            group = self._begin_group()
         if writer is not None:
             group.add_writers([writer])
         group.add(tree, answers=False)
-        if len(open_writers) > 1:
-            for open_writer in open_writers:
-                if (asking := self._group_of(open_writer)) is not None:
-                    asking.doubt(_SEVERAL_WROTE)
+        if len(open_writers) <= 1:
+            return
+        for open_writer in open_writers:
+            group_of_writer = self._group_of(open_writer)
+            if group_of_writer is not None:
+                group_of_writer.doubt(_SEVERAL_WROTE)
 
     def _open_writers(
         self, strand: str, query: str, writers: Sequence[Tree]
@@ -297,19 +305,19 @@ class Groups:
         that wait for an answer; if none waits, the last one. The first to run stands
         first.
         """
-        written = [
-            tree
-            for group in self._waiting
-            for tree in group.trees
-            if writes_query(tree, query)
-        ]
-        all_of_them = {tree.root: tree for tree in (*writers, *written)}
-        ordered = sorted(all_of_them.values(), key=lambda tree: tree.root.began)
-        of_the_strand = [tree for tree in ordered if tree.strand == strand]
+        writer_by_root = {writer.root: writer for writer in writers}
+        for group in self._waiting:
+            for tree in group.trees:
+                if writes_query(tree, query):
+                    writer_by_root[tree.root] = tree
+        first_to_last = sorted(
+            writer_by_root.values(), key=lambda writer: writer.root.began
+        )
+        of_the_strand = [writer for writer in first_to_last if writer.strand == strand]
         if of_the_strand:
             return of_the_strand[-1:]
-        waiting = [tree for tree in ordered if not self._is_answered(tree)]
-        return waiting or ordered[-1:]
+        waiting = [writer for writer in first_to_last if not self._is_answered(writer)]
+        return waiting or first_to_last[-1:]
 
     def _is_answered(self, writer: Tree) -> bool:
         """Whether what a run wrote was searched for and answered from."""
@@ -318,7 +326,7 @@ class Groups:
             return False
         return group.answered_at > end_of(writer.root)
 
-    def _writer(self, writers: Sequence[Tree], query: str) -> Tree | None:
+    def _writer_of_search(self, writers: Sequence[Tree], query: str) -> Tree | None:
         """The run to which a search belongs; None without writers.
 
         It is the first whose query nobody searched for yet, else the last one.
@@ -336,7 +344,8 @@ class Groups:
                 return group
         return None
 
-    def _new_group(self) -> Group:
+    def _begin_group(self) -> Group:
+        """Let a new group wait, which holds nothing yet."""
         group = Group([])
         self._waiting.append(group)
         return group
@@ -350,37 +359,59 @@ class Groups:
             tree: The run.
             writer: The loose run that wrote its question.
         """
-        group = self._group_of(writer) or self._new_group()
+        group = self._group_of(writer)
+        if group is None:
+            group = self._begin_group()
         group.add_writers([writer])
         group.add_part(tree)
 
-    def _asking_for(self, tree: Tree, query: str, writer: Tree | None) -> Group | None:
+    def _group_that_goes_on(
+        self, tree: Tree, query: str, writer: Tree | None
+    ) -> Group | None:
         """The group that a retrieval goes on with; None if there is none.
 
         There are three ways. The retrieval was handed documents of groups: a reranker
         that is called by hand. These groups become one. Or the group holds the run that
         wrote the query. Or that run was shown what was searched for in the group, and
         wrote a further query.
+
+        Args:
+            tree: The retrieval.
+            query: What was searched for first, in one line.
+            writer: The run that wrote it; None if none is known.
         """
-        same, near_groups = self._near(tree.strand)
-        giving = _groups_that_gave(tree.root.taken, query, same)
-        if not giving:
-            giving = _groups_that_gave(tree.root.taken, query, near_groups)
-        of_writer = None if writer is None else self._group_of(writer)
+        group_of_writer = None if writer is None else self._group_of(writer)
+        giving = self._groups_that_gave(tree, query)
         if giving:
-            beside = [] if of_writer is None or of_writer in giving else [of_writer]
-            group = self._as_one([*giving, *beside])
-            names = {document.id or document.text for document in tree.root.taken}
+            if group_of_writer is not None and group_of_writer not in giving:
+                giving.append(group_of_writer)
+            group = self._unite(giving)
+            names = _names_of(tree.root.taken)
             group.beside += self._searches_beside(group, names)
             return group
-        if of_writer is not None:
-            return of_writer
-        if writer is None:
-            return None
-        for group in same:
+        if writer is None or group_of_writer is not None:
+            return group_of_writer
+        for group in self._groups_of(tree.strand):
             if not group.searched_for(query) and _is_told_to(writer, group):
                 return group
         return None
+
+    def _groups_that_gave(self, tree: Tree, query: str) -> list[Group]:
+        """The groups whose documents a retrieval was handed.
+
+        Those of its strand go before others. Empty if it was handed none of a group.
+
+        Args:
+            tree: The retrieval.
+            query: What it was asked, in one line; empty if it was asked nothing.
+        """
+        documents = tree.root.taken
+        giving = _groups_that_gave(documents, query, self._groups_of(tree.strand))
+        if giving:
+            return giving
+        return _groups_that_gave(
+            documents, query, self._latest_of_other_strands(tree.strand)
+        )
 
     def join(self, tree: Tree, calls: Calls) -> Group | None:
         """Add a run to the groups whose documents it shows to a model.
@@ -391,41 +422,43 @@ class Groups:
         Returns:
             That group; None if the run shows nothing of any.
         """
-        same, of_other_strands = self._near(tree.strand)
-        ways = _ways_of_quoting([*same, *of_other_strands], calls)
-        over = _over(ways, tree, calls)
+        groups = self._groups_of(tree.strand)
+        groups_of_others = self._latest_of_other_strands(tree.strand)
+        quotations = _quotations_of_last_answers([*groups, *groups_of_others], calls)
+        over = _groups_that_are_over(quotations, tree, calls)
         for group in over:
-            if ways[group] == "perhaps said":
+            if quotations[group] == "perhaps said":
                 group.doubt(_MAY_GO_ON)
         showings = _find_showings(
-            [group for group in same if group not in over],
-            [group for group in of_other_strands if group not in over],
+            [group for group in groups if group not in over],
+            [group for group in groups_of_others if group not in over],
             _Prompts.of(calls),
         )
         if not showings:
             return None
-        shown = {text for showing in showings for text in showing.texts}
-        group = self._as_one([showing.group for showing in showings])
-        names_shown = {
-            document.id or document.text
-            for document in group.documents
-            if not shown.isdisjoint(document.texts)
-        }
-        group.beside += self._searches_beside(group, names_shown)
+        joined = self._unite([showing.group for showing in showings])
+        names_shown = _names_of_documents_shown(joined, showings)
+        joined.beside += self._searches_beside(joined, names_shown)
         is_answered = any(calls.weights[call] == FREE_TEXT for call in calls.models)
-        group.add(tree, answers=is_answered)
-        group.was_read = True
+        joined.add(tree, answers=is_answered)
+        joined.was_read = True
         for showing in showings:
-            is_beside = ways[showing.group] == "beside its question"
+            is_beside = quotations[showing.group] == "beside its question"
             if is_beside and not showing.shows_what_was_found:
-                group.doubt(_MAY_GO_ON)
-        return group
+                joined.doubt(_MAY_GO_ON)
+        return joined
 
-    def _as_one(self, groups: Sequence[Group]) -> Group:
-        """The first of some groups, with what the others hold; these wait no longer."""
-        first_group, *rest = groups
-        first_group.take_over(rest)
-        self._waiting = [group for group in self._waiting if group not in rest]
+    def _unite(self, groups: Sequence[Group]) -> Group:
+        """Let the first of some groups hold the runs of the others, which wait no longer.
+
+        Returns:
+            The first group.
+        """
+        first_group, *further_groups = groups
+        first_group.take_over(further_groups)
+        self._waiting = [
+            group for group in self._waiting if group not in further_groups
+        ]
         return first_group
 
     def _searches_beside(self, group: Group, names: Collection[str]) -> list[Group]:
@@ -439,18 +472,16 @@ class Groups:
             names: The ids of the documents that a model or a reranker was handed for
                 the group; of documents without id the texts.
         """
-        same, _ = self._near(group.trees[-1].strand)
-        same.sort(key=lambda other: other.began, reverse=True)
+        groups = self._groups_of(group.trees[-1].strand)
+        groups.sort(key=lambda search: search.began, reverse=True)
         beside: list[Group] = []
-        for other in same:
-            if other is group or other.is_passed_by:
+        for search in groups:
+            if search is group or search.is_passed_by:
                 continue
-            is_like_it = not other.was_read and not other.names_of_documents.isdisjoint(
-                names
-            )
-            if is_like_it:
-                beside.append(other)
-            elif other.began < group.began:
+            found_the_same = not search.names_of_documents.isdisjoint(names)
+            if found_the_same and not search.was_read:
+                beside.append(search)
+            elif search.began < group.began:
                 break
         return beside
 
@@ -478,25 +509,25 @@ class Groups:
         for group in groups:
             if group in owner_by_search:
                 continue
-            searches = [
-                search for search, owner in owner_by_search.items() if owner is group
-            ]
+            own_searches: list[Group] = []
+            for search, owner in owner_by_search.items():
+                if owner is group:
+                    own_searches.append(search)
             is_doubtful = any(
                 search not in owner_by_search for search in self._unread_beside(group)
             )
-            whole = group.copy_with(searches) if searches or is_doubtful else group
+            whole_group = group
+            if own_searches or is_doubtful:
+                whole_group = group.copy_with(own_searches)
             if is_doubtful:
-                whole.doubt(_SEARCHED_BEFORE)
-            whole_groups.append(whole)
+                whole_group.doubt(_SEARCHED_BEFORE)
+            whole_groups.append(whole_group)
         return whole_groups
 
     def _unread_beside(self, group: Group) -> list[Group]:
         """The searches beside a group that still wait and that no model has read."""
-        return [
-            search
-            for search in group.beside
-            if not search.was_read and search in self._waiting
-        ]
+        waiting = [search for search in group.beside if search in self._waiting]
+        return [search for search in waiting if not search.was_read]
 
     def take_over_due(self, strand: str | None = None, query: str = "") -> list[Group]:
         """Remove and return the groups that no further run will join.
@@ -513,41 +544,45 @@ class Groups:
         due: list[Group] = []
         asks_the_same: list[Group] = []
         for group in self._waiting:
-            if now - group.last_came_at > _LONGEST_WAIT_S:
+            waits_long = now - group.last_came_at > _LONGEST_WAIT_SECONDS
+            is_left_behind = not waits_long and _is_left_behind(group, strand, query)
+            if is_left_behind and group.searched_for(query):
+                asks_the_same.append(group)
+            elif waits_long or is_left_behind:
                 due.append(group)
-            elif _is_left_behind(group, strand, query):
-                if group.searched_for(query):
-                    asks_the_same.append(group)
-                else:
-                    due.append(group)
         # a draft of the last one may be revised yet
         due += asks_the_same[:-1]
         due.sort(key=lambda group: group.began)
         whole_groups = self._with_searches_beside(due)
-        taken = {tree.root for group in whole_groups for tree in group.trees}
+        roots_taken: set[Node] = set()
+        for group in whole_groups:
+            roots_taken.update(tree.root for tree in group.trees)
         self._waiting = [
-            group for group in self._waiting if group.trees[0].root not in taken
+            group for group in self._waiting if group.trees[0].root not in roots_taken
         ]
         for over in whole_groups:
-            for group in self._near(over.trees[-1].strand)[0]:
-                group.is_passed_by |= group.began < over.trees[-1].root.began
+            last_run = over.trees[-1]
+            for group in self._groups_of(last_run.strand):
+                if group.began < last_run.root.began:
+                    group.is_passed_by = True
         return whole_groups
 
     def take_too_many(self) -> list[Group]:
         """Remove and return the groups that wait longest, where too many wait."""
-        count = max(0, len(self._waiting) - _MOST_WAITING)
-        given_up, self._waiting = self._waiting[:count], self._waiting[count:]
+        n_too_many = max(0, len(self._waiting) - _MOST_WAITING)
+        given_up = self._waiting[:n_too_many]
+        del self._waiting[:n_too_many]
         return given_up
 
-    def _near(self, strand: str) -> tuple[list[Group], list[Group]]:
-        """The groups of a strand, and the latest groups of other strands.
+    def _groups_of(self, strand: str) -> list[Group]:
+        """The groups that hold a run of a strand, the latest first."""
+        latest_first = self._waiting[::-1]
+        return [group for group in latest_first if group.has_run_of(strand)]
 
-        The latest stands first in both.
-        """
-        latest = self._waiting[::-1]
-        same = [group for group in latest if group.is_of(strand)]
-        of_other_strands = latest[:_MOST_OF_OTHER_STRANDS]
-        return same, [group for group in of_other_strands if group not in same]
+    def _latest_of_other_strands(self, strand: str) -> list[Group]:
+        """The groups that began to wait last and hold no run of a strand; the latest first."""
+        latest = self._waiting[: -_MOST_OF_OTHER_STRANDS - 1 : -1]
+        return [group for group in latest if not group.has_run_of(strand)]
 
 
 def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
@@ -574,9 +609,11 @@ def _groups_that_gave(
     Returns:
         The groups; empty if none gave any of the documents.
     """
-    missing = {document.id or document.text for document in documents}
+    missing_names = _names_of(documents)
     giving = [
-        group for group in groups if not missing.isdisjoint(group.names_of_documents)
+        group
+        for group in groups
+        if not missing_names.isdisjoint(group.names_of_documents)
     ]
     waiting = [group for group in giving if group.answered_at is None]
     if not waiting:
@@ -585,10 +622,27 @@ def _groups_that_gave(
     waiting.sort(key=lambda group: not group.searched_for(query))
     chosen: list[Group] = []
     for group in waiting:
-        if missing:
+        if missing_names:
             chosen.append(group)
-            missing -= group.names_of_documents
+            missing_names -= group.names_of_documents
     return chosen
+
+
+def _names_of(documents: Iterable[Document]) -> set[str]:
+    """The ids of some documents; of documents without id the texts."""
+    return {document.id or document.text for document in documents}
+
+
+def _names_of_documents_shown(group: Group, showings: Iterable[_Showing]) -> set[str]:
+    """The ids of a group's documents that prompts show; of documents without id the texts."""
+    texts_shown: set[str] = set()
+    for showing in showings:
+        texts_shown |= showing.texts
+    documents_shown = []
+    for document in group.documents:
+        if not texts_shown.isdisjoint(document.texts):
+            documents_shown.append(document)
+    return _names_of(documents_shown)
 
 
 def _is_told_to(writer: Tree, group: Group) -> bool:
@@ -596,28 +650,33 @@ def _is_told_to(writer: Tree, group: Group) -> bool:
 
     What it wrote are then further queries for that group.
     """
-    words_shown = "\n".join(
-        as_one_line(message.text)
-        for node in writer.root.walk()
-        for message in node.prompt
-    )
-    queried = [node for node in group.nodes if node.query]
-    first_query = min(queried, key=lambda node: node.began, default=None)
-    return first_query is not None and as_one_line(first_query.query) in words_shown
+    queried_nodes = [node for node in group.nodes if node.query]
+    if not queried_nodes:
+        return False
+    first_node = min(queried_nodes, key=lambda node: node.began)
+    lines_shown = []
+    for node in writer.root.walk():
+        lines_shown += [as_one_line(message.text) for message in node.prompt]
+    return as_one_line(first_node.query) in "\n".join(lines_shown)
 
 
-def _has_moved_on(
-    group: Group, way: Quotation, said: Collection[str], question: str | None
+def _is_answer_repeated(
+    group: Group,
+    way: Quotation,
+    assistant_lines: Collection[str],
+    question: str | None,
 ) -> bool:
     """Whether prompts repeat a group's answer as the assistant's word.
+
+    The conversation has then moved on from the group.
 
     Args:
         group: The group.
         way: How the prompts quote its last answer.
-        said: The messages of the assistant in the prompts, each in one line.
+        assistant_lines: The messages of the assistant in the prompts, each in one line.
         question: What the run of the prompts was asked.
     """
-    if not group.answers.isdisjoint(said):
+    if not group.answers.isdisjoint(assistant_lines):
         return True
     if way not in ("said", "perhaps said"):
         return False
@@ -625,54 +684,75 @@ def _has_moved_on(
     return not group.is_split_from(question)
 
 
-def _asks_anew(tree: Tree, group: Group, prompts: Sequence[str]) -> bool:
+def _asks_anew(tree: Tree, group: Group, message_texts: Sequence[str]) -> bool:
     """Whether a run was handed documents and asks a question of its own.
 
     A group was answered, and the application kept what it had found. The group's own
     question stands in none of the prompts.
+
+    Args:
+        tree: The run.
+        group: The group.
+        message_texts: The messages that the models of the run were shown.
     """
     if not tree.root.taken or tree.question is None or group.answered_at is None:
         return False
-    questions = group.questions
-    is_the_same = as_one_line(tree.question) in map(as_one_line, questions)
-    is_repeated = any(text in prompt for text in questions for prompt in prompts)
-    return not is_the_same and not is_repeated
+    for question in group.questions:
+        if as_one_line(question) == as_one_line(tree.question):
+            return False
+        if any(question in text for text in message_texts):
+            return False
+    return True
 
 
-def _over(ways: Mapping[Group, Quotation], tree: Tree, calls: Calls) -> list[Group]:
-    """The groups that a run does not go on with: their turn is over.
+def _groups_that_are_over(
+    quotations: Mapping[Group, Quotation], tree: Tree, calls: Calls
+) -> list[Group]:
+    """The groups that a run does not go on with.
+
+    The run belongs to a later question than such a group. Its prompts repeat the
+    group's answer as the assistant's word. Or they quote it nowhere, and the run asks a
+    question of its own of documents that it was handed.
 
     Args:
-        ways: How the prompts of the run quote the last answer of each group.
+        quotations: How the prompts of the run quote the last answer of each group.
         tree: The run.
         calls: Its calls.
     """
-    messages = [message for call in calls.models for message in call.prompt]
-    prompts = [message.text for message in messages]
-    said_lines: set[str] = set()
-    for message in messages:
-        if message.role == "assistant":
-            said_lines.add(as_one_line(message.text))
+    message_texts: list[str] = []
+    assistant_lines: set[str] = set()
+    for call in calls.models:
+        for message in call.prompt:
+            message_texts.append(message.text)
+            if message.role == "assistant":
+                assistant_lines.add(as_one_line(message.text))
     over: list[Group] = []
-    for group, way in ways.items():
-        has_moved_on = _has_moved_on(group, way, said_lines, tree.question)
-        is_forgotten = way == "nowhere" and _asks_anew(tree, group, prompts)
-        if has_moved_on or is_forgotten:
+    for group, way in quotations.items():
+        is_repeated = _is_answer_repeated(group, way, assistant_lines, tree.question)
+        is_forgotten = way == "nowhere" and _asks_anew(tree, group, message_texts)
+        if is_repeated or is_forgotten:
             over.append(group)
     return over
 
 
-def _ways_of_quoting(groups: Iterable[Group], calls: Calls) -> dict[Group, Quotation]:
-    """How the prompts of a run quote the last answer of each of some groups."""
-    hosts = [Text(message.text) for call in calls.models for message in call.prompt]
-    return {group: _way_of_quoting(group, hosts) for group in groups}
+def _quotations_of_last_answers(
+    groups: Iterable[Group], calls: Calls
+) -> dict[Group, Quotation]:
+    """How the prompts of a run quote the last answer of each of some groups.
 
-
-def _way_of_quoting(group: Group, hosts: Sequence[Text]) -> Quotation:
-    """How prompts quote the last answer of a group."""
-    answer, questions = group.last_answer, group.questions
-    ways = [quotation(answer, questions, host) for host in hosts]
-    return min(ways, key=QUOTATIONS.index, default="nowhere")
+    Of several places at which an answer stands the surest counts.
+    """
+    messages: list[Text] = []
+    for call in calls.models:
+        messages += [Text(message.text) for message in call.prompt]
+    quotation_of_group: dict[Group, Quotation] = {}
+    for group in groups:
+        answer = group.last_answer
+        questions = group.questions
+        ways = [quotation(answer, questions, message) for message in messages]
+        surest: Quotation = min(ways, key=QUOTATIONS.index, default="nowhere")
+        quotation_of_group[group] = surest
+    return quotation_of_group
 
 
 # What prompts show of groups
@@ -689,7 +769,6 @@ class _Prompts:
     """
 
     texts: Sequence[str]
-    # those that stand behind what the assistant said last: the turn that goes on now
     of_this_turn: Sequence[str]
 
     @staticmethod
@@ -698,17 +777,14 @@ class _Prompts:
         texts: list[str] = []
         of_this_turn: list[str] = []
         for call in calls.models:
-            spoken = [
-                place
-                for place, message in enumerate(call.prompt)
-                if message.role == "assistant" and message.text.strip()
-            ]
-            start = spoken[-1] if spoken else 0
-            for place, message in enumerate(call.prompt):
+            behind_assistant: list[str] = []
+            for message in call.prompt:
                 if message.role != "assistant":
                     texts.append(message.text)
-                    if place >= start:
-                        of_this_turn.append(message.text)
+                    behind_assistant.append(message.text)
+                elif message.text.strip():
+                    behind_assistant.clear()
+            of_this_turn += behind_assistant
         return _Prompts(texts, of_this_turn)
 
 
@@ -724,9 +800,9 @@ class _Showing:
     """
 
     group: Group
-    is_asked: bool  # its question stands there
-    texts: frozenset[str]  # those of its documents and answers that stand there
-    answers: frozenset[str]  # those of them that are answers
+    is_asked: bool
+    texts: frozenset[str]
+    answers: frozenset[str]
 
     def is_over_for(self, later: _Showing) -> bool:
         """Whether the group was over before another group began.
@@ -741,7 +817,8 @@ class _Showing:
         answered_at = self.group.answered_at
         if answered_at is None or later.group.began < answered_at:
             return False
-        return not (self.asks_the_same(later) and self.answers)
+        is_draft = self.asks_the_same(later) and bool(self.answers)
+        return not is_draft
 
     def asks_the_same(self, other: _Showing) -> bool:
         """Whether both groups searched with one query."""
@@ -791,26 +868,24 @@ def _find_showings(
         if showings:
             beside = [other for other in beside if other.continues(showings)]
         showings += beside
-    current = [
-        showing
-        for showing in showings
-        if not any(showing.is_over_for(other) for other in showings)
-    ]
-    current.sort(
-        key=lambda showing: (
-            showing.is_asked,
-            bool(showing.answers),
-            showing.group.last_came_at,
-        ),
-        reverse=True,
-    )
+    current = []
+    for showing in showings:
+        if not any(showing.is_over_for(other) for other in showings):
+            current.append(showing)
+    current.sort(key=_asked_and_latest, reverse=True)
     chosen: list[_Showing] = []
-    texts: set[str] = set()
+    texts_of_chosen: set[str] = set()
     for showing in current:
-        if not showing.texts or showing.texts - texts:
+        adds_text = not showing.texts <= texts_of_chosen
+        if adds_text or not showing.texts:
             chosen.append(showing)
-            texts |= showing.texts
+            texts_of_chosen |= showing.texts
     return chosen
+
+
+def _asked_and_latest(showing: _Showing) -> tuple[bool, bool, float]:
+    """What showings are sorted by: the question stands there, an answer does, the time."""
+    return showing.is_asked, bool(showing.answers), showing.group.last_came_at
 
 
 def _showings(
@@ -829,15 +904,23 @@ def _showings(
     """
     showings = []
     for group in groups:
-        is_asked = any(
-            query in text for query in group.queries for text in prompts.of_this_turn
-        )
-        texts_found = [text for document in group.documents for text in document.texts]
-        answers = {text for text in group.answers if texts_found and len(text) >= OWN}
+        is_asked = any(_stands_in(query, prompts) for query in group.queries)
+        texts_found: list[str] = []
+        for document in group.documents:
+            texts_found += document.texts
+        answers: set[str] = set()
+        if texts_found:
+            answers = {answer for answer in group.answers if len(answer) >= OWN}
         candidates = [*texts_found, *answers]
         order = locate(candidates, prompts.texts).order
         texts = frozenset(candidates[index] for index in order)
-        waits = by_question and group.answered_at is None
-        if texts or (is_asked and (waits or not candidates)):
+        waits_for_answer = by_question and group.answered_at is None
+        is_enough = waits_for_answer or not candidates
+        if texts or (is_asked and is_enough):
             showings.append(_Showing(group, is_asked, texts, texts & answers))
     return showings
+
+
+def _stands_in(query: str, prompts: _Prompts) -> bool:
+    """Whether a query stands in a message of the turn that goes on now."""
+    return any(query in text for text in prompts.of_this_turn)
