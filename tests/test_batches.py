@@ -331,7 +331,7 @@ def test_batches_that_expire_without_an_answer_end(store: Path) -> None:
 def test_an_upload_that_fails_is_tried_again_and_then_an_error(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "_SHORTEST_WAIT", 0.0)
+    monkeypatch.setattr(attempts, "_FIRST_LONGEST_WAIT", 0.0)
     with BatchService(plausible_reply) as service:
         service.refused = [500] * 8
         with pytest.raises(

@@ -696,7 +696,7 @@ def test_a_first_reply_that_takes_long_holds_nobody_up(
 
     Who waited for it first would wait for ever.
     """
-    monkeypatch.setattr(attempts, "_ALONE", 0.1)
+    monkeypatch.setattr(attempts, "_WAITING_FOR_FIRST", 0.1)
     others = threading.Event()
 
     def reply(_: Any) -> str:

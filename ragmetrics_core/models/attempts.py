@@ -1,6 +1,8 @@
 """Attempts at a call, the backoff between them, and what limits them.
 
-The module also knows whether the endpoint answers at all.
+``Attempts`` sends a request until it is answered, or until another attempt makes no
+sense. ``Availability`` knows whether the endpoint answers at all: as long as no call got
+through, one call is sent alone and all others wait for it.
 """
 
 import asyncio
@@ -35,209 +37,262 @@ from ragmetrics_core.models.threads import is_being_cancelled
 
 T = TypeVar("T")
 
-_ENDS = get_args(Finish)
-# most seconds before the second attempt; they double with each further one
-_SHORTEST_WAIT = 0.5
-_LONGEST_WAIT = 60.0  # seconds between two attempts, unless the endpoint asks for more
-_GIVEN_UP = 600.0  # seconds from which on a request is not repeated
-_OUTAGE = 30.0  # seconds for which an endpoint that refuses everything is left alone
-_ALONE = 2.0  # seconds for which all others wait for a call that is sent alone
-# of them at a time, so that a loop that a client's import blocks for seconds counts as
-# one
-_SLICE = 0.1
-# in a row, from which on an endpoint that has answered is taken to refuse everything
-_REFUSALS = 32
+_FINISHES = get_args(Finish)
+# All durations are in seconds.
+# At most so long before the second attempt; twice as long before each further one.
+_FIRST_LONGEST_WAIT = 0.5
+# At most so long between two attempts, unless the endpoint asks for more.
+_LONGEST_WAIT = 60.0
+# So long after its first call a request is not repeated any more.
+_REPEATING_SECONDS = 600.0
+# So long an endpoint that refuses everything is left alone.
+_OUTAGE_SECONDS = 30.0
+# So long all others wait for a call that is sent alone.
+_WAITING_FOR_FIRST = 2.0
+# They wait in slices: a loop that a client's import blocks for seconds counts as one.
+_WAITING_SLICE = 0.1
+# After so many refusals in a row, an endpoint that has answered before is taken to
+# refuse everything.
+_MOST_REFUSALS = 32
 
 
 class Availability:
     """Whether an endpoint answers at all, as far as the calls of all runs tell."""
 
     def __init__(self) -> None:
-        self.open = False  # a first call got through: others need not wait for it
-        self.alone = asyncio.Lock()  # held by a call that is sent alone
-        self._waited = 0.0  # seconds for which others have waited for it
+        # A call got through, so that others need not wait for a first one.
+        self._is_open = False
+        # Held by the call that is sent alone.
+        self._first_call = asyncio.Lock()
+        # Seconds for which others have waited for the call that is sent alone.
+        self._waited = 0.0
+        # How many calls were answered.
         self.answers = 0
+        # How many calls were refused since the last answer.
         self._refusals = 0
-        self._outage: tuple[float, errors.JudgeUnavailable] | None = None
+        # The error with which the endpoint refuses everything, and since when.
+        self._outage: errors.JudgeUnavailable | None = None
+        self._outage_began_at = 0.0
 
     def check(self) -> None:
-        """Raise the error with which the endpoint refuses everything.
+        """Raise the error with which the endpoint refuses everything, if it does.
 
         It is raised as long as the endpoint is left alone.
         """
-        if self._outage is not None and time.monotonic() < self._outage[0] + _OUTAGE:
-            raise self._outage[1].with_traceback(None)
+        if self._outage is not None and not self._is_outage_over():
+            raise self._outage.with_traceback(None)
 
     async def is_first(self) -> bool:
-        """Wait until a call got through.
+        """Wait until a call got through, or until it is this caller's turn to try.
 
-        For one that is sent alone and takes long, two seconds at most.
+        Where another call is sent alone and takes long, the wait is two seconds.
 
         Returns:
-            True if the caller's own call is the one to be sent alone: it releases
-            ``alone`` when that has ended.
+            True if the caller's own call is the one to be sent alone. The caller then
+            calls ``end_first_call`` when it has ended.
         """
-        while not self.open:
-            before = self._waited
-            if self.alone.locked() and before >= _ALONE:
+        while not self._is_open:
+            another_is_sent = self._first_call.locked()
+            waited_before = self._waited
+            if another_is_sent and waited_before >= _WAITING_FOR_FIRST:
                 return False
             try:
-                async with asyncio.timeout(_SLICE if self.alone.locked() else None):
-                    await self.alone.acquire()
+                async with asyncio.timeout(_WAITING_SLICE if another_is_sent else None):
+                    await self._first_call.acquire()
             except TimeoutError:
-                self._waited = max(self._waited, before + _SLICE)
+                # All callers wait for the same slice, which is counted once.
+                self._waited = max(self._waited, waited_before + _WAITING_SLICE)
                 continue  # by now it may be another call that is sent alone
-            if self.open:
-                self.alone.release()
+            if self._is_open:
+                self._first_call.release()
                 return False
             self._waited = 0.0
             return True
         return False
 
+    def end_first_call(self) -> None:
+        """Tell that the call that was sent alone has ended."""
+        self._first_call.release()
+
     def observe(
         self, ticket: None, outcome: ChatReply | errors.JudgeError | None
     ) -> None:
-        """Learn from a call.
+        """Learn from how a call ended; None for one that never left.
 
-        One refusal tells little of an endpoint that has answered.
+        ``ticket`` is not used: limiters have a method of the same form.
         """
-        del ticket  # as of a ``Limiter``
+        del ticket
         if isinstance(outcome, ChatReply):
             self.answers += 1
             self._refusals = 0
-            self.open, self._outage = True, None
+            self._outage = None
+            self._is_open = True
         elif isinstance(outcome, errors.JudgeUnavailable):
             self._refusals += 1
-            outcome.single = self.open = (
-                bool(self.answers) and self._refusals < _REFUSALS
-            )
-            if not outcome.single:
+            # One refusal tells little of an endpoint that has answered before.
+            is_single = self.answers > 0 and self._refusals < _MOST_REFUSALS
+            outcome.single = is_single
+            if is_single:
+                self._is_open = True
+            else:
                 self.refuse(outcome)
-        elif outcome is not None and (
-            self._outage is None or time.monotonic() >= self._outage[0] + _OUTAGE
-        ):
-            self.open, self._outage = (
-                bool(self.answers) or not isinstance(outcome, errors.ConnectionFailed),
-                None,
-            )
+        elif outcome is not None:
+            if self._outage is not None and not self._is_outage_over():
+                return
+            # Another error shows that somebody is there, unless none was reached.
+            is_reached = not isinstance(outcome, errors.ConnectionFailed)
+            self._is_open = is_reached or self.answers > 0
+            self._outage = None
 
     def refuse(self, error: errors.JudgeUnavailable) -> errors.JudgeUnavailable:
         """Leave the endpoint alone for a while; then a call is sent alone again."""
-        self.open, self._outage = False, (time.monotonic(), error)
+        self._is_open = False
+        self._outage = error
+        self._outage_began_at = time.monotonic()
         return error
+
+    def _is_outage_over(self) -> bool:
+        """Whether the endpoint was left alone for long enough."""
+        return time.monotonic() >= self._outage_began_at + _OUTAGE_SECONDS
 
 
 @dataclass(slots=True, repr=False)
 class Attempts:
-    """The calls of one run."""
+    """The calls of one run to one model.
+
+    Args:
+        model: The model.
+        endpoint: Whether its endpoint answers at all, as all runs know.
+        slots: Bounds the calls in flight, of this run alone.
+        limiters: What limits calls beside the budget.
+        budget: What the run may spend.
+        store: Where replies are kept; a call leaves only when those received before it
+            are kept.
+        most: Most calls for one request that fails for a passing reason.
+        timeout: Seconds for one call; None for no limit.
+    """
 
     model: ChatModel
     endpoint: Availability
-    slots: asyncio.Semaphore  # of this run alone
-    limiters: Sequence[Limiter]  # beside the budget
+    slots: asyncio.Semaphore
+    limiters: Sequence[Limiter]
     budget: Budget
-    store: ReplyStore  # a call leaves only when the replies received before it are kept
-    most: int  # calls for one request that fails for a passing reason
+    store: ReplyStore
+    most: int
     timeout: float | None
 
     async def send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left.
 
-        Failures are values.
+        An error is not raised: the reply then has no choice and says why.
 
         The usage counts every call that left, whether or not it was answered.
         """
-        sent: list[float] = []  # when each call left
+        sent_at: list[float] = []  # when each call left
         try:
             async with self.budget.in_time():
-                reply = await self._attempt(request, sent)
+                reply = await self._call_until_it_succeeds(request, sent_at)
         except errors.LimitReached as reached:
             reply = _reply_of_failures(request, reached)
-        if len(sent) == reply.usage.calls <= 1:
+        n_calls = len(sent_at)
+        if n_calls == reply.usage.calls <= 1:
             return reply  # nothing to correct
-        return replace(
-            reply,
-            usage=replace(reply.usage, calls=len(sent), faults=max(len(sent) - 1, 0)),
-        )
+        n_faults = max(n_calls - 1, 0)
+        usage = replace(reply.usage, calls=n_calls, faults=n_faults)
+        return replace(reply, usage=usage)
 
-    async def _attempt(self, request: ChatRequest, sent: list[float]) -> ChatReply:
-        counted = 0
+    async def _call_until_it_succeeds(
+        self, request: ChatRequest, sent_at: list[float]
+    ) -> ChatReply:
+        """Call again after each error that may pass, until no further attempt is due.
+
+        ``sent_at`` gets the time at which each call leaves.
+        """
+        n_counted_failures = 0
         while True:
-            answers = self.endpoint.answers
+            answers_before = self.endpoint.answers
             try:
-                return await self._call_in_turn(request, sent)
+                return await self._call_in_turn(request, sent_at)
             except errors.JudgeUnavailable as error:
                 return _reply_of_failures(request, error)
             except errors.JudgeError as error:
-                # told to slow down while others are answered: it takes its turn again,
-                # as often as it needs
-                counted += not (
-                    isinstance(error, errors.RateLimited)
-                    and self.endpoint.answers > answers
-                )
+                others_are_answered = self.endpoint.answers > answers_before
+                is_rate_limited = isinstance(error, errors.RateLimited)
+                # Told to slow down while others are answered, a request takes its turn
+                # again as often as it needs.
+                if not (is_rate_limited and others_are_answered):
+                    n_counted_failures += 1
                 wait = seconds_until_next_attempt(
-                    error, counted, sent, self.most, self.endpoint.answers > 0
+                    error,
+                    n_counted_failures,
+                    sent_at,
+                    most=self.most,
+                    has_answered=self.endpoint.answers > 0,
                 )
-                if wait is not None:
-                    await self.budget.pause(wait)
-                    continue
-                if (
-                    isinstance(error, errors.ConnectionFailed)
-                    and not self.endpoint.answers
-                ):
-                    return _reply_of_failures(
-                        request,
-                        self.endpoint.refuse(errors.JudgeUnavailable(str(error))),
-                    )
-                return _reply_of_failures(request, error)
+                if wait is None:
+                    return _reply_of_failures(request, self._error_to_tell(error))
+            await self.budget.pause(wait)
+
+    def _error_to_tell(self, error: errors.JudgeError) -> errors.JudgeError:
+        """The error after the last attempt.
+
+        An endpoint that never answered and cannot be reached is one that refuses
+        everything, which the other requests need not find out again.
+        """
+        never_answered = self.endpoint.answers == 0
+        if isinstance(error, errors.ConnectionFailed) and never_answered:
+            return self.endpoint.refuse(errors.JudgeUnavailable(str(error)))
+        return error
 
     # Slots, rate, budget, and the call.
 
-    async def _call_in_turn(self, request: ChatRequest, sent: list[float]) -> ChatReply:
-        """Call as soon as the limits allow it.
-
-        As long as no call got through, alone.
-        """
-        alone = await self.endpoint.is_first()
+    async def _call_in_turn(
+        self, request: ChatRequest, sent_at: list[float]
+    ) -> ChatReply:
+        """Call as soon as the limits allow it; alone as long as no call got through."""
+        is_sent_alone = await self.endpoint.is_first()
         try:
             async with self.slots:
-                return await self._call_within_limits(request, sent)
+                return await self._call_within_limits(request, sent_at)
         finally:
-            if alone:
-                self.endpoint.alone.release()
+            if is_sent_alone:
+                self.endpoint.end_first_call()
 
     async def _call_within_limits(
-        self, request: ChatRequest, sent: list[float]
+        self, request: ChatRequest, sent_at: list[float]
     ) -> ChatReply:
-        tokens = sum(len(message.content) for message in request.messages) / 4
+        """Call once each limit allows it, and tell each limit how the call ended."""
+        n_tokens = sum(len(message.content) for message in request.messages) / 4
         outcome: ChatReply | errors.JudgeError | None = None
-        # each limiter observes how the call ended, even if another one fails at it
+        # The stack tells each of them how the call ended, even if another one fails.
         with ExitStack() as observing:
 
-            def observe(limiter: Limiter | Availability, ticket: Any) -> None:
+            def tell(limiter: Limiter | Availability, ticket: Any) -> None:
                 limiter.observe(ticket, outcome)
 
             try:
                 for limiter in self.limiters:
-                    observing.callback(observe, limiter, await limiter.acquire(tokens))
+                    ticket = await limiter.acquire(n_tokens)
+                    observing.callback(tell, limiter, ticket)
                 self.endpoint.check()
                 await self.store.settled()
-                observing.callback(
-                    observe, self.budget, await self.budget.acquire(tokens)
-                )
-                observing.callback(observe, self.endpoint, None)
-                outcome = await self._call(request, tokens, sent)
+                budget_ticket = await self.budget.acquire(n_tokens)
+                observing.callback(tell, self.budget, budget_ticket)
+                observing.callback(tell, self.endpoint, None)
+                outcome = await self._call(request, n_tokens, sent_at)
             except errors.JudgeError as error:
                 outcome = error
                 raise
         return outcome
 
     async def _call(
-        self, request: ChatRequest, tokens: float, sent: list[float]
+        self, request: ChatRequest, n_tokens: float, sent_at: list[float]
     ) -> ChatReply:
+        """Send one call, and count it from the moment at which it leaves."""
+        is_repeated = bool(sent_at)
         spending = spending_here()
-        spending.note(Usage(calls=1, faults=int(bool(sent))))
-        sent.append(time.monotonic())
+        spending.note(Usage(calls=1, faults=int(is_repeated)))
+        sent_at.append(time.monotonic())
         try:
             async with asyncio.timeout(self.timeout):
                 reply = await call_authors_code(
@@ -251,9 +306,10 @@ class Attempts:
             if not error.where or error.tokens is not None:
                 raise
             raise error.from_counts(
-                error.where, int(tokens), error.window, about="about "
+                error.where, int(n_tokens), error.window, about="about "
             ) from None
-        spending.note(replace(reply.usage, calls=0, faults=0))  # counted when it left
+        # The call itself was counted when it left.
+        spending.note(replace(reply.usage, calls=0, faults=0))
         return reply
 
     async def _complete(self, request: ChatRequest) -> ChatReply:
@@ -267,39 +323,54 @@ def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatRe
 
 def seconds_until_next_attempt(
     error: errors.JudgeError,
-    counted: int,
-    sent: Sequence[float],
+    n_failures: int,
+    sent_at: Sequence[float],
+    *,
     most: int = 8,
-    answered: bool = True,
+    has_answered: bool = True,
 ) -> float | None:
     """Seconds until the next attempt, by exponential backoff with full jitter.
 
-    None if there shall be none.
+    Args:
+        error: How the last attempt ended.
+        n_failures: How many attempts failed so far.
+        sent_at: When each attempt left, by the monotonic clock.
+        most: Most attempts.
+        has_answered: Whether the endpoint ever answered a call.
+
+    Returns:
+        None if there shall be no further attempt: the error will not pass, all attempts
+        are used up, or the wait would end too late.
     """
-    if not isinstance(error, errors.TransientJudgeError) or counted >= most:
+    if not isinstance(error, errors.TransientJudgeError) or n_failures >= most:
         return None
-    longest = min(_SHORTEST_WAIT * 2 ** min(max(counted - 1, 0), 10), _LONGEST_WAIT)
-    wait = jitter = random.uniform(0, longest)  # noqa: S311 - jitter is no secret
+    n_doublings = min(max(n_failures - 1, 0), 10)
+    longest_wait = min(_FIRST_LONGEST_WAIT * 2**n_doublings, _LONGEST_WAIT)
+    jitter = random.uniform(0, longest_wait)  # noqa: S311 - jitter is no secret
+    wait = jitter
     if error.retry_after is not None:
-        wait = max(jitter, error.retry_after + min(jitter, _SHORTEST_WAIT))
-    connecting = errors.Unreachable if answered else errors.ConnectionFailed
-    seconds_left = (
-        sent[0]
-        + (CONNECTING_SECONDS if isinstance(error, connecting) else _GIVEN_UP)
-        - time.monotonic()
-    )
+        # not all at the moment that the endpoint names
+        wait_as_told = error.retry_after + min(jitter, _FIRST_LONGEST_WAIT)
+        wait = max(jitter, wait_as_told)
+    # An endpoint that never answered is given up after any failed connection; one that
+    # has answered, only where nothing listens at its address.
+    connection_error = errors.Unreachable if has_answered else errors.ConnectionFailed
+    patience = _REPEATING_SECONDS
+    if isinstance(error, connection_error):
+        patience = CONNECTING_SECONDS
+    seconds_left = sent_at[0] + patience - time.monotonic()
     return wait if wait <= seconds_left else None
 
 
 async def call_authors_code(
-    name: str, call: Callable[..., Awaitable[T]], *given: Any
+    name: str, call: Callable[..., Awaitable[T]], *arguments: Any
 ) -> T:
     """Call what a model's author may have written.
 
-    What it raises, unless an error of ours, becomes a judge error.
+    Whatever it raises becomes a judge error, but for errors of ours.
     """
     try:
-        return await call(*given)
+        return await call(*arguments)
     except errors.RagMetricsError:
         raise
     except asyncio.CancelledError as raised:
@@ -321,9 +392,10 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     Lone surrogates and NUL are replaced, because no file or next request can carry
     them.
     """
-    if wrong := _what_is_wrong(reply):
+    mistake = _mistake_of(reply)
+    if mistake:
         raise errors.JudgeError(
-            f"{model.name} could not answer: its complete returned {wrong}"
+            f"{model.name} could not answer: its complete returned {mistake}"
         )
     if sum(len(choice.text) for choice in reply.choices) > MOST_BYTES:
         raise error_of_large_reply(model.name)
@@ -331,53 +403,54 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
         prices = model.prices()
         check_prices(model.name, prices)
         reply = add_price(reply, prices)
-    models = tuple(map(sendable_text, reply.usage.models))
-    if models == reply.usage.models and all(
+    models = tuple(sendable_text(name) for name in reply.usage.models)
+    has_clean_texts = all(
         sendable_text(choice.text) == choice.text for choice in reply.choices
-    ):
+    )
+    if has_clean_texts and models == reply.usage.models:
         return reply
     return replace(
         reply,
-        choices=tuple(map(_clean_text, reply.choices)),
+        choices=tuple(_clean_text(choice) for choice in reply.choices),
         usage=replace(reply.usage, models=models),
     )
 
 
 def _clean_text(choice: Choice) -> Choice:
+    """A choice without lone surrogates and NUL in its text and its tokens."""
     tokens = tuple(
         replace(token, token=sendable_text(token.token)) for token in choice.tokens
     )
     return replace(choice, text=sendable_text(choice.text), tokens=tokens)
 
 
-def _what_is_wrong(reply: object) -> str:
-    """What of a reply is not of its type, in words that do not hold it; "" if all is."""
+def _mistake_of(reply: object) -> str:
+    """What in a reply is not of its type; "" if all is.
+
+    The words hold nothing of the reply itself.
+    """
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
         return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"
-    for it in reply.choices:
-        whole = (
-            isinstance(it, Choice) and isinstance(it.text, str) and it.finish in _ENDS
+    if not all(_is_choice(choice) for choice in reply.choices):
+        return (
+            f"what is no Choice with a text, a finish of {', '.join(_FINISHES)}, and"
+            " TokenAlternatives or none"
         )
-        if not whole or not all(
-            isinstance(token, TokenAlternatives) for token in it.tokens
-        ):
+    usage = reply.usage
+    if not isinstance(usage, Usage):
+        return f"a usage that is a {type(usage).__name__}, no Usage"
+    for count in (usage.prompt_tokens, usage.completion_tokens, usage.cost or 0):
+        if not isinstance(count, (int, float)) or not 0 <= count <= MOST_TOKENS:
             return (
-                f"what is no Choice with a text, a finish of {', '.join(_ENDS)}, and"
-                " TokenAlternatives or none"
+                f"a usage whose tokens or cost are no numbers from 0 to {MOST_TOKENS}"
             )
-    if not isinstance(reply.usage, Usage):
-        return f"a usage that is a {type(reply.usage).__name__}, no Usage"
-    counts = (
-        reply.usage.prompt_tokens,
-        reply.usage.completion_tokens,
-        reply.usage.cost or 0,
-    )
-    counted = all(
-        isinstance(count, (int, float)) and 0 <= count <= MOST_TOKENS
-        for count in counts
-    )
-    return (
-        ""
-        if counted
-        else f"a usage whose tokens or cost are no numbers from 0 to {MOST_TOKENS}"
-    )
+    return ""
+
+
+def _is_choice(value: object) -> bool:
+    """Whether a value is a choice whose fields are of their types."""
+    if not isinstance(value, Choice) or not isinstance(value.text, str):
+        return False
+    if value.finish not in _FINISHES:
+        return False
+    return all(isinstance(token, TokenAlternatives) for token in value.tokens)

@@ -1,5 +1,8 @@
 """From what a client raised, or an endpoint replied, to the judge error that says it.
 
+A ``Fault`` is what an exception or a reply says: status, codes, words. ``judge_error``
+makes an error of it.
+
 The sentences hold status codes, and codes and names of parameters that services are
 known to send. They never hold anything else that the endpoint wrote: it may echo keys
 or texts of samples.
@@ -9,7 +12,7 @@ import json
 import math
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
@@ -245,94 +248,84 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
 }
 
 
+_MOST_CAUSES = 8
+"""So many exceptions are looked at, each the cause of the one before."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Fault:
-    """What an exception of a client, or a reply that is an error, says."""
+    """What an exception of a client, or a reply that is an error, says.
+
+    Args:
+        status: The HTTP status; None if none is known.
+        symbols: Error codes and names of parameters, as far as services document them.
+        retry_after: Seconds after which the endpoint wants the next call.
+        text: Everything that was said. It is searched, and never shown.
+        classes: Names of the exceptions' classes and their bases, causes included.
+    """
 
     status: int | None = None
-    symbols: tuple[str, ...] = ()  # error codes and names of parameters
+    symbols: tuple[str, ...] = ()
     retry_after: float | None = None
-    text: str = ""  # everything said, to be searched, never to be shown
-    # names of the exceptions' classes and their bases, causes included
+    text: str = ""
     classes: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """Probe an exception of an OpenAI-like client.
+        """Read an exception of an OpenAI-like client.
 
-        The one place that looks for attributes by name.
+        Clients keep status, body and headers in attributes of various names. No other
+        function looks for them.
         """
-        chain = [error]
-        while len(chain) < 8 and (
-            cause := chain[-1].__cause__ or chain[-1].__context__
-        ):
-            chain.append(cause)
-        body = next(
-            (
-                body
-                for link in chain
-                if isinstance(body := getattr(link, "body", None), dict)
-            ),
-            {},
-        )
-        # newer clients of OpenAI keep the body out of their message
-        text = "\n".join(map(_words_of, (*chain, body)))
-        holders = [
-            holder
-            for link in chain
-            for holder in (link, getattr(link, "response", None))
-        ]
-        statuses = (
-            getattr(holder, name, None)
-            for holder in holders
-            for name in ("status_code", "status")
-        )
-        names = ("headers", "litellm_response_headers")
-        headers = (getattr(holder, name, None) for holder in holders for name in names)
-        waits = (
-            seconds_of_retry_after(mapping.get("retry-after"))
-            for mapping in headers
-            if isinstance(mapping, (Mapping, Message))
-        )
+        exceptions = _with_causes(error)
+        body = _body_in(exceptions)
+        # Newer clients of OpenAI keep the body out of their message.
+        text = "\n".join(_words_of(said) for said in (*exceptions, body))
+        class_names: set[str] = set()
+        holders: list[object] = []  # of status and headers
+        for exception in exceptions:
+            class_names.update(base.__name__ for base in type(exception).__mro__)
+            holders += [exception, getattr(exception, "response", None)]
         return cls(
-            status=next(
-                (status for status in statuses if isinstance(status, int)), None
-            ),
+            status=_status_in(holders),
             symbols=_symbols(body, text),
-            retry_after=next((wait for wait in waits if wait is not None), None),
+            retry_after=_retry_after_in(holders),
             text=text,
-            classes=frozenset(
-                base.__name__ for link in chain for base in type(link).__mro__
-            ),
+            classes=frozenset(class_names),
         )
 
     @classmethod
     def from_reply(
         cls, status: int | None, text: str, retry_after: float | None
     ) -> Self:
-        """Read a reply that is an error; its text may be no JSON."""
+        """Read a reply that is an error.
+
+        Args:
+            status: Its HTTP status.
+            text: Its body, which may be no JSON.
+            retry_after: Seconds after which the endpoint wants the next call.
+        """
         try:
             body = json.loads(text)
         except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):
             body = {}
-        # a batch service may write anything there
-        status = status if type(status) is int else None
-        return cls(
-            status,
-            _symbols(body if isinstance(body, dict) else {}, text),
-            retry_after,
-            text,
-        )
+        # A batch service may write anything in place of a status.
+        known_status = status if type(status) is int else None
+        return cls(known_status, _symbols(body, text), retry_after, text)
 
     @property
     def about_key(self) -> bool:
         """True if a key is missing.
 
-        Refusals for another reason may echo such words from a sample. So they do not
-        count.
+        A refusal for another reason does not count: it may echo such words from a
+        sample.
         """
-        elsewise = self.status in range(400, 500) and self.status not in (401, 403)
-        return not elsewise and _ABOUT_KEY.search(self.text) is not None
+        is_refusal = self.status in range(400, 500)
+        if is_refusal and self.status not in (401, 403):
+            return False
+        return _ABOUT_KEY.search(self.text) is not None
 
     @property
     def about_parameter(self) -> bool:
@@ -341,26 +334,70 @@ class Fault:
 
     @property
     def unanswered(self) -> type[errors.JudgeError] | None:
-        """Class of the error if no reply came in time, or no connection was made.
+        """The class of error if no reply came in time, or no connection was made.
 
-        The classes of the exceptions tell. It is None otherwise.
+        The classes of the exceptions tell. None if there was a reply, or nobody knows.
         """
         if any("Timeout" in name for name in self.classes):
             return errors.JudgeTimeout
-        return None if self.classes.isdisjoint(_CONNECTION) else errors.ConnectionFailed
+        if not self.classes.isdisjoint(_CONNECTION):
+            return errors.ConnectionFailed
+        return None
 
     @property
     def unreadable(self) -> bool:
         """True if there was a reply that the client could not read.
 
-        What the client calls that does not matter.
+        It is told by what the client stumbled over, or by its words.
         """
-        stumbled = (
-            not self.classes.isdisjoint(_STUMBLES) and "OSError" not in self.classes
-        )
-        return self.unanswered is not errors.JudgeTimeout and (
-            stumbled or _NOT_JSON.search(self.text) is not None
-        )
+        if self.unanswered is errors.JudgeTimeout:
+            return False
+        if _NOT_JSON.search(self.text) is not None:
+            return True
+        has_stumbled = not self.classes.isdisjoint(_STUMBLES)
+        return has_stumbled and "OSError" not in self.classes
+
+
+def _with_causes(error: BaseException) -> list[BaseException]:
+    """An exception, its cause, the cause of that, and so on."""
+    exceptions = [error]
+    while len(exceptions) < _MOST_CAUSES:
+        cause = exceptions[-1].__cause__ or exceptions[-1].__context__
+        if cause is None:
+            break
+        exceptions.append(cause)
+    return exceptions
+
+
+def _body_in(exceptions: Sequence[BaseException]) -> dict[str, Any]:
+    """The body of the reply that the first of several exceptions holds; {} if none does."""
+    for exception in exceptions:
+        body = getattr(exception, "body", None)
+        if isinstance(body, dict):
+            return body
+    return {}
+
+
+def _status_in(holders: Sequence[object]) -> int | None:
+    """The first status that exceptions or their responses hold; None if none does."""
+    for holder in holders:
+        for name in ("status_code", "status"):
+            status = getattr(holder, name, None)
+            if isinstance(status, int):
+                return status
+    return None
+
+
+def _retry_after_in(holders: Sequence[object]) -> float | None:
+    """The first wait that exceptions or their responses ask for; None if none does."""
+    for holder in holders:
+        for name in ("headers", "litellm_response_headers"):
+            headers = getattr(holder, name, None)
+            if isinstance(headers, (Mapping, Message)):
+                wait = seconds_of_retry_after(headers.get("retry-after"))
+                if wait is not None:
+                    return wait
+    return None
 
 
 def status_number(status: object) -> int | None:
@@ -376,28 +413,30 @@ def status_number(status: object) -> int | None:
 def status_of_body(body: object) -> int | None:
     """The status of the error that a reply is, though it came as a success.
 
-    None if it is no error.
-
     Gateways answer so where the model's own service failed after the headers were sent.
+
+    None if the reply is no error.
     """
     if not isinstance(body, dict) or body.get("choices") or not body.get("error"):
         return None
     error = body["error"]
     if isinstance(error, str):
         return 401 if _KEY_REFUSED.match(error) else None
-    symbols = (
-        [error.get("code"), error.get("status"), error.get("type")]
-        if isinstance(error, dict)
-        else []
-    )
-    statuses = [
-        status_number(symbol)
-        or (_STATUS_OF_SYMBOL.get(symbol) if isinstance(symbol, str) else None)
-        for symbol in symbols
-    ]
-    return next(
-        (status for status in statuses if status is not None and status >= 400), None
-    )
+    if not isinstance(error, dict):
+        return None
+    for name in ("code", "status", "type"):
+        status = _status_of_symbol(error.get(name))
+        if status is not None and status >= 400:
+            return status
+    return None
+
+
+def _status_of_symbol(symbol: object) -> int | None:
+    """The status that a code stands for: the number that it is, or that it is known for."""
+    status = status_number(symbol)
+    if status is None and isinstance(symbol, str):
+        return _STATUS_OF_SYMBOL.get(symbol)
+    return status
 
 
 def _words_of(value: object) -> str:
@@ -409,23 +448,25 @@ def _words_of(value: object) -> str:
 
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
-    """Return error codes and names of parameters.
+    """The error codes and names of parameters in a reply, each once.
 
-    They are known as far as services are known to send them.
+    Only those that services document: any other text may echo a key or a sample.
     """
-    detail = nested if isinstance(nested := body.get("error"), dict) else body
-    symbols = [detail.get(name) for name in ("code", "type", "param")]
-    valid = [
-        symbol for symbol in symbols if isinstance(symbol, str) and _is_known(symbol)
-    ]
-    named = [
-        *_PARAMETERS.findall(text),
-        *(("param n",) if _ABOUT_N.search(text) else ()),
-    ]
-    return tuple(dict.fromkeys((*valid, *named)))
+    nested = body.get("error")
+    detail = nested if isinstance(nested, dict) else body
+    symbols: list[str] = []
+    for name in ("code", "type", "param"):
+        symbol = detail.get(name)
+        if isinstance(symbol, str) and _is_documented(symbol):
+            symbols.append(symbol)
+    symbols += _PARAMETERS.findall(text)
+    if _ABOUT_N.search(text):
+        symbols.append("param n")
+    return tuple(dict.fromkeys(symbols))
 
 
-def _is_known(symbol: str) -> bool:
+def _is_documented(symbol: str) -> bool:
+    """Whether services document a code, or a name of a parameter."""
     return symbol in _SYMBOLS or _PART_OF_PARAMETER.fullmatch(symbol) is not None
 
 
@@ -434,7 +475,7 @@ def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | 
 
     None if it says neither.
     """
-    text = str("" if header is None else header).strip()
+    text = "" if header is None else str(header).strip()
     try:
         wait = float(text)
     except ValueError:
@@ -442,9 +483,13 @@ def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | 
             date = parsedate_to_datetime(text)
         except (ValueError, OverflowError):
             return None
-        date = date if date.tzinfo else date.replace(tzinfo=UTC)
-        wait = (date - (now or datetime.now(UTC))).total_seconds()
-    return max(wait, 0.0) if math.isfinite(wait) else None
+        if date.tzinfo is None:
+            date = date.replace(tzinfo=UTC)
+        time_from = datetime.now(UTC) if now is None else now
+        wait = (date - time_from).total_seconds()
+    if not math.isfinite(wait):
+        return None
+    return max(wait, 0.0)
 
 
 def _class_of_error(
@@ -452,23 +497,23 @@ def _class_of_error(
 ) -> type[errors.JudgeError]:
     """Return the class of error that a fault is.
 
-    It is what the client's class stands for, corrected where one class stands for
-    several.
+    It is ``stated``, what the client's class of exception stands for, corrected by the
+    status and the words of the fault where one class stands for several faults.
     """
     if fault.about_key:
         return errors.AuthenticationFailed
     if _INVALID.search(fault.text) and fault.about_parameter:
         return errors.UnsupportedParameter
-    kind = (
-        _STATUSES.get(fault.status, stated)
-        if stated is errors.JudgeServerError
-        else stated
-    )
+    kind = stated
+    if stated is errors.JudgeServerError:
+        kind = _STATUSES.get(fault.status, stated)
     for general, words, specific in _RATHER:
         if general in (kind, errors.JudgeError) and words.search(fault.text):
             return specific
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
-        return errors.JudgeServerError if fault.unreadable else fault.unanswered or kind
+        if fault.unreadable:
+            return errors.JudgeServerError
+        return fault.unanswered or kind
     return kind
 
 
@@ -494,16 +539,14 @@ def judge_error(
             holds of all endpoints.
     """
     kind = _class_of_error(stated, fault)
-    where = f"{where} at {public_address(endpoint)}" if endpoint else where
+    if endpoint:
+        where = f"{where} at {public_address(endpoint)}"
     if kind is errors.AuthenticationFailed and no_key:
         return kind(f"no key was given for {where}: {no_key}")
     if issubclass(kind, errors.ContextWindowExceeded):
-        return kind.from_counts(
-            where, _count(_TOKENS, fault.text), _count(_WINDOW, fault.text)
-        )
-    details = ", ".join(
-        (*((f"HTTP {fault.status}",) if fault.status else ()), *fault.symbols)
-    )
+        n_tokens = _number_in(fault.text, _TOKENS)
+        window = _number_in(fault.text, _WINDOW)
+        return kind.from_counts(where, n_tokens, window)
     sentence = next(_SENTENCES[base] for base in kind.__mro__ if base in _SENTENCES)
     if kind is errors.JudgeServerError and fault.unreadable:
         sentence = (
@@ -512,17 +555,28 @@ def judge_error(
         )
     if kind is errors.ModelNotFound and no_model:
         sentence = "there is no model {where}{details}: " + no_model
-    message = sentence.format(where=where, details=f" ({details})" if details else "")
-    return (
-        kind(message, retry_after=fault.retry_after)
-        if issubclass(kind, errors.TransientJudgeError)
-        else kind(message)
-    )
+    message = sentence.format(where=where, details=_details_in_words(fault))
+    if issubclass(kind, errors.TransientJudgeError):
+        return kind(message, retry_after=fault.retry_after)
+    return kind(message)
 
 
-def _count(pattern: re.Pattern[str], text: str) -> int | None:
+def _details_in_words(fault: Fault) -> str:
+    """Status and codes of a fault in brackets, behind a blank; "" without any."""
+    details: list[str] = []
+    if fault.status:
+        details.append(f"HTTP {fault.status}")
+    details += fault.symbols
+    return f" ({', '.join(details)})" if details else ""
+
+
+def _number_in(text: str, pattern: re.Pattern[str]) -> int | None:
+    """The number that a pattern finds as its last group; None if it finds nothing."""
     match = pattern.search(text)
-    return int(match[match.lastindex or 0].replace(",", "")) if match else None
+    if match is None:
+        return None
+    digits = match[match.lastindex or 0].replace(",", "")
+    return int(digits)
 
 
 def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
@@ -533,23 +587,27 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     fault = Fault.of(error)
     if fault.status is not None or fault.about_key or fault.unanswered:
         return judge_error(errors.JudgeServerError, fault, where)
-    unknown = (
-        fault.about_parameter
-        or "unexpected keyword" in fault.text
-        or _UNSUPPORTED.search(fault.text)
-    )
-    if isinstance(error, NotImplementedError) or (
-        isinstance(error, (TypeError, ValueError, KeyError)) and unknown
-    ):
-        # a client that does not know a parameter
+    if _is_about_unknown_parameter(error, fault):
         return judge_error(errors.UnsupportedParameter, fault, where)
-    places = traceback.extract_tb(error.__traceback__)[-1:]
-    place = "".join(
-        f" in {frame.name} ({frame.filename}:{frame.lineno})" for frame in places
-    )
+    place = ""
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames:
+        last = frames[-1]
+        place = f" in {last.name} ({last.filename}:{last.lineno})"
     return errors.JudgeError(
         f"{where} could not answer: its client raised {type(error).__name__}{place}"
     )
+
+
+def _is_about_unknown_parameter(error: BaseException, fault: Fault) -> bool:
+    """Whether a client raised an error because it does not know a parameter."""
+    if isinstance(error, NotImplementedError):
+        return True
+    if not isinstance(error, (TypeError, ValueError, KeyError)):
+        return False
+    if fault.about_parameter or "unexpected keyword" in fault.text:
+        return True
+    return _UNSUPPORTED.search(fault.text) is not None
 
 
 def error_of_redirect(
