@@ -587,14 +587,37 @@ def test_a_span_belongs_to_each_sentence_that_it_overlaps() -> None:
     spans = (
         Citation(start=5, end=15, contexts=(0,)),
         Citation(start=20, end=29, contexts=(1,), dangling=("x",)),
-        # between two sentences: it stands behind the first
+        # between two sentences: it stands behind the one before
         Citation(start=9, end=10, contexts=(2,)),
+        Citation(start=19, end=20, contexts=(3,)),
+        # it begins where the first sentence ends
+        Citation(start=9, end=19, contexts=(4,)),
     )
     sample = Sample(answer=answer, contexts=SHOWN, citations=spans)
     statements = evidence_of(CitationQuality().score(sample, judge=oracle())).statements
     ranks = [tuple(one.rank for one in statement.citations) for statement in statements]
-    assert ranks == [(1, 3), (1,), (2,)]
+    assert ranks == [(1, 3), (1, 4, 5), (2,)]
     assert statements[2].dangling == ("x",)
+
+
+def test_marks_that_only_the_prompt_tells_are_no_part_of_a_sentence() -> None:
+    answer = "It is AA [doc-a]. It is BB [list]."
+    sample = Sample(
+        answer=answer,
+        contexts=SHOWN,
+        citations=citations_of_marks(answer, {"doc-a": 0}),
+    )
+    statements = evidence_of(CitationQuality().score(sample, judge=oracle())).statements
+    assert [one.text for one in statements] == ["It is AA.", "It is BB [list]."]
+
+
+def test_a_passage_is_judged_in_windows_and_several_together_are_not() -> None:
+    judge = oracle()
+    score("AA and BB[1][2].", judge=judge)
+    split_by_count = {
+        len(asked["passages"]): asked.split is not None for asked in judge.asked
+    }
+    assert split_by_count == {1: True, 2: False}
 
 
 # What judges are shown
