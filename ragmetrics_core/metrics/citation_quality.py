@@ -239,6 +239,7 @@ class _Answer:
 
     @property
     def contexts(self) -> tuple[Context, ...]:
+        """What the sentences may cite."""
         return self.sample.contexts
 
     @property
@@ -470,23 +471,9 @@ class CitationQuality(Metric):
         )
         if cited.supported:
             return {place: judged}
-        other_places = [
-            other
-            for other in answer.shown(range(len(answer.contexts)))
-            if answer.contexts[other].text not in cited_texts
-        ]
-        found = yield from support.by_each_alone(answer.texts_at(other_places))
-        ranks = None
-        if not isinstance(found, NotAnswered):
-            ranks = tuple(
-                other + 1
-                for other in other_places
-                if answer.contexts[other].text in found
-            )
-        update = {
-            "supporting": ranks,
-            "fault": "misattributed" if ranks else "unsupported",
-        }
+        ranks = yield from _ranks_of_support(answer, support, cited_texts)
+        fault: Fault = "misattributed" if ranks else "unsupported"
+        update = {"supporting": ranks, "fault": fault}
         return {place: judged.model_copy(update=update)}
 
     def _support_of(self, answer: _Answer, place: int) -> SupportOfStatement:
@@ -495,7 +482,9 @@ class CitationQuality(Metric):
         first_before = max(0, place - _SENTENCES_BEFORE)
         return SupportOfStatement(
             answer.statements[place].text,
-            before=[one.text for one in answer.statements[first_before:place]],
+            before=[
+                statement.text for statement in answer.statements[first_before:place]
+            ],
             question=standalone_question_part(answer.sample),
             prompts=SupportPrompts(
                 together=together,
@@ -510,14 +499,17 @@ class CitationQuality(Metric):
         claiming = [statement for statement in statements if statement.claims]
         if not claiming:
             return self.undefined("the answer makes no claim", "no_claim")
-        n_supported = sum(1 for statement in claiming if statement.supported)
-        recall = Fraction(n_supported, len(claiming))
-        citations = [one for statement in claiming for one in statement.citations]
-        n_dangling = sum(len(statement.dangling) for statement in claiming)
+        citations: list[JudgedCitation] = []
+        n_dangling = 0
+        for statement in claiming:
+            citations += statement.citations
+            n_dangling += len(statement.dangling)
         n_cited = len(citations) + n_dangling
         n_precise = sum(1 for citation in citations if citation.precise)
+        n_supported = sum(1 for statement in claiming if statement.supported)
+        recall = Fraction(n_supported, len(claiming))
         precision = Fraction(n_precise, n_cited) if n_cited else None
-        faults = Counter(statement.fault for statement in claiming)
+        count_by_fault = Counter(statement.fault for statement in claiming)
         evidence = CitationEvidence(
             recall=float(recall),
             precision=None if precision is None else float(precision),
@@ -525,15 +517,37 @@ class CitationQuality(Metric):
             supported=n_supported,
             citations=n_cited,
             precise=n_precise,
-            uncited=faults["uncited"],
-            misattributed=faults["misattributed"],
-            unsupported=faults["unsupported"],
+            uncited=count_by_fault["uncited"],
+            misattributed=count_by_fault["misattributed"],
+            unsupported=count_by_fault["unsupported"],
             dangling=n_dangling,
             irrelevant=sum(1 for citation in citations if citation.irrelevant),
             statements=tuple(statements),
         )
         score = harmonic_mean(recall, precision or Fraction(0))
         return self.scored(float(score), _reason(evidence), evidence)
+
+
+def _ranks_of_support(
+    answer: _Answer, support: SupportOfStatement, cited_texts: Sequence[str]
+) -> Generator[Batch, Replies, tuple[int, ...] | None]:
+    """The ranks of contexts that alone support a sentence which does not cite them.
+
+    None if the judge did not answer.
+    """
+    other_places = [
+        place
+        for place in answer.shown(range(len(answer.contexts)))
+        if answer.contexts[place].text not in cited_texts
+    ]
+    supporting_texts = yield from support.by_each_alone(answer.texts_at(other_places))
+    if isinstance(supporting_texts, NotAnswered):
+        return None
+    return tuple(
+        place + 1
+        for place in other_places
+        if answer.contexts[place].text in supporting_texts
+    )
 
 
 def _judged_citations(

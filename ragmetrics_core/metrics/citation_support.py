@@ -5,7 +5,7 @@ the sentences before it are shown so that its words can be read; they support no
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragmetrics_core.data import (
     Asked,
@@ -92,7 +92,7 @@ class MakesClaim(Question[EachSentence]):
 
 
 def _state(question: Supports | SupportsAlone) -> State:
-    """The passages by their letters, and what was said, in its own words."""
+    """What a judge of typed questions is shown: passages by letters, and the statement."""
     part = question.parts["passages"]
     state = {
         **opening(question),
@@ -103,7 +103,8 @@ def _state(question: Supports | SupportsAlone) -> State:
     return {**state, "statement": question["statement"]}
 
 
-def _asks_together(question: Supports) -> list[Typed]:
+def _typed_question_on_group(question: Supports) -> list[Typed]:
+    """Return whether all passages together support the statement, as one predicate."""
     del question  # the same for all
     return [
         Typed(
@@ -114,15 +115,19 @@ def _asks_together(question: Supports) -> list[Typed]:
     ]
 
 
-def _reads_together(
+def _reply_on_group(
     question: Supports, answers: Sequence[Chances]
 ) -> Asked[SupportReply]:
+    """Make the reply of the one probability; above one half it says yes."""
     ((chance,),) = answers
-    reply = question.read({"supported": int(chance > 0.5), "reason": _in_words(chance)})
+    reply = question.read(
+        {"supported": int(chance > 0.5), "reason": _probability_in_words(chance)}
+    )
     return Asked((reply,), weights=(Weight(chance, "decision"),))
 
 
-def _asks_each(question: SupportsAlone) -> list[Typed]:
+def _typed_questions_on_each(question: SupportsAlone) -> list[Typed]:
+    """Return a predicate for each passage, in the order of their letters."""
     return [
         Typed(
             "predicate",
@@ -133,9 +138,10 @@ def _asks_each(question: SupportsAlone) -> list[Typed]:
     ]
 
 
-def _reads_each(
+def _reply_on_each(
     question: SupportsAlone, answers: Sequence[Chances]
 ) -> Asked[EachPassage]:
+    """Make the reply of a probability for each passage."""
     chances = [chance for (chance,) in answers]
     verdicts = [
         {"label": label, "supported": int(chance > 0.5)}
@@ -148,13 +154,15 @@ def _reads_each(
 
 
 def _state_of_sentences(question: MakesClaim) -> State:
+    """What a judge of typed questions is shown: the sentences by number."""
     return {
         **opening(question),
         "sentences": number_texts("S", question["sentences"]),
     }
 
 
-def _asks_claims(question: MakesClaim) -> list[Typed]:
+def _typed_questions_on_claims(question: MakesClaim) -> list[Typed]:
+    """Return a predicate for each sentence: does it make a claim?"""
     return [
         Typed(
             "predicate",
@@ -165,9 +173,10 @@ def _asks_claims(question: MakesClaim) -> list[Typed]:
     ]
 
 
-def _reads_claims(
+def _reply_on_claims(
     question: MakesClaim, answers: Sequence[Chances]
 ) -> Asked[EachSentence]:
+    """Make the reply of a probability for each sentence."""
     verdicts = [
         {"label": label, "claims": int(chance > 0.5)}
         for label, (chance,) in zip(
@@ -177,14 +186,19 @@ def _reads_claims(
     return Asked((question.read({"sentences": verdicts}),))
 
 
-def _in_words(chance: float) -> str:
+def _probability_in_words(chance: float) -> str:
+    """The reason of a judge that only gives probabilities."""
     return f"p = {chance:.2f}"
 
 
-_TOGETHER: Decided[SupportReply] = Decided(_state, _asks_together, _reads_together)
-_EACH_ALONE: Decided[EachPassage] = Decided(_state, _asks_each, _reads_each)
+_TOGETHER: Decided[SupportReply] = Decided(
+    _state, _typed_question_on_group, _reply_on_group
+)
+_EACH_ALONE: Decided[EachPassage] = Decided(
+    _state, _typed_questions_on_each, _reply_on_each
+)
 _EACH_CLAIM: Decided[EachSentence] = Decided(
-    _state_of_sentences, _asks_claims, _reads_claims
+    _state_of_sentences, _typed_questions_on_claims, _reply_on_claims
 )
 _SUPPORT_EXAMPLES = (
     SupportReply.model_construct(reason="It says so.", supported=True),
@@ -307,7 +321,8 @@ class SupportOfStatement:
             "before": Part("Before the statement", " ".join(before) or None),
             "statement": Part("Statement", statement),
         }
-        self._known: dict[tuple[str, ...], Support] = {(): _NOTHING}
+        # What is known by now; equal groups of texts are asked about once.
+        self._support_by_texts: dict[tuple[str, ...], Support] = {(): _NOTHING}
 
     def of_cited(
         self, texts: Sequence[str]
@@ -320,28 +335,35 @@ class SupportOfStatement:
         Returns:
             The verdicts; or why one of them is not known.
         """
-        alone = yield from self._of_groups([(text,) for text in texts])
+        alone = yield from self._support_of_groups([(text,) for text in texts])
         if isinstance(alone, NotAnswered):
             return alone
         if any(support.holds for support in alone):
-            irrelevant = tuple(not support.holds for support in alone)
-            return CitedSupport(True, tuple(alone), irrelevant)
-        joint = yield from self._of_groups([texts])
+            return CitedSupport(
+                supported=True,
+                alone=tuple(alone),
+                irrelevant=tuple(not support.holds for support in alone),
+            )
+        joint = yield from self._support_of_groups([texts])
         if isinstance(joint, NotAnswered):
             return joint
-        together = joint[0].p if len(texts) > 1 else None
-        if not joint[0].holds:
-            none_irrelevant = (False,) * len(texts)
-            return CitedSupport(False, tuple(alone), none_irrelevant, together)
-        without_each = yield from self._of_groups(
-            [(*texts[:place], *texts[place + 1 :]) for place in range(len(texts))]
+        (together,) = joint
+        none_irrelevant = (False,) * len(texts)
+        cited = CitedSupport(
+            supported=together.holds,
+            alone=tuple(alone),
+            irrelevant=none_irrelevant,
+            together=together.p if len(texts) > 1 else None,
         )
+        if not together.holds:
+            return cited
+        without_each = yield from self._support_of_groups(_each_left_out(texts))
         if isinstance(without_each, NotAnswered):
             return without_each
         irrelevant = tuple(support.holds for support in without_each)
-        return CitedSupport(True, tuple(alone), irrelevant, together)
+        return replace(cited, irrelevant=irrelevant)
 
-    def _of_groups(
+    def _support_of_groups(
         self, groups: Sequence[Sequence[str]]
     ) -> Generator[Batch, Replies, list[Support] | NotAnswered]:
         """Whether each group of texts together supports the statement.
@@ -352,17 +374,26 @@ class SupportOfStatement:
         Returns:
             The support by each group, in order; or why one of them is not known.
         """
-        keys = [order_of_digest(self._statement, texts) for texts in groups]
-        for key in keys:
-            if len(key) == 1 and holds_sentence(key[0], self._statement):
-                self._known[key] = _QUOTATION
-        unknown = [key for key in dict.fromkeys(keys) if key not in self._known]
-        replies = yield from ask([self._question_on_group(key) for key in unknown])
-        for key, reply in zip(unknown, replies, strict=True):
+        passages_of_groups = [
+            order_of_digest(self._statement, texts) for texts in groups
+        ]
+        for passages in passages_of_groups:
+            is_single = len(passages) == 1
+            if is_single and holds_sentence(passages[0], self._statement):
+                self._support_by_texts[passages] = _QUOTATION
+        unknown_groups = [
+            passages
+            for passages in dict.fromkeys(passages_of_groups)
+            if passages not in self._support_by_texts
+        ]
+        replies = yield from ask(
+            [self._question_on_group(passages) for passages in unknown_groups]
+        )
+        for passages, reply in zip(unknown_groups, replies, strict=True):
             if isinstance(reply, NotAnswered):
                 return reply
-            self._known[key] = self._support_in(reply)
-        return [self._known[key] for key in keys]
+            self._support_by_texts[passages] = self._support_said_by(reply)
+        return [self._support_by_texts[passages] for passages in passages_of_groups]
 
     def by_each_alone(
         self, texts: Sequence[str]
@@ -389,6 +420,7 @@ class SupportOfStatement:
         )
 
     def _question_on_group(self, passages: tuple[str, ...]) -> Supports:
+        """The question whether these passages together support the statement."""
         is_single = len(passages) == 1
         return Supports(
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
@@ -402,6 +434,7 @@ class SupportOfStatement:
         )
 
     def _question_on_each(self, passages: tuple[str, ...]) -> SupportsAlone:
+        """The question which of these passages alone support the statement."""
         return SupportsAlone(
             parts={**self._parts, "passages": Part("Passage", passages, "letters")},
             instructions=self._prompts.alone,
@@ -413,18 +446,19 @@ class SupportOfStatement:
         )
 
     def _weigh(self, *, of_each: bool = False) -> LabelProbability:
+        """Ask for p(supported), of a single verdict or of each in a list."""
         return LabelProbability(
             "supported",
             cell_key="label" if of_each else None,
             fallback_polls=self._prompts.polls,
         )
 
-    def _support_in(self, asked: Asked[SupportReply]) -> Support:
+    def _support_said_by(self, asked: Asked[SupportReply]) -> Support:
         """What a judge says; of polls the first on the side that counts explains it."""
         weights = asked.weights or weights_by_share(asked.replies, self._weigh())
         weight = weights[0]
         holds = weight.p > 0.5
-        reasons = [one.reason for one in asked.replies if one.supported == holds]
+        reasons = [reply.reason for reply in asked.replies if reply.supported == holds]
         n_windows = asked.windows[0] if asked.windows else 1
         return Support(
             p=weight.p,
@@ -432,6 +466,11 @@ class SupportOfStatement:
             mode=weight.mode,
             windows=n_windows if n_windows > 1 else None,
         )
+
+
+def _each_left_out(texts: Sequence[str]) -> list[tuple[str, ...]]:
+    """For each text all the others, in order."""
+    return [(*texts[:place], *texts[place + 1 :]) for place in range(len(texts))]
 
 
 def holds_sentence(text: str, statement: str) -> bool:

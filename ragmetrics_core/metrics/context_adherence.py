@@ -650,37 +650,65 @@ def _evidence(
         grounds: What the claims rest on, where that was asked.
     """
     polls = _with_verdict_of_token(polls)
-    yes, no = _polls_saying("yes", polls), _polls_saying("no", polls)
-    n_decided = len(yes) + len(no)
-    majority, minority = (yes, no) if len(yes) > len(no) else (no, yes)
-    is_single = polls.asked == 1
-    has_probability = is_single and n_decided and polls.weights
-    probability = polls.weights[0].p if has_probability else None
-    repeatability = None
-    if not is_single and n_decided:
-        repeatability = wilson(len(yes), n_decided)
+    yes_polls = _polls_saying("yes", polls)
+    no_polls = _polls_saying("no", polls)
+    n_decided = len(yes_polls) + len(no_polls)
+    # A tie is explained from the side against the answer.
+    is_majority_yes = len(yes_polls) > len(no_polls)
+    majority = yes_polls if is_majority_yes else no_polls
+    minority = no_polls if is_majority_yes else yes_polls
+    encoder_claims: list[ClaimSupport] = []
+    for poll in polls.replies:
+        encoder_claims += poll.encoder_claims
     return AdherenceEvidence(
         asked=polls.asked,
         windows=polls.windows[0] if polls.windows else None,
-        yes=len(yes),
-        no=len(no),
+        yes=len(yes_polls),
+        no=len(no_polls),
         abstained=len(polls.replies) - n_decided,
         missing=len(polls.failures),
-        polls=tuple(
-            poll.model_copy(update={"sentences": (), "encoder_claims": ()})
-            for poll in polls.replies
-        ),
-        probability=probability,
-        repeatability=repeatability,
+        polls=tuple(_without_support(poll) for poll in polls.replies),
+        probability=_probability_of_single_poll(polls, n_decided),
+        repeatability=_repeatability(polls, len(yes_polls), n_decided),
         explanation=_strongest_explanation(majority),
         dissent=_strongest_explanation(minority),
-        unsupported=tuple(
-            dict.fromkeys(claim for poll in no for claim in poll.unsupported)
-        ),
+        unsupported=_unsupported_claims(no_polls),
         sentences=_sentences(polls.replies, ranks),
-        claims=tuple(claim for poll in polls.replies for claim in poll.encoder_claims),
+        claims=tuple(encoder_claims),
         ledger=grounds,
     )
+
+
+def _without_support(poll: Poll) -> Poll:
+    """A poll without what it says of sentences and claims: evidence holds that apart."""
+    return poll.model_copy(update={"sentences": (), "encoder_claims": ()})
+
+
+def _probability_of_single_poll(polls: Asked[Poll], n_decided: int) -> float | None:
+    """The probability of yes that one deterministic poll came with.
+
+    None for several polls, for a poll that abstains, and without a probability.
+    """
+    if polls.asked > 1 or n_decided == 0 or not polls.weights:
+        return None
+    return polls.weights[0].p
+
+
+def _repeatability(
+    polls: Asked[Poll], n_yes: int, n_decided: int
+) -> tuple[float, float] | None:
+    """The interval of the share of yes over polls; None for one poll, or none decided."""
+    if polls.asked == 1 or n_decided == 0:
+        return None
+    return wilson(n_yes, n_decided)
+
+
+def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
+    """The claims that polls against the answer name, each once."""
+    claims: dict[str, None] = {}
+    for poll in no_polls:
+        claims.update(dict.fromkeys(poll.unsupported))
+    return tuple(claims)
 
 
 def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
