@@ -21,6 +21,7 @@ from ragmetrics_core import (
     evaluate,
 )
 from ragmetrics_core.data.errors import JudgeError, SettingError
+from ragmetrics_core.data.replies import Asked
 from ragmetrics_core.metrics.fact_matrix import (
     AccuracyEvidence,
     ExtractFacts,
@@ -498,7 +499,12 @@ def test_a_usual_extraction_has_one_fact_or_three_for_each_sentence(reference, s
 
 
 def test_a_judge_that_gives_too_few_verdicts_fails_and_says_how_many():
-    judge = ScriptedJudge({FactInContext: covered(1.0)})
+    def one_verdict(question):
+        # without the question as the context, no label is missed
+        fields = {"facts": [{"label": "F1", "covered": 1}]}
+        return Asked((question.Reply.model_validate(fields),))
+
+    judge = ScriptedJudge({FactInContext: one_verdict})
     result = RetrievalAccuracy(calls="per_context").score(
         facts=["a", "b"], contexts=["c"], judge=judge
     )

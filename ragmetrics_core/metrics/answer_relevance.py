@@ -64,12 +64,15 @@ class Addresses(Question[RelevanceGrade]):
     """
 
 
-def _asks(question: Addresses) -> list[Typed]:
+def _typed_question(question: Addresses) -> list[Typed]:
+    """The one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [ANSWER_ADDRESSES_QUESTION]
 
 
-def _reads(question: Addresses, answers: Sequence[Chances]) -> Asked[RelevanceGrade]:
+def _reply_of_probability(
+    question: Addresses, answers: Sequence[Chances]
+) -> Asked[RelevanceGrade]:
     """The probability as a weight; the grade is only its side of one half."""
     ((chance,),) = answers
     grade = _HIGHEST_GRADE if chance > 0.5 else 0
@@ -77,7 +80,9 @@ def _reads(question: Addresses, answers: Sequence[Chances]) -> Asked[RelevanceGr
     return Asked((reply,), weights=(Weight(chance, "decision"),))
 
 
-_DECIDED: Decided[RelevanceGrade] = Decided(question_and_answer, _asks, _reads)
+_DECIDED: Decided[RelevanceGrade] = Decided(
+    question_and_answer, _typed_question, _reply_of_probability
+)
 _EXAMPLES = (
     RelevanceGrade.model_construct(reason="It says who lit it.", grade=3),
     RelevanceGrade.model_construct(
@@ -213,6 +218,7 @@ class AnswerRelevance(Metric):
         return self.scored(value, reason, evidence)
 
     def _question(self, sample: Sample) -> Addresses:
+        """The question how far the answer of a sample addresses its question."""
         return Addresses(
             parts={
                 "question": standalone_question_part(sample),

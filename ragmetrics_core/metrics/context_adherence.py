@@ -89,11 +89,13 @@ class Sufficient(Question[Sufficiency]):
     """
 
 
-def _state(question: Sufficient) -> State:
+def _state_of_cause(question: Sufficient) -> State:
+    """What a judge of typed questions is shown: the question, the chunks, the answer."""
     return state_of_answer(question, question["contexts"])
 
 
-def _asks(question: Sufficient) -> list[Typed]:
+def _typed_questions_on_cause(question: Sufficient) -> list[Typed]:
+    """Two predicates: are the chunks enough, and does the answer address the question?"""
     del question  # the same for all
     return [
         Typed("predicate", f"{CHUNKS_HOLD_ALL}."),
@@ -101,7 +103,10 @@ def _asks(question: Sufficient) -> list[Typed]:
     ]
 
 
-def _reads(question: Sufficient, answers: Sequence[Chances]) -> Asked[Sufficiency]:
+def _judgement_of_probabilities(
+    question: Sufficient, answers: Sequence[Chances]
+) -> Asked[Sufficiency]:
+    """The judgement of two probabilities, each a yes above one half."""
     (sufficient,), (on_question,) = answers
     judgement = {
         "sufficient": int(sufficient > 0.5),
@@ -113,7 +118,9 @@ def _reads(question: Sufficient, answers: Sequence[Chances]) -> Asked[Sufficienc
     return Asked((question.read(judgement),))
 
 
-_CAUSE: Decided[Sufficiency] = Decided(_state, _asks, _reads)
+_CAUSE: Decided[Sufficiency] = Decided(
+    _state_of_cause, _typed_questions_on_cause, _judgement_of_probabilities
+)
 
 
 class AdherenceEvidence(Polled, extra="ignore"):
@@ -187,6 +194,7 @@ class AdherenceEvidence(Polled, extra="ignore"):
         ]
 
     def _probable_verdict(self, probability: float) -> str:
+        """The verdict of a judge that gives a probability, or a score of words."""
         verdict = "supported" if self.yes else "not supported"
         if self.sentences:  # of the embedded judge
             return f"{verdict}, score of words {probability:.2f} (no probability)"
@@ -302,6 +310,7 @@ class ContextAdherence(Metric):
 
     @model_validator(mode="after")
     def _check(self) -> ContextAdherence:
+        """Refuse settings of early stopping that cannot hold."""
         if self.early_stop and (self.polls < 3 or self.polls % 2 == 0):
             raise SettingError(
                 "early_stop needs an odd number of polls of at least 3, got"
@@ -400,30 +409,30 @@ class ContextAdherence(Metric):
             example=EXAMPLES,
         )
         if not texts.go_beyond_this_turn:
-            polls = yield from self._rounds(question)
+            polls = yield from self._poll_in_rounds(question)
             return polls, None
         has_examples = bool(instructions.examples or instructions.quoted)
         if self.template is not None or has_examples:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
             labels = question_what_claims_rest_on(texts, question, self.language)
-            labelled = yield from self._rounds(replace(labels, decided=LABELS))
+            labelled = yield from self._poll_in_rounds(replace(labels, decided=LABELS))
             if isinstance(labelled, Asked):
-                return _drop_labels(labelled), _grounds(labelled, texts)
+                return _drop_labels(labelled), _grounds_of_labels(labelled, texts)
             if isinstance(labelled.error, QuestionNotSupported):
                 why_unlabelled = "the judge cannot label claims"
             elif was_too_long(labelled):
                 why_unlabelled = "all groups are longer than the judge's window"
             else:
                 return labelled, None
-        polls = yield from self._rounds(question)
+        polls = yield from self._poll_in_rounds(question)
         note = (
             "Asked over the evidence of this and earlier turns, without labels:"
             f" {why_unlabelled}."
         )
         return polls, Grounds(kept=texts.earlier_shown, note=note)
 
-    def _rounds(
+    def _poll_in_rounds(
         self, question: Question[Any]
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
         """All polls in one round, or rounds that never overshoot the deciding poll."""
@@ -497,7 +506,9 @@ class ContextAdherence(Metric):
             return self.failed(_too_few(polls), evidence)
         has_verdict = evidence.yes + evidence.no > 0
         if 2 * evidence.abstained > n_answered or not has_verdict:
-            return self.undefined(_no_claim(evidence), "abstained", evidence)
+            return self.undefined(
+                _reason_without_claim(evidence), "abstained", evidence
+            )
         value = evidence.yes / (evidence.yes + evidence.no)
         if evidence.probability is not None:
             value = evidence.probability
@@ -510,7 +521,9 @@ class ContextAdherence(Metric):
             value = stopped_estimate(verdicts, self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})
         if evidence.missing:
-            evidence = evidence.model_copy(update={"bounds": _bounds(evidence)})
+            evidence = evidence.model_copy(
+                update={"bounds": _bounds_with_missing_polls(evidence)}
+            )
         return self.scored(value, _reason(evidence), evidence)
 
     def _find_cause(
@@ -561,7 +574,8 @@ def _drop_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
     )
 
 
-def _grounds(labelled: Asked[LabelledPoll], texts: Groups) -> Grounds:
+def _grounds_of_labels(labelled: Asked[LabelledPoll], texts: Groups) -> Grounds:
+    """What the claims rest on, by the labels of all polls."""
     claims = [reply.claims for reply in labelled.replies]
     return Grounds.of(claims, texts.earlier_shown)
 
@@ -578,10 +592,12 @@ def _polls_so_far(total: Asked[Any], reply: Asked[Any]) -> Asked[Any]:
 
 
 def _polls_saying(verdict: PollVerdict, polls: Asked[Any]) -> list[Any]:
+    """The polls with this verdict, in their order."""
     return [poll for poll in polls.replies if poll.verdict == verdict]
 
 
 def _too_few(polls: Asked[Poll]) -> TooFewPolls:
+    """The error where too many polls are missing to have a majority."""
     message = (
         f"only {len(polls.replies)} of {polls.asked} polls were answered, a majority"
         " is needed"
@@ -591,7 +607,7 @@ def _too_few(polls: Asked[Poll]) -> TooFewPolls:
     return TooFewPolls(message)
 
 
-def _no_claim(evidence: AdherenceEvidence) -> str:
+def _reason_without_claim(evidence: AdherenceEvidence) -> str:
     """Why the score is undefined where most polls abstain."""
     n_answered = evidence.asked - evidence.missing
     reason = (
@@ -602,7 +618,7 @@ def _no_claim(evidence: AdherenceEvidence) -> str:
     return f"{reason} beyond the user's own words" if has_labels else reason
 
 
-def _bounds(evidence: AdherenceEvidence) -> tuple[float, float]:
+def _bounds_with_missing_polls(evidence: AdherenceEvidence) -> tuple[float, float]:
     """The shares of yes that missing polls could have led to."""
     n_polls = evidence.yes + evidence.no + evidence.missing
     return evidence.yes / n_polls, (evidence.yes + evidence.missing) / n_polls
@@ -621,6 +637,7 @@ def _reason(evidence: AdherenceEvidence) -> str:
 
 
 def _likely_cause(judgement: Sufficiency) -> Cause:
+    """The cause of a low score that a judgement points to."""
     if not judgement.on_question:
         return "misread_question"
     if judgement.sufficient:

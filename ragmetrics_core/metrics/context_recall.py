@@ -64,7 +64,8 @@ def band_of(score: float) -> str:
     return next(name for name, low, high in BANDS if low <= score <= high)
 
 
-def _number(value: object) -> object:
+def _plain_number(value: object) -> object:
+    """A number as Python has it; a truth value is none."""
     value = plain_data(value)
     if isinstance(value, bool):
         raise ValueError("it must be a number between 0 and 1")  # noqa: TRY004  # pydantic takes no other
@@ -72,6 +73,7 @@ def _number(value: object) -> object:
 
 
 def _band_name(value: object) -> object:
+    """The name of a band without white space around it; "" for None."""
     if value is None:
         return ""
     return value.strip() if isinstance(value, str) else value
@@ -86,11 +88,12 @@ class Rating(SilentData, extra="ignore"):
     reason: Comment = ""
     band: Annotated[str, BeforeValidator(_band_name)] = ""
     score: Annotated[
-        float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_number)
+        float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_plain_number)
     ]
 
     @model_validator(mode="after")
-    def _inside(self, info: ValidationInfo) -> Self:
+    def _check_score_within_band(self, info: ValidationInfo) -> Self:
+        """Refuse a score outside of the band that the judge named."""
         bands = info.context.bands if isinstance(info.context, RateRecall) else ()
         if not self.band or not bands:
             return self
@@ -143,12 +146,13 @@ def _state(question: RateRecall) -> State:
     return state
 
 
-def _ask_typed(question: RateRecall) -> list[Typed]:
+def _typed_question(question: RateRecall) -> list[Typed]:
+    """The one question that a judge of typed questions is asked: which band fits."""
     del question  # the same for all
     return [_RATES]
 
 
-def _read_typed_answers(
+def _rating_of_probabilities(
     question: RateRecall, answers: Sequence[Chances]
 ) -> Asked[Rating]:
     """The likeliest band, and in it the score nearest to what is expected of all."""
@@ -166,7 +170,7 @@ def _read_typed_answers(
     return Asked((question.read(rating),))
 
 
-_RATED: Decided[Rating] = Decided(_state, _ask_typed, _read_typed_answers)
+_RATED: Decided[Rating] = Decided(_state, _typed_question, _rating_of_probabilities)
 
 
 class Unrated(SilentData):
@@ -288,6 +292,7 @@ class ContextRecall(Metric):
         return self.scored(best_score, reason, evidence)
 
     def _question(self, parts: Mapping[str, Part], reference: str) -> RateRecall:
+        """The question how well the answer matches one expected answer."""
         return RateRecall(
             parts={**parts, "reference": Part("Reference answer", reference)},
             instructions=self.instructions()[0],

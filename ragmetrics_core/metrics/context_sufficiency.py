@@ -69,11 +69,13 @@ class SufficientContexts(Question[SufficientReply]):
     """
 
 
-def _state(question: SufficientContexts) -> State:
+def _state_of_contexts(question: SufficientContexts) -> State:
+    """What a judge of typed questions is shown: the question and the chunks."""
     return {**opening(question), "chunks": chunks(question, question["contexts"])}
 
 
-def _ask_typed_of_contexts(question: SufficientContexts) -> list[Typed]:
+def _typed_question(question: SufficientContexts) -> list[Typed]:
+    """The one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [
         Typed(
@@ -85,16 +87,17 @@ def _ask_typed_of_contexts(question: SufficientContexts) -> list[Typed]:
     ]
 
 
-def _read_typed_answers(
+def _reply_of_probability(
     question: SufficientContexts, answers: Sequence[Chances]
 ) -> Asked[SufficientReply]:
+    """The reply of a probability: sufficient above one half."""
     ((chance,),) = answers
     reply = question.read({"sufficient": int(chance > 0.5)})
     return Asked((reply,), weights=(Weight(chance, "decision"),))
 
 
 _DECIDED: Decided[SufficientReply] = Decided(
-    _state, _ask_typed_of_contexts, _read_typed_answers
+    _state_of_contexts, _typed_question, _reply_of_probability
 )
 _EXAMPLES = (
     SufficientReply.model_construct(missing="", sufficient=True),
@@ -203,6 +206,7 @@ class ContextSufficiency(Metric):
 
     @model_validator(mode="after")
     def _check(self) -> ContextSufficiency:
+        """Refuse a band that does not hold one half."""
         low, high = self.uncertain
         if not low <= 0.5 <= high:
             raise SettingError(
@@ -255,6 +259,7 @@ class ContextSufficiency(Metric):
 
     @property
     def _weigh(self) -> LabelProbability:
+        """Ask for the probability of sufficient, by polls where no token gives it."""
         return LabelProbability("sufficient", fallback_polls=self.polls)
 
     def _questions_on_contexts(self, sample: Sample) -> list[Question[Any]]:

@@ -121,7 +121,8 @@ def _places(question: Useful) -> list[str]:
     return ["chunk"]
 
 
-def _asks_verdicts(question: Useful) -> list[Typed]:
+def _typed_questions_on_verdicts(question: Useful) -> list[Typed]:
+    """A predicate for each chunk: does it hold what the answer states or needs?"""
     return [
         Typed(
             "predicate",
@@ -132,14 +133,16 @@ def _asks_verdicts(question: Useful) -> list[Typed]:
     ]
 
 
-def _asks_grades(question: Useful) -> list[Typed]:
+def _typed_questions_on_grades(question: Useful) -> list[Typed]:
+    """A question for each chunk: which of four levels of usefulness fits?"""
     return [
         Typed("score", f"How useful is `{place}` to arrive at `answer`?", _GRADE_LEVELS)
         for place in _places(question)
     ]
 
 
-def _reads_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
+def _reply_of_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
+    """The reply of a probability for each chunk: useful above one half."""
     probabilities = [chance for (chance,) in answers]
     verdicts = [
         {"useful": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
@@ -149,7 +152,8 @@ def _reads_verdicts(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
     return Asked((_reply_of(question, verdicts),), weights=weights)
 
 
-def _reads_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
+def _reply_of_grades(question: Useful, answers: Sequence[Chances]) -> Asked[Any]:
+    """The reply of four probabilities for each chunk: the likeliest grade."""
     verdicts = [
         {"grade": most_likely(chances), "reason": f"p = {max(chances):.2f}"}
         for chances in answers
@@ -169,8 +173,10 @@ def _reply_of(question: Useful, verdicts: Sequence[Mapping[str, Any]]) -> Any:
     return question.read({"chunks": labelled})
 
 
-_VERDICTS: Decided[Any] = Decided(_state, _asks_verdicts, _reads_verdicts)
-_GRADES: Decided[Any] = Decided(_state, _asks_grades, _reads_grades)
+_VERDICTS: Decided[Any] = Decided(
+    _state, _typed_questions_on_verdicts, _reply_of_verdicts
+)
+_GRADES: Decided[Any] = Decided(_state, _typed_questions_on_grades, _reply_of_grades)
 
 
 class UtilizationEvidence(JudgedChunks, extra="ignore"):

@@ -45,12 +45,16 @@ _DECLINES = Typed(
 )
 
 
-def _asks(question: Declined) -> list[Typed]:
+def _typed_question(question: Declined) -> list[Typed]:
+    """The one predicate that a judge of typed questions is asked."""
     del question  # the same for all
     return [_DECLINES]
 
 
-def _reads(question: Declined, answers: Sequence[Chances]) -> Asked[DeclinedJudgement]:
+def _judgement_of_probability(
+    question: Declined, answers: Sequence[Chances]
+) -> Asked[DeclinedJudgement]:
+    """The judgement of a probability: declined above one half."""
     ((chance,),) = answers
     judgement = {"declined": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
     return Asked((question.read(judgement),))
@@ -61,7 +65,9 @@ def question_and_answer(question: Question[DeclinedJudgement]) -> State:
     return {**opening(question), "answer": question["answer"]}
 
 
-_DECIDED: Decided[DeclinedJudgement] = Decided(question_and_answer, _asks, _reads)
+_DECIDED: Decided[DeclinedJudgement] = Decided(
+    question_and_answer, _typed_question, _judgement_of_probability
+)
 _EXAMPLES = (
     DeclinedJudgement.model_construct(reason="It says who lit it.", declined=False),
     DeclinedJudgement.model_construct(

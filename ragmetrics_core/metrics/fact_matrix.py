@@ -108,17 +108,23 @@ def _cannot_list(question: ExtractFacts) -> State:
     )
 
 
-def _reads_nothing(question: ExtractFacts, answers: Sequence[Chances]) -> Asked[Any]:
+def _refuse_to_read_facts(
+    question: ExtractFacts, answers: Sequence[Chances]
+) -> Asked[Any]:
+    """Refuse to make facts of probabilities; nothing was asked."""
     del question, answers  # nothing was asked
     raise QuestionNotSupported("no fact was listed")
 
 
-def _asks_nothing(question: ExtractFacts) -> list[Typed]:
+def _no_typed_question(question: ExtractFacts) -> list[Typed]:
+    """No typed question: facts cannot be listed by choosing."""
     del question  # nothing can be asked
     return []
 
 
-_NOT_DECIDED: Decided[Any] = Decided(_cannot_list, _asks_nothing, _reads_nothing)
+_NOT_DECIDED: Decided[Any] = Decided(
+    _cannot_list, _no_typed_question, _refuse_to_read_facts
+)
 
 
 def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
@@ -127,10 +133,13 @@ def _examples(question: ExtractFacts) -> tuple[Facts, Facts]:
     # as long as facts often are
     wording = sha256(text.encode(errors="replace")).hexdigest()[:32]
     n_sentences = max(1, sum(text.count(end) for end in ".!?。"))
-    return _number_facts(n_sentences, wording), _number_facts(3 * n_sentences, wording)
+    return _make_example_facts(n_sentences, wording), _make_example_facts(
+        3 * n_sentences, wording
+    )
 
 
-def _number_facts(count: int, wording: str) -> Facts:
+def _make_example_facts(count: int, wording: str) -> Facts:
+    """So many facts of one wording, each with a number, for dry runs."""
     return Facts(facts=tuple(f"{number} {wording}" for number in range(count)))
 
 
@@ -157,7 +166,7 @@ class FactInContext(Question[Any]):
     """
 
 
-def _state(question: FactInContext) -> State:
+def _state_of_context_and_facts(question: FactInContext) -> State:
     """A context, and one fact or all of them; the question is not needed."""
     state: dict[str, Any] = {"note": NOTE, "context": question["context"]}
     if "facts" in question.parts:
@@ -168,7 +177,8 @@ def _state(question: FactInContext) -> State:
     return state
 
 
-def _asks(question: FactInContext) -> list[Typed]:
+def _typed_questions_on_facts(question: FactInContext) -> list[Typed]:
+    """A predicate for each fact: does the context say or imply it?"""
     places = ["fact"]
     if "facts" in question.parts:
         places = [f"facts.{label}" for label in question.parts["facts"].labels]
@@ -182,7 +192,10 @@ def _asks(question: FactInContext) -> list[Typed]:
     ]
 
 
-def _reads(question: FactInContext, answers: Sequence[Chances]) -> Asked[Any]:
+def _reply_of_probabilities(
+    question: FactInContext, answers: Sequence[Chances]
+) -> Asked[Any]:
+    """The reply of a probability for each fact: covered above one half."""
     probabilities = [chance for (chance,) in answers]
     verdicts: list[dict[str, Any]] = [
         {"covered": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
@@ -201,7 +214,9 @@ def _reads(question: FactInContext, answers: Sequence[Chances]) -> Asked[Any]:
     return Asked((reply,), weights=weights)
 
 
-_COVERED: Decided[Any] = Decided(_state, _asks, _reads)
+_COVERED: Decided[Any] = Decided(
+    _state_of_context_and_facts, _typed_questions_on_facts, _reply_of_probabilities
+)
 
 
 Combination = Literal["or", "noisy_or", "soft"]

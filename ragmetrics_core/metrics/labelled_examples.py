@@ -37,16 +37,17 @@ def drop_examples_about(
     their letters and digits are, whatever their case, spacing, signs and Unicode form.
     """
     judged_answer = _letters(answer)
-    judged_contexts = _letters_of_each(contexts)
+    judged_contexts = _letters_of_texts(contexts)
     return tuple(
         example
         for example in examples
         if _letters(example.answer) != judged_answer
-        and judged_contexts.isdisjoint(_letters_of_each(example.contexts))
+        and judged_contexts.isdisjoint(_letters_of_texts(example.contexts))
     )
 
 
-def _letters_of_each(texts: Iterable[str]) -> set[str]:
+def _letters_of_texts(texts: Iterable[str]) -> set[str]:
+    """The letters and digits of each text that is not blank."""
     return {_letters(text) for text in texts if not is_blank(text)}
 
 
@@ -63,13 +64,14 @@ def quote_examples(examples: Iterable[LabelledExample]) -> tuple[QuotedExample, 
     """The examples as a prompt shows them: the texts as JSON, and the verdict."""
     return tuple(
         QuotedExample(
-            text=json.dumps(_texts(example), ensure_ascii=False),
+            text=json.dumps(_texts_for_prompt(example), ensure_ascii=False),
             judgement=f'{{"verdict": "{"yes" if example.adherent else "no"}"}}',
         )
         for example in examples
     )
 
 
-def _texts(example: LabelledExample) -> dict[str, object]:
+def _texts_for_prompt(example: LabelledExample) -> dict[str, object]:
+    """The contexts and the answer of an example, as JSON takes them."""
     contexts = [sendable_text(context) for context in example.contexts]
     return {"contexts": contexts, "answer": sendable_text(example.answer)}

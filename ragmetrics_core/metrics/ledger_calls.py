@@ -70,7 +70,9 @@ def groups_of_texts(sample: Sample) -> Groups:
     """
     if sample.ledger is None:
         context_by_rank = _context_by_rank(sample.contexts)
-        return Groups(_texts(context_by_rank.values()), tuple(context_by_rank))
+        return Groups(
+            _texts_of_contexts(context_by_rank.values()), tuple(context_by_rank)
+        )
     brought = _evidence_of_ledger(sample.ledger)
     written_texts = _texts_of_models(sample.ledger)
     only_written = set(written_texts) - {entry.context.text for entry in brought}
@@ -81,7 +83,7 @@ def groups_of_texts(sample: Sample) -> Groups:
     of_this_turn = [entry for entry in brought if entry.turn >= turn]
     of_earlier_turns = [entry for entry in brought if entry.turn < turn]
     not_hidden = [entry for entry in of_this_turn if entry.was_shown is not False]
-    evidence = (*_texts(contexts), *_further_texts(not_hidden, contexts))
+    evidence = (*_texts_of_contexts(contexts), *_further_texts(not_hidden, contexts))
     # a text of this turn and of an earlier one belongs to this turn
     earlier = _further_texts(of_earlier_turns, contexts, known_texts=evidence)
 
@@ -127,7 +129,7 @@ def _texts_of_models(ledger: Ledger) -> list[str]:
     texts: list[str] = []
     for call in ledger.calls:
         if call.kind == "written":
-            texts += _texts(call.items)
+            texts += _texts_of_contexts(call.items)
     return texts
 
 
@@ -157,6 +159,7 @@ def _user_words(sample: Sample) -> tuple[str, ...]:
 
 
 def _assistant_words(sample: Sample) -> list[str]:
+    """What the assistant said in earlier turns, in order."""
     return [turn.content for turn in sample.history if turn.role != "user"]
 
 
@@ -167,7 +170,8 @@ def _count_shown(brought: Sequence[_Brought]) -> tuple[int, int] | None:
     return (len(shown), len(known)) if known else None
 
 
-def _texts(contexts: Iterable[Context]) -> tuple[str, ...]:
+def _texts_of_contexts(contexts: Iterable[Context]) -> tuple[str, ...]:
+    """The texts of contexts that are not blank, in order."""
     return tuple(context.text for context in contexts if not context.blank)
 
 

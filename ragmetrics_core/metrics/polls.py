@@ -74,10 +74,12 @@ class ClaimSupport(SilentData, extra="ignore"):
 
 
 def _plain_word(verdict: object) -> object:
+    """A verdict in lower case without white space around it; no text stays as it is."""
     return verdict.strip().lower() if isinstance(verdict, str) else verdict
 
 
 def _distinct_claims(claims: object) -> object:
+    """Claims that are not blank, each once; none for None."""
     return () if claims is None else distinct_texts(claims)
 
 
@@ -359,7 +361,9 @@ def _combine_polls(
     answered = [poll for poll in polls if poll is not None]
     n_missing = len(polls) - len(answered)
     failures = [
-        error for polls in polls_by_claim.values() for error in _failures_of(polls)
+        error
+        for polls in polls_by_claim.values()
+        for error in _failures_over_windows(polls)
     ]
     failures += [TooFewPolls("a claim was polled less often than others")] * n_missing
     return Asked(
@@ -370,7 +374,8 @@ def _combine_polls(
     )
 
 
-def _failures_of(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
+def _failures_over_windows(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
+    """Why polls are missing, over all windows."""
     failures: list[JudgeError] = []
     for polls in windows:
         failures += polls.failures

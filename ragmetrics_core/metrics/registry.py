@@ -37,6 +37,7 @@ _SHIPPED_ON_REQUEST: tuple[type[Metric], ...] = (
 
 
 def _classes_by_name(metrics: Iterable[type[Metric]]) -> dict[str, type[Metric]]:
+    """Classes of metrics by the names that their results have."""
     return {metric.model_fields["name"].default: metric for metric in metrics}
 
 

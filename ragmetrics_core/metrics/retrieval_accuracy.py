@@ -124,6 +124,7 @@ class RetrievalAccuracy(Metric):
         return self._cell_instructions(), self._extraction_instructions()
 
     def _cell_instructions(self) -> Instructions:
+        """How a judge is asked whether a context covers a fact, or which of all facts."""
         if self.calls == "per_context":
             name, required = "facts_in_context", "context facts"
         else:
@@ -133,6 +134,7 @@ class RetrievalAccuracy(Metric):
         )
 
     def _extraction_instructions(self) -> Instructions:
+        """How a judge is asked for the facts of a reference."""
         return instructions_for_judge(
             f"facts_{self.extraction}",
             self.extraction_template,
@@ -183,15 +185,15 @@ class RetrievalAccuracy(Metric):
 
         Facts are extracted where the sample brings none.
         """
-        fact_lists = yield from self._facts(sample)
+        fact_lists = yield from self._facts_of_sample(sample)
         if isinstance(fact_lists, JudgeError):
             return self.failed(fact_lists)
         if not fact_lists:
             return self.undefined("the reference states no fact", "no_facts")
-        texts = _distinct_texts(_contexts_to_evaluate(sample))
-        control = self._control(texts) if self.controls else None
+        texts = _distinct_texts_of_contexts(_contexts_to_evaluate(sample))
+        control = self._choose_control(texts) if self.controls else None
         judged_texts = texts if control is None else [*texts, control]
-        facts = _distinct_statements(fact_lists)
+        facts = _distinct_texts_of_facts(fact_lists)
         questions = self._questions(sample, judged_texts, facts)
         replies = yield from ask(questions)
         grid = matrix.grid_of_cells(replies, judged_texts, facts)
@@ -205,14 +207,14 @@ class RetrievalAccuracy(Metric):
         if error := error_of_unanswered(replies):
             return self.failed(error, best)
         best = _with_curve(sample, best)
-        return self.scored(_value(best), self._reason(best), best)
+        return self.scored(_value_over_all_contexts(best), self._reason(best), best)
 
-    def _facts(
+    def _facts_of_sample(
         self, sample: Sample
     ) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | JudgeError]:
         """The sample's own facts, or those of each distinct reference that states any."""
         if sample.facts:
-            return [_distinct(sample.facts)]
+            return [_distinct_facts(sample.facts)]
         instructions = self._extraction_instructions()
         question = {"question": Part("Question", sample.question)}
         replies = yield from ask(
@@ -232,7 +234,7 @@ class RetrievalAccuracy(Metric):
                 return reply.error
             facts = [Fact(text=text) for text in reply.reply.facts]
             if facts:
-                fact_lists.append(_distinct(facts))
+                fact_lists.append(_distinct_facts(facts))
         return fact_lists
 
     def _questions(
@@ -251,7 +253,7 @@ class RetrievalAccuracy(Metric):
             )
         return questions
 
-    def _control(self, texts: Sequence[str]) -> str | None:
+    def _choose_control(self, texts: Sequence[str]) -> str | None:
         """One foreign context, chosen by digest so that equal runs choose alike.
 
         None if there is none.
@@ -271,14 +273,14 @@ class RetrievalAccuracy(Metric):
     ) -> matrix.AccuracyEvidence:
         """The evidence of the reference with the highest value."""
         candidates = [self._evidence(sample, facts, grid) for facts in fact_lists]
-        return max(candidates, key=_value)
+        return max(candidates, key=_value_over_all_contexts)
 
     def _evidence(
         self, sample: Sample, facts: Sequence[Fact], grid: matrix.Grid
     ) -> matrix.AccuracyEvidence:
         """The matrix of the facts of one reference, and the values beside the score."""
         contexts = _contexts_to_evaluate(sample)
-        rows = [_row(fact, contexts, grid) for fact in facts]
+        rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]
         combination = self.combination
         if combination == "or" and not sample.facts and _is_lexical(rows):
             # The embedded judge split the reference itself: its soft mean is nearer to
@@ -301,7 +303,7 @@ class RetrievalAccuracy(Metric):
             soft = evidence.model_copy(
                 update={"combination": "soft", "duplicate_of": ()}
             )
-            beside["soft"] = _value(soft)
+            beside["soft"] = _value_over_all_contexts(soft)
         columns_shown = _columns_shown(sample)
         if columns_shown is not None:
             beside["contexts_value"] = evidence.combine(columns_shown)
@@ -340,7 +342,7 @@ class RetrievalAccuracy(Metric):
         return reason
 
 
-def _value(evidence: matrix.AccuracyEvidence) -> float:
+def _value_over_all_contexts(evidence: matrix.AccuracyEvidence) -> float:
     """The value over all contexts."""
     return evidence.combine(range(len(evidence.context_ids)))
 
@@ -360,18 +362,19 @@ def _contexts_to_evaluate(sample: Sample) -> Sequence[Context]:
     return sample.contexts if sample.retrieved is None else sample.retrieved
 
 
-def _distinct_texts(contexts: Iterable[Context]) -> list[str]:
+def _distinct_texts_of_contexts(contexts: Iterable[Context]) -> list[str]:
+    """The texts of contexts that are not blank, each once."""
     return list(
         dict.fromkeys(context.text for context in contexts if not context.blank)
     )
 
 
-def _distinct_statements(fact_lists: Iterable[Sequence[Fact]]) -> list[str]:
+def _distinct_texts_of_facts(fact_lists: Iterable[Sequence[Fact]]) -> list[str]:
     """The texts of all facts, each once."""
     return list(dict.fromkeys(fact.text for facts in fact_lists for fact in facts))
 
 
-def _distinct(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+def _distinct_facts(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Each fact once, whatever its case, spacing and full stop."""
     fact_by_wording: dict[str, Fact] = {}
     for fact in facts:
@@ -380,7 +383,7 @@ def _distinct(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     return tuple(fact_by_wording.values())
 
 
-def _row(
+def _cells_of_fact(
     fact: Fact, contexts: Sequence[Context], grid: matrix.Grid
 ) -> tuple[Cell, ...]:
     """The cells of a fact, one for each context."""
@@ -397,6 +400,7 @@ def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:
 
 
 def _is_covered(row: Sequence[Cell]) -> bool:
+    """Whether any context covers a fact, by its cells."""
     return any(cell.covered for cell in row)
 
 
@@ -423,7 +427,7 @@ def _columns_shown(sample: Sample) -> list[int] | None:
     column_of = {
         context.text: column for column, context in enumerate(sample.retrieved)
     }
-    texts_shown = _distinct_texts(sample.contexts)
+    texts_shown = _distinct_texts_of_contexts(sample.contexts)
     if not texts_shown or not all(text in column_of for text in texts_shown):
         return None
     return [column_of[text] for text in texts_shown]

@@ -50,17 +50,18 @@ def _why_nothing_is_claimed(question: Question[Any]) -> str:
     return _DECLINES if import_deferred("only_declines")(question) else ""
 
 
-def _abstains(question: Adherent) -> Asked[Poll] | None:
+def _poll_that_abstains(question: Adherent) -> Asked[Poll] | None:
     """The reply to a question about an answer whose words claim nothing."""
     reason = _why_nothing_is_claimed(question)
     return Asked((Poll(verdict="abstains", reason=reason),)) if reason else None
 
 
-def _state(question: Adherent) -> State:
+def _state_of_adherence(question: Adherent) -> State:
+    """What a judge of typed questions is shown: the question, the chunks, the answer."""
     return state_of_answer(question, question["contexts"])
 
 
-def _asks(question: Adherent) -> list[Typed]:
+def _typed_questions_on_support(question: Adherent) -> list[Typed]:
     """Whether the answer claims anything, then of each sentence whether it is held."""
     supported = [
         Typed(
@@ -73,7 +74,9 @@ def _asks(question: Adherent) -> list[Typed]:
     return [_CLAIMS_SOMETHING, *supported]
 
 
-def _reads(question: Adherent, answers: Sequence[Chances]) -> Asked[Poll]:
+def _poll_of_probabilities(
+    question: Adherent, answers: Sequence[Chances]
+) -> Asked[Poll]:
     """The poll of the weakest sentence; it abstains where nothing is claimed."""
     (claims_something,), *supported = answers
     texts = split_sentences(question["answer"])
@@ -113,7 +116,12 @@ def _reason(by_sentence: Sequence[ClaimSupport]) -> str:
     )
 
 
-SENTENCES: Decided[Poll] = Decided(_state, _asks, _reads, _abstains)
+SENTENCES: Decided[Poll] = Decided(
+    _state_of_adherence,
+    _typed_questions_on_support,
+    _poll_of_probabilities,
+    _poll_that_abstains,
+)
 """Whether the contexts hold each sentence of an answer."""
 
 
@@ -147,7 +155,8 @@ def _state_with_groups(question: RestsOn) -> State:
     }
 
 
-def _asks_labels(question: RestsOn) -> list[Typed]:
+def _typed_questions_on_labels(question: RestsOn) -> list[Typed]:
+    """A question for each sentence: which of six labels says what holds it?"""
     return [
         Typed(
             "choice",
@@ -159,7 +168,9 @@ def _asks_labels(question: RestsOn) -> list[Typed]:
     ]
 
 
-def _reads_labels(question: RestsOn, answers: Sequence[Chances]) -> Asked[LabelledPoll]:
+def _labelled_poll_of_probabilities(
+    question: RestsOn, answers: Sequence[Chances]
+) -> Asked[LabelledPoll]:
     """The likeliest label of each sentence that claims something.
 
     The side is decided first, so that verdict and probability agree: a sentence is held
@@ -197,13 +208,16 @@ def _mass(chances: Chances, places: Iterable[int]) -> float:
     return min(round(share, 9), 1.0)
 
 
-def _labels_nothing(question: RestsOn) -> Asked[LabelledPoll] | None:
+def _labelled_poll_without_claims(question: RestsOn) -> Asked[LabelledPoll] | None:
     """The reply to a question about an answer whose words claim nothing."""
     reason = _why_nothing_is_claimed(question)
     return Asked((LabelledPoll(reason=reason, claims=()),)) if reason else None
 
 
 LABELS: Decided[Any] = Decided(
-    _state_with_groups, _asks_labels, _reads_labels, _labels_nothing
+    _state_with_groups,
+    _typed_questions_on_labels,
+    _labelled_poll_of_probabilities,
+    _labelled_poll_without_claims,
 )
 """What each sentence of an answer rests on."""

@@ -51,12 +51,13 @@ def opening(question: Question[Any]) -> dict[str, Any]:
 def chunks(question: Question[Any], texts: Sequence[str]) -> dict[str, str]:
     """Chunks by neutral letters, in an order independent of rank."""
     asked = question.parts.get("question")
-    ordered = order_of_digest(_text(asked), texts)
+    ordered = order_of_digest(_single_text(asked), texts)
     labels = Part("Chunk", ordered, "letters").labels
     return dict(zip(labels, ordered, strict=True))
 
 
-def _text(part: Part | None) -> str | None:
+def _single_text(part: Part | None) -> str | None:
+    """The text of a part that holds one; None for a group of texts, or none."""
     return part.text if part is not None and isinstance(part.text, str) else None
 
 
