@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ragmetrics_core.capture.calls import Calls
+from ragmetrics_core.capture.calls import NO_ANSWER, Calls
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.passages import (
     share_a_passage,
@@ -92,9 +92,7 @@ class Turn:
     tree: Tree
     calls: Calls
     asked: Asked
-    # the one text that retrievers were asked instead of the question
     standalone: str | None
-    # by "contexts" and "answer": what the user's places led to, as plain values
     named: Mapping[str, Any]
 
     @property
@@ -104,7 +102,7 @@ class Turn:
 
     @property
     def error(self) -> str | None:
-        """What the run ended with."""
+        """What the run failed with; None if it did not fail."""
         return self.tree.error or self.tree.root.error
 
     @property
@@ -114,17 +112,17 @@ class Turn:
         They are the question, history and instructions. A query that is itself the text
         of a document is left out: it stands there as the document.
         """
-        texts_asked = [self.question] if self.question else []
-        texts = {
-            document.text for documents in self.calls.lists() for document in documents
-        }
-        if self.standalone and self.standalone not in texts:
-            texts_asked.append(self.standalone)
-        return (
-            *texts_asked,
-            *(said_turn.content for said_turn in self.tree.history),
-            *self.tree.instructions,
-        )
+        known: list[str] = []
+        if self.question:
+            known.append(self.question)
+        document_texts: set[str] = set()
+        for documents in self.calls.lists():
+            document_texts.update(document.text for document in documents)
+        if self.standalone and self.standalone not in document_texts:
+            known.append(self.standalone)
+        known += [message.content for message in self.tree.history]
+        known += self.tree.instructions
+        return tuple(known)
 
 
 def turn_of(tree: Tree, where: Overrides) -> Turn | None:
@@ -162,20 +160,15 @@ def _is_a_turn(calls: Calls, where: Overrides) -> bool:
         return True
     if not tree.root.taken or tree.question is None:
         return False
-    return bool(tree.error or tree.root.error) or _answers_from_what_was_handed_in(
-        calls
-    )
+    has_failed = bool(tree.error or tree.root.error)
+    return has_failed or _may_have_answered(calls)
 
 
-def _answers_from_what_was_handed_in(calls: Calls) -> bool:
-    """Whether a model wrote anything that may be an answer, and no mere verdict.
-
-    The documents then came with the question.
-    """
-    return any(
-        weight and not calls.replies[call].is_verdict
-        for call, weight in calls.weights.items()
-    )
+def _may_have_answered(calls: Calls) -> bool:
+    """Whether a model wrote anything that may be an answer, and no mere verdict."""
+    weights = calls.weights.items()
+    answer_like = [call for call, weight in weights if weight != NO_ANSWER]
+    return any(not calls.replies[call].is_verdict for call in answer_like)
 
 
 def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
@@ -185,22 +178,22 @@ def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, A
     inputs is where the run fills in what it found.
 
     Returns:
-        Whether something is there, and its value in plain values.
+        Whether something is there, and its value in plain values; None without one.
     """
-    places = (
-        (*tree.places, *tree.results)
-        if field == "question"
-        else (*tree.results, *tree.places)
-    )
+    places = (*tree.results, *tree.places)
+    if field == "question":
+        places = (*tree.places, *tree.results)
     is_there, value = where.find(field, tree.run, *places)
-    return is_there, tree.plain(value) if is_there else None
+    if not is_there:
+        return False, None
+    return True, tree.plain(value)
 
 
 # The rules
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _QuestionSearch:
     """What the rules of the question look at.
 
     Attributes:
@@ -213,6 +206,7 @@ class _Search:
 
     @property
     def tree(self) -> Tree:
+        """The run."""
         return self.calls.tree
 
     @cached_property
@@ -222,30 +216,28 @@ class _Search:
         Behind these stand the queries of the calls around them, and what rerankers were
         asked. Arguments of tools that are JSON are left out.
         """
-        calls, tree = self.calls, self.calls.tree
-        paths = [calls.paths[node] for node in calls.retrievals]
-        nodes = [path[-1] for path in paths]
-        nodes += [node for path in paths for node in path]
-        nodes += [
-            node
-            for node in calls.nodes
-            if node.kind == "retriever" and (tree.unread or node.error)
-        ]
-        nodes += [node for node in calls.nodes if node.kind == "reranker"]
-        return [
-            node.query
-            for node in nodes
-            if node.query and parse_json(node.query) is None
-        ]
+        retrievals = list(self.calls.retrievals)
+        nodes = list(retrievals)
+        for retrieval in retrievals:
+            nodes += self.calls.paths[retrieval]
+        for node in self.calls.nodes:
+            # its documents, or its failure, tell that it searched
+            found_unseen = bool(self.tree.unread or node.error)
+            if node.kind == "retriever" and found_unseen:
+                nodes.append(node)
+        nodes += [node for node in self.calls.nodes if node.kind == "reranker"]
+        queries = [node.query for node in nodes if node.query]
+        return [query for query in queries if parse_json(query) is None]
 
     @cached_property
-    def asked_of_others(self) -> frozenset[str]:
+    def lines_asked_inside(self) -> frozenset[str]:
         """What all calls inside the run were asked, each text in one line."""
-        texts_asked: list[str] = []
+        texts: list[str] = []
         for node in self.calls.nodes[1:]:
             if node.query:
-                texts_asked += [node.query, *texts_in(parse_json(node.query))]
-        return frozenset(map(as_one_line, texts_asked))
+                texts.append(node.query)
+                texts += texts_in(parse_json(node.query))
+        return frozenset(as_one_line(text) for text in texts)
 
     @cached_property
     def is_rewritten(self) -> bool:
@@ -253,39 +245,38 @@ class _Search:
 
         A search of a model's provider without a known query counts, too.
         """
-        is_searched = bool(self.queries) or bool(self.searching_models)
-        return is_searched and all(
-            self.calls.is_written(query) for query in self.queries
-        )
+        if not self.queries and not self.searching_models:
+            return False
+        return all(self.calls.is_written(query) for query in self.queries)
 
     @cached_property
     def searching_models(self) -> list[Node]:
-        """The calls of models while which the provider searched first, or searched at all.
+        """The call of a model while which its provider made the first search of the run.
 
-        Empty where something else searched before.
+        Empty where something else searched first, or nothing did.
         """
-        paths = self.calls.paths
-        searches = [
-            node
-            for node in self.calls.nodes
-            if node.kind == "retriever" or node.by_provider
-        ]
-        if not searches or not searches[0].by_provider:
-            return []
-        return [paths[searches[0]][-2]]
+        for node in self.calls.nodes:
+            if node.by_provider:
+                *_, searching_model, _ = self.calls.paths[node]
+                return [searching_model]
+            if node.kind == "retriever":
+                return []
+        return []
 
 
-def by_the_users_words(search: _Search) -> Asked | None:
+def by_the_users_words(search: _QuestionSearch) -> Asked | None:
     """What the caller says: ``capture(question="…")``.
 
     deepset-ai/haystack-cookbook, notebooks/hackernews-custom-component-rag.ipynb: posts
     are summed up unasked.
     """
     question = search.where.question
-    return None if question is None else Asked(question, "capture(question=)")
+    if question is None:
+        return None
+    return Asked(question, "capture(question=)")
 
 
-def by_the_users_place(search: _Search) -> Asked | None:
+def by_the_users_place(search: _QuestionSearch) -> Asked | None:
     """The place that ``question_from=`` names.
 
     lancedb/vectordb-recipes,
@@ -293,25 +284,26 @@ def by_the_users_place(search: _Search) -> Asked | None:
     mail that the run fetches into its state.
     """
     is_there, value = _value_user_named("question", search.tree, search.where)
-    return Asked(question_in(value), "question_from") if is_there else None
+    if not is_there:
+        return None
+    return Asked(question_in(value), "question_from")
 
 
-def by_a_label(search: _Search) -> Asked | None:
+def by_a_label(search: _QuestionSearch) -> Asked | None:
     """What stands behind a label at the end of what the framework was given, where just that was searched for.
 
     An agent that is run with instructions and, behind "User question", the user's
     words: it asks its tool just these.
     """
     whole_text = search.tree.question or ""
-    labels = [label.end() for label in _LABEL.finditer(whole_text)]
-    for start in labels:
-        if as_one_line(whole_text[start:]) in search.asked_of_others:
-            words = whole_text[start:].strip()
+    for label in _LABEL.finditer(whole_text):
+        words = whole_text[label.end() :].strip()
+        if as_one_line(words) in search.lines_asked_inside:
             return Asked(words, search.tree.asked_at, (_BEHIND_A_LABEL,))
     return None
 
 
-def by_the_framework(search: _Search) -> Asked | None:
+def by_the_framework(search: _QuestionSearch) -> Asked | None:
     """What the framework was given as the question: an input of a usual name, an argument, the user's last message.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: the chain is invoked
@@ -320,23 +312,24 @@ def by_the_framework(search: _Search) -> Asked | None:
     tree = search.tree
     if tree.question is None:
         return None
-    doubts = (TOLD_MORE,) if _ends_with_one(tree.question, search) else ()
-    return Asked(tree.question, tree.asked_at, doubts)
+    if _ends_with_search(tree.question, search):
+        return Asked(tree.question, tree.asked_at, (TOLD_MORE,))
+    return Asked(tree.question, tree.asked_at)
 
 
-def _ends_with_one(question: str, search: _Search) -> bool:
+def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
     """Whether the last line of a longer text is just what was searched for.
 
     No line before it is.
     """
-    *before, last_line = map(as_one_line, question.strip().splitlines() or [""])
-    is_longer = any(before)
-    if not is_longer or last_line not in search.asked_of_others:
+    lines = [as_one_line(line) for line in question.strip().splitlines()]
+    lines_before = lines[:-1]
+    if not any(lines_before) or lines[-1] not in search.lines_asked_inside:
         return False
-    return search.asked_of_others.isdisjoint(before)
+    return search.lines_asked_inside.isdisjoint(lines_before)
 
 
-def by_the_words_to_the_model(search: _Search) -> Asked | None:
+def by_the_words_to_the_model(search: _QuestionSearch) -> Asked | None:
     """Where a model wrote every query: what the user said last to the call that chose it, else to the answering call.
 
     langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb: the tool
@@ -345,27 +338,36 @@ def by_the_words_to_the_model(search: _Search) -> Asked | None:
     if not search.is_rewritten:
         return None
     calls = search.calls
-    query = as_one_line(next(iter(search.queries), None))
-    choosing = [
-        call
-        for call in calls.models
-        if query in map(as_one_line, calls.replies[call].arguments)
-    ]
-    choosing = choosing or search.searching_models
-    call = next(iter([*choosing, *reversed(calls.likely)]), None)
-    if call is None:
+    choosing_calls = _calls_that_chose_search(search) or search.searching_models
+    candidates = [*choosing_calls, *reversed(calls.likely)]
+    if not candidates:
         return None
-    messages = [
-        message.text
-        for message in call.prompt
-        if message.role == "user" and message.text.strip()
-    ]
-    if not messages or not (choosing or _is_plain(messages[-1], calls)):
+    call = candidates[0]
+    words_of_user: str | None = None
+    for message in call.prompt:
+        if message.role == "user" and message.text.strip():
+            words_of_user = message.text
+    if words_of_user is None:
         return None
-    return Asked(messages[-1], f"last message of the user to {call.name}")
+    # a prompt that answers may hold more than the user's words
+    if not choosing_calls and not _is_plain(words_of_user, calls):
+        return None
+    return Asked(words_of_user, f"last message of the user to {call.name}")
 
 
-def by_a_models_query(search: _Search) -> Asked | None:
+def _calls_that_chose_search(search: _QuestionSearch) -> list[Node]:
+    """Calls of models that called a tool with the first query."""
+    calls = search.calls
+    query = as_one_line(search.queries[0]) if search.queries else ""
+    choosing_calls = []
+    for call in calls.models:
+        arguments = calls.replies[call].arguments
+        if query in {as_one_line(argument) for argument in arguments}:
+            choosing_calls.append(call)
+    return choosing_calls
+
+
+def by_a_models_query(search: _QuestionSearch) -> Asked | None:
     """Where a model wrote every query and the user's own words are nowhere: the first query, inferred.
 
     run-llama/llama_index, docs/examples/low_level/fusion_retriever.ipynb: several
@@ -376,7 +378,7 @@ def by_a_models_query(search: _Search) -> Asked | None:
     return Asked(search.queries[0], "query of the first retriever", (_REWRITTEN,))
 
 
-def by_the_first_query(search: _Search) -> Asked | None:
+def by_the_first_query(search: _QuestionSearch) -> Asked | None:
     """The first query that the answering prompt shows, of those that no model wrote; else the first, inferred.
 
     chziakas/Icarus, rag_openai.py: a retriever and a model are called without a chain.
@@ -384,18 +386,14 @@ def by_the_first_query(search: _Search) -> Asked | None:
     queries = [query for query in search.queries if not search.calls.is_written(query)]
     if not queries:
         return None
-    tree = search.tree
     shown = [query for query in queries if _is_shown(query, search.calls)]
     apart = [query for query in shown if _stands_apart(query, search.calls)]
-    question = next(iter([*apart, *shown, *queries]))
+    question = [*apart, *shown, *queries][0]
     place = "query of the first retriever"
     if question != search.queries[0]:
         place = "query that the answering prompt shows"
-    has_no_inputs = (
-        tree.gives_documents or tree.root.kind == "retriever" or tree.root.name == FLOW
-    )
     doubts: tuple[str, ...] = ()
-    if not has_no_inputs:
+    if _has_inputs(search.tree):
         doubts = (_ONLY_A_QUERY,)
     elif not shown:
         doubts = (_NOT_SHOWN,)
@@ -404,7 +402,16 @@ def by_the_first_query(search: _Search) -> Asked | None:
     return Asked(question, place, doubts)
 
 
-def by_nothing(search: _Search) -> Asked:
+def _has_inputs(tree: Tree) -> bool:
+    """Whether a run was given something, in which the question was not found.
+
+    A search alone, and runs of plain functions, are given nothing but queries.
+    """
+    is_search = tree.gives_documents or tree.root.kind == "retriever"
+    return not is_search and tree.root.name != FLOW
+
+
+def by_nothing(search: _QuestionSearch) -> Asked:
     """No question, and nothing is exact.
 
     deepset-ai/haystack-cookbook, notebooks/information_extraction_raven.ipynb: data are
@@ -414,7 +421,7 @@ def by_nothing(search: _Search) -> Asked:
     return Asked(None, "", (_NOT_FOUND,))
 
 
-QUESTION_RULES: tuple[Callable[[_Search], Asked | None], ...] = (
+QUESTION_RULES: tuple[Callable[[_QuestionSearch], Asked | None], ...] = (
     by_the_users_words,
     by_the_users_place,
     by_a_label,
@@ -438,9 +445,10 @@ def question_without_chain(calls: Calls) -> str | None:
 
 def _find_question(calls: Calls, where: Overrides) -> Asked:
     """The question by the first rule that finds one."""
-    search = _Search(calls, where)
-    tried = (rule(search) for rule in QUESTION_RULES)
-    return next(answer for answer in tried if answer is not None)
+    search = _QuestionSearch(calls, where)
+    # the last rule always gives one
+    results = (rule(search) for rule in QUESTION_RULES)
+    return next(asked for asked in results if asked is not None)
 
 
 def _is_shown(query: str, calls: Calls) -> bool:
@@ -448,15 +456,24 @@ def _is_shown(query: str, calls: Calls) -> bool:
 
     True also if no such call was made.
     """
-    prompts = [message.text for call in calls.likely for message in call.prompt]
+    if not calls.likely:
+        return True
     line = as_one_line(query)
-    return not calls.likely or any(line in as_one_line(prompt) for prompt in prompts)
+    return any(line in as_one_line(text) for text in _texts_to_likely_calls(calls))
 
 
 def _stands_apart(query: str, calls: Calls) -> bool:
     """Whether a query is a line of a prompt that may have been answered, or stands there behind a label."""
-    prompts = [message.text for call in calls.likely for message in call.prompt]
-    return any(stands_apart(query.strip(), prompt) for prompt in prompts)
+    words = query.strip()
+    return any(stands_apart(words, text) for text in _texts_to_likely_calls(calls))
+
+
+def _texts_to_likely_calls(calls: Calls) -> list[str]:
+    """The messages that the calls were shown that look most like answering."""
+    texts: list[str] = []
+    for call in calls.likely:
+        texts += [message.text for message in call.prompt]
+    return texts
 
 
 def _is_plain(message: str, calls: Calls) -> bool:
@@ -466,14 +483,15 @@ def _is_plain(message: str, calls: Calls) -> bool:
     """
     if calls.is_written(message):
         return False
-    host = stream(message)
-    queries = [stream(node.query) for node in calls.nodes if node.query]
-    if any(stands_in(query, host) for query in queries):
-        return False
-    documents = [
-        stream(document.text) for documents in calls.lists() for document in documents
-    ]
-    return not any(share_a_passage(document, host) for document in documents)
+    letters = stream(message)
+    for node in calls.nodes:
+        if node.query and stands_in(stream(node.query), letters):
+            return False
+    for documents in calls.lists():
+        for document in documents:
+            if share_a_passage(stream(document.text), letters):
+                return False
+    return True
 
 
 def _standalone(calls: Calls, question: str | None) -> str | None:
@@ -481,19 +499,19 @@ def _standalone(calls: Calls, question: str | None) -> str | None:
 
     None if there is none, if there are several, or if it is too long to be a question.
     """
-    failed = [node for node in calls.nodes if node.kind == "retriever" and node.error]
-    names = searching_tools(calls.nodes)
-    tools = [node for node in calls.nodes if node.kind == "tool" and node.name in names]
-    searched: list[Node] = [
-        *calls.retrievals,
-        *calls.context_tool_calls,
-        *failed,
-        *tools,
-    ]
-    queries = {
-        node.query for node in searched if node.query and parse_json(node.query) is None
-    }
-    standalone = calls.tree.standalone or (queries.pop() if len(queries) == 1 else None)
+    searches: list[Node] = [*calls.retrievals, *calls.context_tool_calls]
+    names_of_searching_tools = searching_tools(calls.nodes)
+    for node in calls.nodes:
+        has_failed = node.kind == "retriever" and bool(node.error)
+        is_tool = node.kind == "tool" and node.name in names_of_searching_tools
+        if has_failed or is_tool:
+            searches.append(node)
+    queries = {node.query for node in searches if node.query}
+    queries_in_words = [query for query in queries if parse_json(query) is None]
+    standalone = calls.tree.standalone or None
+    if standalone is None and len(queries_in_words) == 1:
+        (standalone,) = queries_in_words
     if standalone is None or len(standalone) > _LONGEST_QUERY:
         return None
-    return None if as_one_line(standalone) == as_one_line(question) else standalone
+    is_question = as_one_line(standalone) == as_one_line(question)
+    return None if is_question else standalone
