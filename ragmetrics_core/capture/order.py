@@ -19,8 +19,9 @@ from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.tree import Node, Path, ToolCall
 
 _LAST = 1 << 30  # the rank of a call that no model made
-# step, rank among the model's calls, branch, beginning
-Place = tuple[int, int, str, float]
+# step, rank among the model's calls, beginning of the calls beside each other, branches,
+# beginning
+Place = tuple[int, int, float, str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +47,8 @@ class CallOrder:
             models_began = self._beginnings_by_tools.get(tools_around, ())
             step = bisect_left(models_began, node.began)
             rank = self._rank_by_tool_call.get(node.call, _LAST)
-            branch = _innermost_branch(path[: depth + 1])
-            places.append((step, rank, branch, node.began))
+            began, branches = _beginning_and_branches(path[: depth + 1])
+            places.append((step, rank, began, branches, node.began))
         return places
 
     def step_of(self, call: Node) -> int:
@@ -150,10 +151,19 @@ def _innermost_agent(path: Path) -> str | None:
     return next(agents, None)
 
 
-def _innermost_branch(path: Path) -> str:
-    """What orders the last call of a path beside its siblings; empty if nothing does."""
-    branches = (node.branch for node in reversed(path) if node.branch)
-    return next(branches, "")
+def _beginning_and_branches(path: Path) -> tuple[float, str]:
+    """What orders the last call of a path: when it began, and its branches.
+
+    Branches, such as the steps of a parallel one in LangChain, run at once. They begin
+    together, with the call around the outermost of them, and their names order them.
+    """
+    branches = [node.branch for node in path if node.branch]
+    around = path[-1]
+    for place, node in enumerate(path):
+        if node.branch:
+            around = path[max(place - 1, 0)]
+            break
+    return around.began, "/".join(branches)
 
 
 def _first_beside(

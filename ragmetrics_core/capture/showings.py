@@ -9,6 +9,7 @@ times in one message may be several documents: a repetition has a key of its own
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.places import Located, Place, union
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
+from ragmetrics_core.data import EvidenceCall
 
 _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
 
@@ -76,11 +78,13 @@ class Showings:
         known: Texts that stand in prompts for another reason: question, history,
             instructions.
         question: What the user asked in this turn; None if that is unknown.
+        earlier: The ledger's calls of earlier turns.
     """
 
     calls: Calls
     known: Sequence[str] = ()
     question: str | None = None
+    earlier: Sequence[EvidenceCall] = ()
     _shown_with_feeding: dict[Node, Shown] = field(default_factory=dict)
     _shown_alone: dict[Node, _ShownAlone] = field(default_factory=dict)
 
@@ -151,7 +155,9 @@ class Showings:
         asking_message = self._asking_message(call)
         known_texts = _repeat_as_they_stand(self.known, message_texts, asking_message)
         located = locate(texts, message_texts, known=known_texts)
-        showing_of = _documents_shown(candidates, located, _keys_as_they_came(lists))
+        arrived = _keys_as_they_came(lists)
+        n_earlier_by_text = self._count_showings_of_earlier_turns(message_texts)
+        showing_of = _documents_shown(candidates, located, arrived, n_earlier_by_text)
         unknown: dict[DocumentKey, Document] = {}
         traces = set()
         for candidate, place in _unknown_candidates(candidates, located, showing_of):
@@ -171,6 +177,22 @@ class Showings:
             traces=frozenset(traces),
             feeding=tuple(dict.fromkeys(feeding)),
         )
+
+    def _count_showings_of_earlier_turns(
+        self, message_texts: Sequence[str]
+    ) -> Mapping[str, int]:
+        """How often a prompt shows a text because an earlier turn found it.
+
+        A call of an earlier turn explains one occurrence of each of its texts, if all
+        of its texts stand in the prompt: the application keeps what its tools returned,
+        and writes all of it into each prompt.
+        """
+        counts: Counter[str] = Counter()
+        for call in self.earlier:
+            texts = {item.text for item in call.items}
+            if all(any(text in message for message in message_texts) for text in texts):
+                counts.update(texts)
+        return counts
 
     def _texts_this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
         """The texts of a prompt, those of this turn before those of earlier turns.
@@ -485,16 +507,21 @@ def _candidates(
 
 
 def _documents_shown(
-    candidates: Sequence[_Candidate], located: Located, arrived: Sequence[DocumentKey]
+    candidates: Sequence[_Candidate],
+    located: Located,
+    arrived: Sequence[DocumentKey],
+    n_earlier_by_text: Mapping[str, int],
 ) -> dict[DocumentKey, Showing]:
     """The documents that a prompt shows, in its order, each by its longest showing.
 
-    Of several documents of one text the first to come is the first one shown.
+    Of several documents of one text the first to come is the first one shown. Of a text
+    that earlier turns found as well, the first occurrences are theirs.
 
     Args:
         candidates: Texts that documents may be shown as.
         located: The places of these texts, and perhaps of others behind them.
         arrived: The keys of the documents in the order in which they came.
+        n_earlier_by_text: How many occurrences of a text are of earlier turns.
     """
     rank_by_key = {key: rank for rank, key in enumerate(arrived)}
 
@@ -507,9 +534,17 @@ def _documents_shown(
     for index in sorted(indexes_shown, key=rank):
         candidate = candidates[index]
         waiting.setdefault(candidate.text, []).append(candidate)
+    n_to_skip_by_text: dict[str, int] = {}
+    for text, same in waiting.items():
+        n_repetitions = sum(candidate.repetition > 0 for candidate in same)
+        n_to_skip_by_text[text] = min(n_repetitions, n_earlier_by_text.get(text, 0))
     showing_of: dict[DocumentKey, Showing] = {}
     for index in indexes_shown:
-        candidate = waiting[candidates[index].text].pop(0)
+        text = candidates[index].text
+        if n_to_skip_by_text[text] > 0:
+            n_to_skip_by_text[text] -= 1
+            continue
+        candidate = waiting[text].pop(0)
         place = located.places[index]
         if candidate.key in showing_of:
             _, longest_place = showing_of[candidate.key]

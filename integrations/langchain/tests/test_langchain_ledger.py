@@ -28,7 +28,11 @@ from langchain_classic.chains.combine_documents import create_stuff_documents_ch
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import (
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langchain_core.tools import ToolException, create_retriever_tool
 from langchain_fakes import (
     ANSWER,
@@ -1019,3 +1023,27 @@ def test_a_thread_goes_on_over_several_blocks(
 
 def test_there_are_shapes_enough() -> None:
     assert len(SHAPES) >= 40
+
+
+def test_a_search_after_a_parallel_step_stands_behind_those_inside_of_it() -> None:
+    first = Shelf(books=[document(PARIS, "paris")])
+    second = Shelf(books=[document(LYON, "lyon")])
+
+    def search_again(given: dict[str, Any]) -> dict[str, Any]:
+        found = [*given["pages"], *second.invoke("the second city")]
+        return {"pages": joined(found), "question": given["question"]}
+
+    prompt = ChatPromptTemplate.from_template("{pages}\nQuestion: {question}")
+    chain = (
+        RunnableParallel(pages=first, question=RunnablePassthrough())
+        | search_again
+        | prompt
+        | Speaker(lines=[ANSWER])
+    )
+    with capture() as captured:
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    queries = [call.query for call in sample.ledger.calls]
+    assert queries == [QUESTION, "the second city"]
+    assert [one.id for one in sample.retrieved or ()] == ["paris", "lyon"]

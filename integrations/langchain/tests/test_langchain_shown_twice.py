@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import create_retriever_tool
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import create_retriever_tool, tool
 from langchain_fakes import Shelf, Speaker, calls, document, joined, rag
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 
 from ragmetrics_core.data.sample import Sample
 
@@ -195,3 +197,82 @@ def test_the_order_of_this_turns_search_stands_where_the_assistant_quoted_a_text
         RunnableLambda(answer).invoke({"question": QUESTION, "chat_history": before})
     (sample,) = captured.samples
     assert texts(sample) == [BRIDGE, FERRY]
+
+
+def found_by(query: str) -> list[Document]:
+    names = {"one": ["bridge", "ferry"], "two": ["mill", "bridge"], "three": ["bridge"]}
+    return [document(TOWN[name], name) for name in names[query]]
+
+
+TOWN = {
+    "bridge": "The Velm bridge was opened in 1874 by the mayor of the town.",
+    "ferry": "The Osta ferry crosses the lake every hour in summer.",
+    "mill": "The Tarn mill ground corn until the flood of 1910 took its wheel.",
+}
+
+
+def test_a_document_that_was_found_again_is_counted_once_beside_what_earlier_turns_found() -> (
+    None
+):
+    """A graph that writes what all tools of its thread returned into the instructions.
+
+    LangChain's tutorial on conversations, with every tool message instead of the last
+    ones.
+    """
+
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list[Document]]:
+        """Searches."""
+        found = found_by(query)
+        return "\n\n".join(one.page_content for one in found), found
+
+    queries = iter(["one", "two", "three"])
+
+    def choose(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [calls("search", query=next(queries))]}
+
+    model = Speaker(lines=["In 1874.", "In 1910, the flood did.", "By the mayor."])
+
+    def answer(state: MessagesState) -> dict[str, Any]:
+        messages = state["messages"]
+        pages = [str(one.content) for one in messages if one.type == "tool"]
+        asked = [one for one in messages if one.type == "human"]
+        instructions = SystemMessage("Pages:\n" + "\n\n".join(pages))
+        return {"messages": [model.invoke([instructions, *asked])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("choose", choose)
+    graph.add_node("tools", ToolNode([search]))
+    graph.add_node("answer", answer)
+    graph.add_edge(START, "choose")
+    graph.add_edge("choose", "tools")
+    graph.add_edge("tools", "answer")
+    application = graph.compile(checkpointer=InMemorySaver())
+    thread = RunnableConfig(configurable={"thread_id": "one"})
+    with capture() as captured:
+        for question in ("When was it opened?", "What took it?", "And by whom?"):
+            application.invoke({"messages": [("user", question)]}, thread)
+    shown = [[context.id for context in one.contexts] for one in captured.samples]
+    assert shown == [["bridge", "ferry"], ["mill", "bridge"], ["bridge"]]
+    found = [[one.id for one in sample.retrieved or ()] for sample in captured.samples]
+    assert found == shown
+
+
+def test_a_prompt_that_shows_its_pages_twice_has_each_twice_also_in_a_later_turn() -> (
+    None
+):
+    """What the earlier turn found does not stand in the prompt any more."""
+    shelf = Shelf(books=found_by)
+    model = Speaker(lines=["In 1874.", "In 1910, the flood did."])
+
+    def ask(given: dict[str, Any]) -> str:
+        pages = "\n".join(one.page_content for one in shelf.invoke(given["search"]))
+        prompt = f"{pages}\nAgain:\n{pages}\nQuestion: {given['question']}"
+        return str(model.invoke(prompt).content)
+
+    chain = RunnableLambda(ask)
+    with capture(conversation="town") as captured:
+        for question, search in (("When was it opened?", "one"), ("What?", "two")):
+            chain.invoke({"question": question, "search": search})
+    shown = [[context.id for context in one.contexts] for one in captured.samples]
+    assert shown == [["bridge", "ferry"] * 2, ["mill", "bridge"] * 2]
