@@ -97,9 +97,12 @@ def cited_by(turn: Turn, answered: Answered, evidenced: Evidenced) -> Cited:
 
 def _without_marks(search: _Search) -> Cited:
     """What an answer without any mark or named source cites: nothing, if it was asked to cite."""
+    reply = search.reply
+    if search.has_lost_its_marks:
+        return Cited(None, _CHANGED)
     if may_cite(search.text):
         return Cited(None, "" if marks_in(search.text) else _UNREAD_FORM)
-    if search.reply is not None and any(map(has_unread_lists, search.reply.values)):
+    if reply is not None and any(map(has_unread_lists, reply.values)):
         return Cited(None, _UNREAD_FIELDS)
     return Cited(() if search.is_numbered else None)
 
@@ -173,16 +176,13 @@ class _Search:
             return Labels()
         labels = labels_in(prompts, self.texts)
         ambiguous = set(labels.ambiguous)
-        by_number = numbering_in(
-            prompts, self.texts, lists=bool(marks_in(self.text)) or bool(self.sources)
-        )
         places = dict(labels.places)
-        for number, place in (by_number or {}).items():
-            if places.get(number, (place,)) != (place,):
-                ambiguous.add(number)
-            places[number] = (place,)
-        if by_number:
-            ambiguous -= set(by_number)
+        numbers = {label for label in places if label.isdigit()}
+        by_number = None
+        if not numbers and not ambiguous:
+            uses_numbers = bool(marks_in(self.text) or self.sources)
+            by_number = numbering_in(prompts, self.texts, lists=uses_numbers)
+        places |= {number: (place,) for number, place in (by_number or {}).items()}
         earlier = labels_in(prompts, self._texts_of_earlier_turns(prompts))
         ambiguous |= set(earlier.ambiguous) & set(places)
         ambiguous |= {
@@ -231,6 +231,16 @@ class _Search:
         if sources is None and self.annotator is not None:
             return _sources_of(self.calls.replies[self.annotator])
         return sources
+
+    @property
+    def has_lost_its_marks(self) -> bool:
+        """Whether the model wrote marks, and the application took all of them out.
+
+        Brackets of a structured reply are lists.
+        """
+        if self.reply is None or self.reply.values:
+            return False
+        return bool(marks_in(self.reply.text)) and not marks_in(self.text)
 
     @cached_property
     def spans_of_the_model(self) -> list[tuple[int, int]] | None:

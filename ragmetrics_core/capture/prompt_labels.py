@@ -16,6 +16,7 @@ from ragmetrics_core.data.citations import SOURCE_WORD, plain_label
 _OPENING = 200  # signs of a context by which it is found in a prompt
 _CLOSING = 80  # signs by which its end is found
 _REGION = 800  # signs before the first and behind the last context
+_MOST_SHOWINGS = 20  # of one context in one prompt
 _LONGEST_LINE = 300
 _LONGEST_LABEL = 160
 _RULE = re.compile(r"[\W_]*")
@@ -30,6 +31,8 @@ _KEY_OF_NUMBER = re.compile(
     r"(?:id|index|number|no|n)|source|citation|document|passage|reference",
     re.IGNORECASE,
 )
+# An item of a list of instructions: "2. Cite each source that you use."
+_ITEM = re.compile(r"\s*[0-9]{1,2}[.)]\s+(?:\S+\s+){3,}\S+[.!?]\s*$")
 # "key: value", as metadata and JSON write it.
 _FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
 _PART = re.compile(r"\s[|–—-]\s|[|,;]")
@@ -70,11 +73,13 @@ class _Line:
         shape: The line without what differs from text to text.
         labels: What it may name the text; no numbers.
         number: The number that it gives the text; None if it gives none.
+        is_heading: Whether nothing stands behind its colon, as in ``Context:``.
     """
 
     shape: str
     labels: tuple[str, ...]
     number: str | None = None
+    is_heading: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +117,14 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
             for line in (*lines, *own_lines):
                 for label in line.labels:
                     places.setdefault(label, set()).add(block.place)
-    given = [number for of_text in numbers.values() for number in of_text]
-    is_numbered = all(len(of_text) == 1 for of_text in numbers.values())
     labels = {label: tuple(sorted(named)) for label, named in places.items()}
-    if not is_numbered or len(set(given)) < len(given):
+    given = [number for of_text in numbers.values() for number in of_text]
+    # a text that stands in the prompt twice may have two numbers
+    has_each_a_number = all(numbers.values())
+    if not has_each_a_number or len(set(given)) < len(given):
         return Labels(labels, frozenset(given))
-    for place, (number,) in numbers.items():
-        labels[number] = (place,)
+    for place, of_text in numbers.items():
+        labels.update(dict.fromkeys(of_text, (place,)))
     return Labels(labels)
 
 
@@ -144,21 +150,35 @@ def _numbers_of(lines: Iterable[_Line]) -> set[str]:
 
 
 def _blocks(prompt: str, contexts: Sequence[str]) -> list[_Block]:
-    """Where contexts stand in a prompt, in its order; none that overlap."""
+    """Where contexts stand in a prompt, in its order; none that overlap.
+
+    Of several contexts of one text each is the next place where the text stands.
+    """
     blocks: list[_Block] = []
+    places_by_text: dict[str, list[int]] = {}
     for place, text in enumerate(contexts):
-        opening = text.partition("…")[0].strip()[:_OPENING].strip()
-        start = prompt.find(opening) if opening else -1
-        while start >= 0:
-            end = _end_of(text.strip(), prompt, start + len(opening))
+        places_by_text.setdefault(text.strip(), []).append(place)
+    for text, places in places_by_text.items():
+        spans = list(itertools.islice(_spans(text, prompt), _MOST_SHOWINGS))
+        for number, (start, end) in enumerate(spans):
+            place = places[min(number, len(places) - 1)]
             blocks.append(_Block(place, start, end))
-            start = prompt.find(opening, end)
     blocks.sort(key=lambda block: (block.start, -block.end))
     apart: list[_Block] = []
     for block in blocks:
         if not apart or block.start >= apart[-1].end:
             apart.append(block)
     return apart
+
+
+def _spans(text: str, prompt: str) -> Iterator[tuple[int, int]]:
+    """Where a text begins and ends in a prompt, each time that it stands there."""
+    opening = text.partition("…")[0].strip()[:_OPENING].strip()
+    start = prompt.find(opening) if opening else -1
+    while start >= 0:
+        end = _end_of(text, prompt, start + len(opening))
+        yield start, end
+        start = prompt.find(opening, end)
 
 
 def _end_of(text: str, prompt: str, opened: int) -> int:
@@ -181,11 +201,13 @@ def _lines_of(blocks: Sequence[_Block], prompt: str) -> Iterator[list[_Line]]:
         for block, following in itertools.pairwise(blocks)
     ]
     n_behind = _number_behind(before, between, behind)
+    n_above = len(between[0]) - (n_behind or 0) if between else len(before)
+    nearest = before[len(before) - n_above :]
     for number in range(len(blocks)):
         if n_behind is None:
             yield []
             continue
-        above = between[number - 1][n_behind:] if number else before
+        above = between[number - 1][n_behind:] if number else nearest
         below = between[number] if number < len(between) else behind
         yield [*above, *below[:n_behind]]
 
@@ -220,11 +242,13 @@ def _run(region: str, *, direction: int) -> list[_Line]:
         direction: 1 to begin with the first line of the region, -1 with the last.
     """
     lines: list[_Line] = []
-    for raw in region.split("\n")[::direction]:
+    for number, raw in enumerate(region.split("\n")[::direction]):
         if _RULE.fullmatch(raw):
             continue
         line = _line(raw)
-        if line is None:
+        # what stands in the text's own line may be a bare "Content:"
+        is_heading = number > 0 and line is not None and line.is_heading
+        if line is None or is_heading:
             break
         lines.append(line)
     return lines[::direction]
@@ -258,12 +282,17 @@ def _line(raw: str) -> _Line | None:
     numbered = _NUMBERED.match(line)
     if numbered is not None:
         labels = _labels([line[numbered.end() :]])
+        if _ITEM.match(line):
+            return None
         return _Line(_shape_of(numbered[0]), labels, str(int(numbered["number"])))
     pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
     if pair is not None:
         value = pair[2].strip(" \"',")
         return _Line(
-            f"{pair[1].lower()}:", _labels([value]), _number_of(pair[1], value)
+            f"{pair[1].lower()}:",
+            _labels([value]),
+            _number_of(pair[1], value),
+            is_heading=not value,
         )
     return None
 

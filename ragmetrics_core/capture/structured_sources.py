@@ -9,11 +9,17 @@ from ragmetrics_core.capture.tree import CitedSource
 _FEWEST_WORDS_OF_A_QUOTE = 5
 # Keys of a list of sources: CitedAnswer.citations, source_ids, supporting_quotes.
 _KEY_OF_SOURCES = re.compile(
-    r"(?:.*_)?(?:citations?|cited(?:_\w+)?|sources?|references?|refs?|quotes?|annotations?"
-    r"|evidences?|justifications?|(?:source|doc|document|chunk|citation|passage|node|context)"
+    r"(?:.*_)?(?:citations?|cited(?:_\w+)?|sources?|references?|refs?|quotes?|(?:source|doc|document|chunk|citation|passage|node|context)"
     r"(?:_?(?:ids?|indices|indexes|numbers?)|s)|excerpts?|passages?)",
     re.IGNORECASE,
 )
+# Keys of what may be an explanation in the model's own words: only what names a
+# source by an id or number counts there.
+_KEY_OF_REASONS = re.compile(
+    r"(?:.*_)?(?:annotations?|evidences?|justifications?)", re.IGNORECASE
+)
+# What a list of sources holds where there is none.
+_NO_SOURCE = ("", "none", "n/a", "null", "-")
 # Keys of what a source is named by, the surest first.
 _KEYS_OF_ID = (
     re.compile(
@@ -66,6 +72,13 @@ def sources_in(value: object) -> tuple[CitedSource, ...] | None:
     ]
     if listed:
         return _sources_of_lists(listed)
+    reasons = [
+        element for key, element in value.items() if _KEY_OF_REASONS.fullmatch(str(key))
+    ]
+    if reasons:
+        sources = _sources_of_lists(reasons) or ()
+        names_each = all(source.id not in (None, source.quote) for source in sources)
+        return sources if sources and names_each else None
     statements = [
         element
         for elements in value.values()
@@ -90,11 +103,19 @@ def _sources_of_lists(listed: Iterable[object]) -> tuple[CitedSource, ...] | Non
     for elements in listed:
         each = elements if isinstance(elements, (list, tuple)) else [elements]
         for element in each:
+            if _is_no_source(element):
+                continue
             source = _source_of(element)
             if source is None:
                 return None
             sources.append(source)
     return tuple(sources)
+
+
+def _is_no_source(element: object) -> bool:
+    """Whether an element of a list says that there is no source."""
+    is_word = isinstance(element, str) and element.strip().lower() in _NO_SOURCE
+    return element is None or is_word
 
 
 def _sources_of_statements(
@@ -124,7 +145,7 @@ def _with_statement(source: CitedSource, statement: str) -> CitedSource:
 
 def _source_of(element: object) -> CitedSource | None:
     """The source that an element of a list names; None if it is of no known form."""
-    if isinstance(element, bool) or element is None:
+    if isinstance(element, bool):
         return None
     if isinstance(element, int):
         return CitedSource(id=element)
@@ -143,8 +164,6 @@ def _source_of(element: object) -> CitedSource | None:
 
 def _source_of_text(text: str) -> CitedSource | None:
     """A text that names a source: a quote if it has some words, else an id or a short quote."""
-    if not text.strip():
-        return None
     if len(text.split()) >= _FEWEST_WORDS_OF_A_QUOTE:
         return CitedSource(quote=text)
     return CitedSource(id=text, quote=text)

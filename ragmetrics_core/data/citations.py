@@ -151,10 +151,13 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
         numbering: Labels that are marks beside the numbers.
     """
     known = {} if numbering is None else numbering
+    shapes = {_shape_of_label(label) for label in known} - {None}
     marks: list[Mark] = []
     for match in _MARK.finditer(_CODE.sub(_blank_code, answer)):
         inside = next(filter(None, match.groupdict().values()))
         labels = _labels(inside, known, is_provided=match["provided"] is not None)
+        if not labels and _shape_of_label(plain_label(inside)) in shapes:
+            labels = (plain_label(inside),)
         link = _LINK.match(answer, match.end())
         if link is not None and link[1] in known and not set(labels) & known.keys():
             marks.append(Mark(match.start(), link.end(), (link[1],)))
@@ -211,6 +214,22 @@ def plain_label(text: str) -> str:
     if prefix is not None:
         label = label[prefix.end() :].strip(_AROUND_LABEL) or label
     return _plain_number(label)
+
+
+def _shape_of_label(label: str) -> str | None:
+    """What a label has in common with others of its kind; None for one of words.
+
+    So ``[S9]`` and ``[x.pdf]`` are marks beside ``[S1]`` and ``[a.pdf]``, although
+    nothing was shown under them.
+    """
+    if re.fullmatch(r"[A-Z]", label):
+        return "a letter"
+    if re.fullmatch(r"\S+\.[A-Za-z]{2,5}", label):
+        return "a file"
+    has_letter = re.search(r"[^\W\d_]", label) is not None
+    if has_letter and re.search(r"[0-9]", label) and not re.search(r"\s", label):
+        return re.sub(r"[0-9]+", "#", label)
+    return None
 
 
 def may_cite(answer: str) -> bool:

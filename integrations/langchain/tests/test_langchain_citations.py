@@ -114,6 +114,41 @@ def chain(label: str, answer: str) -> Callable[[], Any]:
     return lambda: asked(says(answer), label).invoke(QUESTION)
 
 
+def with_a_passage_from_elsewhere() -> Any:
+    """The application adds a passage that no recorded search found."""
+
+    def join(documents: list[Document]) -> str:
+        return numbered("[{n}] {text}")(documents) + "\n\n[4] It is red, says the web."
+
+    shown = {"context": Found() | join, "question": RunnablePassthrough()}
+    return (shown | PROMPT | says("It is red [4].")).invoke(QUESTION)
+
+
+def rewritten() -> Any:
+    """A second call sees the answer of the first one alone."""
+    nicer = RunnableLambda(lambda text: f"Say it nicer: {text}") | says(
+        "The bridge opened in 1874 [3], they say."
+    )
+    first = says("It was opened in 1874, by the mayor of the town [3].")
+    return (asked(first, "[{n}] {text}") | nicer).invoke(QUESTION)
+
+
+def summaries() -> Any:
+    """Each text is summed up alone, and the last prompt numbers the summaries."""
+    texts = ["An old river of the north.", "Stone carries rails.", "It opened in 1874."]
+
+    def answer(question: str) -> str:
+        model = FakeListChatModel(responses=[*texts, "It was opened in 1874 [3]."])
+        short = [
+            str(model.invoke(f"Sum up:\n{one.page_content}").content)
+            for one in Found().invoke(question)
+        ]
+        listed = "\n".join(f"[{n}] {text}" for n, text in enumerate(short, start=1))
+        return str(model.invoke(f"Cite.\n{listed}\n\n{question}").content)
+
+    return RunnableLambda(answer).invoke(QUESTION)
+
+
 class CitedAnswer(BaseModel):
     answer: str
     citations: list[int]
@@ -523,6 +558,27 @@ APPS: dict[str, App] = {
     "OpenAI, empty annotations and marks": App(
         provided(block(ANSWER), label="[{n}] {text}"), MARKS
     ),
+    "marks as elements of HTML": App(
+        lambda: (
+            asked(says("It was opened in 1874 [3]."), "[{n}] {text}")
+            | RunnableLambda(lambda text: text.replace("[3]", "<sup>3</sup>"))
+        ).invoke(QUESTION),
+        "changed the marks",
+    ),
+    "a number of a passage from elsewhere": App(
+        with_a_passage_from_elsewhere, "none of the contexts"
+    ),
+    "letters": App(
+        chain("[S{n}] {text}", "It was opened in 1874 [S3]. It is red [S9]."),
+        [
+            ("It was opened in 1874 [S3].", (2,), ()),
+            ("It is red [S9].", (), ("S9",)),
+        ],
+    ),
+    "summaries that are numbered": App(summaries, "does not tell"),
+    "an answer made nicer by a second call": App(
+        rewritten, [("The bridge opened in 1874 [3], they say.", (2,), ())]
+    ),
     "an empty list": App(
         lambda: asked(
             structured(CitedAnswer, {"answer": WHOLE, "citations": []}), SOURCE_ID
@@ -567,3 +623,26 @@ def test_words_that_only_the_provider_was_shown_are_a_context_that_is_cited() ->
     assert sample.citations is not None, sample.citations_unknown
     (citation,) = sample.citations
     assert [sample.contexts[place].text for place in citation.contexts] == [words]
+
+
+@pytest.mark.parametrize("mark", ["[1]", "[2]"])
+def test_numbers_of_two_searches_mean_no_single_text(mark: str) -> None:
+    agents = pytest.importorskip("langchain.agents")
+
+    @tool
+    def search(places: str) -> str:
+        """Search for some texts, numbered from 1 each time."""
+        found = Found().invoke(places)
+        return numbered("[{n}] {text}")([found[int(place)] for place in places])
+
+    def calls(places: str) -> AIMessage:
+        call = ToolCall(name="search", args={"places": places}, id=f"call-{places}")
+        return AIMessage("", tool_calls=[call])
+
+    replies = [calls("01"), calls("2"), AIMessage(f"It was opened in 1874 {mark}.")]
+    made = agents.create_agent(Structured(messages=iter(replies)), tools=[search])
+    sample = captured(
+        lambda: made.invoke({"messages": [{"role": "user", "content": QUESTION}]})
+    )
+    assert sample.citations is None
+    assert "several texts" in sample.citations_unknown

@@ -1,0 +1,157 @@
+"""Under which labels a prompt shows its contexts: numbers, files, titles, ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragmetrics_core.capture.prompt_labels import labels_in
+
+TEXTS = ("It is old and grey.", "It fell in the war.", "It was built again.")
+FILES = ("a.pdf", "b.pdf", "a.pdf")
+
+
+def prompt(label: str, between: str = "\n\n") -> str:
+    """Instructions, the texts with what an application writes around them, the question."""
+    shown = between.join(
+        label.format(n=place + 1, i=place, file=FILES[place], text=text)
+        for place, text in enumerate(TEXTS)
+    )
+    return f"1. Answer in English.\n2. Cite.\n\nContext:\n{shown}\n\nQuestion: When?"
+
+
+NUMBERS = {"1": (0,), "2": (1,), "3": (2,)}
+FROM_0 = {"0": (0,), "1": (1,), "2": (2,)}
+
+# How a prompt is written, and what some labels must mean; None: nothing.
+LABELS: dict[str, tuple[str, dict[str, tuple[int, ...] | None]]] = {
+    "in brackets": ("[{n}] {text}", {**NUMBERS, "4": None}),
+    "a word and a number": ("Source {n}:\n{text}", {**NUMBERS}),
+    "in German": ("[Dokument {n}] {file}\n{text}", {**NUMBERS, "a.pdf": (0, 2)}),
+    "with a title": ("[Source {n}: {file} | 2020]\n{text}", {**NUMBERS, "b.pdf": (1,)}),
+    "from 0": ("Source ID: {i}\nSnippet: {text}", FROM_0),
+    "elements": ('<source id="{i}">\n<text>{text}</text>\n</source>', FROM_0),
+    "JSON": ('{{"id": {n},\n"text": "{text}"\n}}', NUMBERS),
+    "metadata": ("citation_id: id-{n}\nfile: {file}\n\n{text}", {"id-2": (1,)}),
+    "behind the text": ("{text}\n[source: {file}#{i}]", {"b.pdf#1": (1,)}),
+    "before and behind": (
+        "[{n}] {text}\nSource: {file} (Page {i})",
+        {**NUMBERS, "a.pdf": (0, 2), "0": None},
+    ),
+    "a page is no number": ("[{file}]\nPage: {n}\n{text}", {"1": None, "b.pdf": (1,)}),
+    "a chapter is no number": ("Chapter {n}\n{text}", {"1": None}),
+    "prose before it": ("This is relevant, too.\n{text}", {"1": None, "2": None}),
+    "no labels": ("{text}", {"1": None, "2": None}),
+    "bullets": ("- {text}", {"1": None}),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_a_label_means_the_text_that_it_stands_with(name: str) -> None:
+    label, expected = LABELS[name]
+    labels = labels_in([prompt(label)], TEXTS)
+    assert {key: labels.places.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "Source 0\nAA aa\n[1]\n\nBB bb\n[2]",
+        "Chapter 3\nAA aa\n[1]\n\nBB bb\n[2]",
+        "AA aa\n[1]\n---\nBB bb\n[2]\n---\n",
+    ],
+)
+def test_numbers_behind_the_texts_belong_to_these(shown: str) -> None:
+    assert labels_in([shown], ["AA aa", "BB bb"]).places == {"1": (0,), "2": (1,)}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["2. Cite it.\n\nContext:\nAA aa", "2. Cite each source that you use.\nAA aa"],
+)
+def test_an_instruction_gives_a_single_text_no_number(shown: str) -> None:
+    assert labels_in([shown], ["AA aa"]).places == {}
+
+
+def test_a_number_of_several_texts_is_ambiguous() -> None:
+    labels = labels_in(
+        ["[1] AA aa\n\n[2] BB bb", "[1] CC cc"], ["AA aa", "BB bb", "CC cc"]
+    )
+    assert "1" in labels.ambiguous
+    assert "1" not in labels.places
+
+
+def test_a_text_that_stands_there_twice_has_two_numbers() -> None:
+    shown = "[1] AA aa\n\n[2] BB bb\n\n[3] AA aa"
+    expected = {"1": (0,), "2": (1,), "3": (0,)}
+    assert labels_in([shown], ["AA aa", "BB bb"]).places == expected
+    twice = {"1": (0,), "2": (1,), "3": (2,)}
+    assert labels_in([shown], ["AA aa", "BB bb", "AA aa"]).places == twice
+
+
+def test_texts_that_bring_their_own_labels() -> None:
+    texts = [
+        f"file_name: {file}\n\nSource {n}:\nText {n} says it."
+        for n, file in ((4, "a.pdf"), (7, "b.pdf"))
+    ]
+    labels = labels_in(["Cite.\n\n" + "\n\n".join(texts)], texts)
+    assert labels.places == {"4": (0,), "7": (1,), "a.pdf": (0,), "b.pdf": (1,)}
+
+
+FORMS: tuple[Callable[[str, str], str], ...] = (
+    lambda label, text: f"[{label}] {text}",
+    lambda label, text: f"[Source {label}]\n{text}",
+    lambda label, text: f"Document {label}:\n{text}",
+    lambda label, text: f"<doc id='{label}'>\n{text}\n</doc>",
+    lambda label, text: f"{text}\n[{label}]",
+    lambda label, text: f"source_id: {label}\n\n{text}",
+)
+WORDS = st.text("abcdefghij", min_size=2, max_size=9)
+SENTENCE = st.lists(WORDS, min_size=3, max_size=8).map(
+    lambda words: " ".join(words) + "."
+)
+
+
+@given(
+    st.lists(SENTENCE, min_size=2, max_size=6, unique=True),
+    st.sampled_from(FORMS),
+    st.sampled_from(["\n\n", "\n", "\n---\n"]),
+    st.randoms(use_true_random=False),
+    st.integers(0, 90),
+)
+def test_numbers_are_found_in_whatever_order_the_texts_stand(
+    texts: list[str],
+    form: Callable[[str, str], str],
+    between: str,
+    chance: object,
+    first: int,
+) -> None:
+    """Law: each text has the number that the prompt shows it under, whatever the order."""
+    if any(one != other and one in other for one in texts for other in texts):
+        return
+    order = list(range(len(texts)))
+    chance.shuffle(order)  # type: ignore[attr-defined]  # a Random of Hypothesis
+    shown = between.join(
+        form(str(first + rank), texts[place]) for rank, place in enumerate(order)
+    )
+    labels = labels_in([f"Answer and cite.\n\n{shown}\n\nWhen was it?"], texts)
+    expected = {str(first + rank): (place,) for rank, place in enumerate(order)}
+    assert {
+        key: named for key, named in labels.places.items() if key.isdigit()
+    } == expected
+
+
+@given(
+    st.lists(st.text("ab[]()<>#:=\"'|,.1 2\n…Source", max_size=60), max_size=4),
+    st.lists(st.text("ab[]1: \n…", max_size=20), max_size=4),
+)
+def test_whatever_a_prompt_holds_places_are_those_of_contexts(
+    prompts: list[str], texts: list[str]
+) -> None:
+    labels = labels_in(prompts, texts)
+    places = {place for named in labels.places.values() for place in named}
+    assert places <= set(range(len(texts)))
+    assert not labels.ambiguous & labels.places.keys()
