@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +22,12 @@ from ragmetrics_core import (
     LexicalJudge,
     LLMJudge,
     OpenAICompatibleModel,
+    Report,
     Sample,
     ScriptedJudge,
     evaluate,
 )
+from ragmetrics_core.cli.main import main
 from ragmetrics_core.data import (
     Asked,
     ContentRefused,
@@ -790,6 +793,42 @@ def test_a_dry_run_counts_what_a_run_sends(logprobs: bool) -> None:
         n_sent = len(server.requests)
     assert counted.low.calls <= n_sent
     assert counted.low.calls == 4
+
+
+def test_rows_of_a_table_are_judged_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lit, froze = "Anna lit the old lamp in May.", "The harbour froze that winter."
+    shared = {"question": "Who lit it?", "answer": "Anna lit the old lamp in May [1]."}
+    rows = [
+        {**shared, "contexts": [f"[1] {lit}", f"[2] {froze}"]},
+        {
+            **shared,
+            "contexts": [{"id": "x", "text": froze}, {"id": "y", "text": lit}],
+            "citations": {"1": "y"},
+        },
+        {**shared, "contexts": [lit, froze]},
+    ]
+    path, out = tmp_path / "rows.jsonl", tmp_path / "results.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    command = ["evaluate", str(path), "--metrics", "citation_quality"]
+    page = tmp_path / "page.html"
+    written = ["--judge", "lexical", "--out", str(out), "--report", str(page)]
+    assert main([*command, *written]) == 0
+    printed = capsys.readouterr().out
+    assert "2 of 2 answers have citations" in printed
+    assert "1 without citations" not in printed
+    results = [
+        row.results["citation_quality"] for row in Report.from_jsonl(out).results
+    ]
+    assert [result.value for result in results] == [1.0, 1.0, None]
+    again = ["--set", "citation_quality.numbered_from=1", "--judge", "lexical"]
+    assert main([*command, *again, "--out", str(out)]) == 0
+    values = [
+        row.results["citation_quality"].value for row in Report.from_jsonl(out).results
+    ]
+    assert values == [1.0, 1.0, 1.0]
+    assert "Gao et al. 2023" in Report.from_jsonl(out).methods()
 
 
 # Plans side by side

@@ -107,7 +107,7 @@ WORDINGS = {
         "answer",
         "has",
         "have",
-        "citations of which at least half hold",
+        "citations that score one half or more",
         "Do the citations of the answer hold?",
         "Each sentence with a claim is held against the texts that it cites. The score"
         " is high where these support it and none of them is needless. Counted: a score"
