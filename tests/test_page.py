@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from citing import citing_sample, oracle
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from ragmetrics_core import evaluate
+from ragmetrics_core import CitationQuality, evaluate
 from ragmetrics_core.data.errors import InputError, MissingDependency
 from ragmetrics_core.data.metric_evidence import (
     CallTable,
@@ -1120,6 +1121,33 @@ def test_hostile_texts_run_nothing(browser: Browser, tmp_path: Path) -> None:
     )
     assert browser.console() == []
     assert browser.requests() == [(tmp_path / "report.html").as_uri()]
+
+
+@needs_chromium
+def test_an_opened_row_tells_what_each_sentence_cites_and_what_is_wrong(
+    browser: Browser, tmp_path: Path
+) -> None:
+    answer = "AA [1][2]. BB [1]. CC. Bye. DD [9]."
+    sample = citing_sample(answer, ["AA", "BB"], question="Which?")
+    result = CitationQuality().score(sample, judge=oracle())
+    rows = [SampleResult(index=0, sample=sample, results={result.metric: result})]
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    browser.find("tr.row button")[0].click()
+    lines = browser.js(
+        "return [...document.querySelectorAll('.detail table.heat tbody tr')].map(line"
+        " => [...line.children].map(cell => cell.textContent))"
+    )
+    assert lines == [
+        ["AA.", "#1, #2 (irrelevant)", "supported"],
+        ["BB.", "#1", "misattributed: supported by #2"],
+        ["CC.", "nothing", "uncited"],
+        ["Bye.", "nothing", "makes no claim"],
+        ["DD.", "9 (dangling)", "unsupported"],
+    ]
+    shown = browser.find(".detail")[0].text
+    assert "Recall 0.25: 1 of 4 sentences with a claim supported." in shown
+    assert "Precision 0.25: 1 of 4 citations precise." in shown
 
 
 @needs_chromium

@@ -162,12 +162,34 @@ function ratingsOf(evidence, sample, result) {
   });
 }
 
+// Each sentence of the answer with what it cites, and what is wrong with it.
+function citationsOf(evidence) {
+  const nameOf = (citation) => "#" + citation.rank + (citation.irrelevant ? " (irrelevant)" : "");
+  const verdictOf = (statement) => {
+    if (!statement.claims) return "makes no claim";
+    if (statement.supported) return "supported";
+    const elsewhere = (statement.supporting || []).map((rank) => "#" + rank).join(", ");
+    return statement.fault + (elsewhere ? ": supported by " + elsewhere : "");
+  };
+  const rows = evidence.statements.map((statement) => {
+    const cited = [...(statement.citations || []).map(nameOf), ...(statement.dangling || []).map((label) => label + " (dangling)")];
+    return element("tr", {}, element("th", { scope: "row", class: "fact" }, text(statement.text, "text", 500)), element("td", {}, cited.join(", ") || "nothing"), element("td", {}, verdictOf(statement)));
+  });
+  const heads = ["sentence", "cites", "verdict"].map((name) => element("th", { scope: "col" }, name));
+  const table = element("table", { class: "heat" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
+  const lines = [
+    "Recall " + percent(evidence.recall) + ": " + evidence.supported + " of " + counted(evidence.claims, "sentence") + " with a claim supported.",
+    evidence.precision !== undefined && "Precision " + percent(evidence.precision) + ": " + evidence.precise + " of " + counted(evidence.citations, "citation") + " precise.",
+  ];
+  return [element("div", { class: "scroll", tabindex: "0" }, table), element("p", { class: "muted" }, lines.filter(Boolean).join(" ")), folded("Formula", () => [text(evidence.formula)])];
+}
+
 function fieldsOf(evidence) {
   const entries = Object.entries(evidence).filter(([name]) => name !== "kind").map(([name, value]) => [name.replaceAll("_", " "), value]);
   return entries.length ? [facts(entries)] : [];
 }
 
-const SHOWN = { context_adherence: pollsOf, context_recall: ratingsOf, retrieval_accuracy: matrixOf, context_utilization: rankingOf };
+const SHOWN = { context_adherence: pollsOf, context_recall: ratingsOf, retrieval_accuracy: matrixOf, context_utilization: rankingOf, citation_quality: citationsOf };
 
 function resultOf(name, result, sample) {
   const value = result.value === undefined ? result.status : level(result.value) + ", " + percent(result.value);
