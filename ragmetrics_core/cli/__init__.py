@@ -20,6 +20,6 @@ Those of a group stand after the group.
 """
 
 
-def listed(name: str) -> tuple[str, str]:
-    """The line of ``COMMANDS`` about a command."""
+def example_and_help(name: str) -> tuple[str, str]:
+    """An example of a command, and what it does: its line in ``COMMANDS``."""
     return next(line for line in COMMANDS if name in line[0].split()[1:3])

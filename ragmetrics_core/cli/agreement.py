@@ -103,6 +103,7 @@ def add_to(commands: Any) -> None:
 
 
 def _draw(options: argparse.Namespace) -> int:
+    """Draw samples to be labelled by people, and write them to a new file."""
     report = Report.from_jsonl(options.results)
     metric = _metric(report, options.metric)
     rows = draw(
@@ -141,22 +142,22 @@ def _agreement(options: argparse.Namespace) -> int:
     clusters = group_by_cluster(rows, report, rival, cluster=options.cluster)
     figures = measure_all(clusters, measures(options.threshold), draws=options.draws)
     lines = [_what_was_measured(report, metric, len(rows), len(clusters), options)]
-    lines += _few_clusters(clusters)
+    lines += _warnings_of_few_clusters(clusters)
     lines += [
         f"! {sentence}" for sentence in describe_left_over(report, metric, labels)
     ]
-    lines += _measured(figures)
-    lines += _curve(clusters)
+    lines += _lines_on_figures(figures)
+    lines += _lines_on_calibration_curve(clusters)
     if rival is not None:
         judges = ", ".join(rival.run.judges) or "the other judge"
         lines.append(f"Minus {judges}, on the same rows:")
-        lines += compared(clusters, options.threshold, options.draws)
-    lines += _calibrated(report, metric, labels, options)
+        lines += lines_on_rival(clusters, options.threshold, options.draws)
+    lines += _lines_on_labels_of_people(report, metric, labels, options)
     show("\n".join(lines))
     return 0
 
 
-def _calibrated(
+def _lines_on_labels_of_people(
     report: Report, metric: str, labels: list[Label], options: argparse.Namespace
 ) -> list[str]:
     """The calibrated mean and the certified threshold, where they are asked for."""
@@ -215,14 +216,16 @@ def _metric(report: Report, name: str | None) -> str:
     return report.metrics[0]
 
 
-def compared(
+def lines_on_rival(
     groups: Sequence[Sequence[Labelled]], threshold: float, draws: int
 ) -> list[str]:
     """Return the differences between judge and rival on the same rows, in words.
 
     Then come the rows where their verdicts differ.
     """
-    lines = _measured(measure_all(groups, rival_measures(threshold), draws=draws))
+    lines = _lines_on_figures(
+        measure_all(groups, rival_measures(threshold), draws=draws)
+    )
     rows = [row for group in groups for row in group]
     apart = [
         row
@@ -239,31 +242,36 @@ def compared(
     ]
 
 
-def _measured(figures: Sequence[Measured]) -> list[str]:
+def _lines_on_figures(figures: Sequence[Measured]) -> list[str]:
     """One line per source and measure.
 
     The mean only where there are several sources.
     """
-    several = len({figure.source for figure in figures}) > 2
+    # the mean over sources is one of them
+    n_sources = len({figure.source for figure in figures}) - 1
     lines = []
     for figure in figures:
-        if figure.value is None or (figure.source is None and not several):
+        is_mean = figure.source is None
+        if figure.value is None or (is_mean and n_sources < 2):
             continue
-        place = "mean over sources" if figure.source is None else figure.source
-        bounds = (
-            "no interval: all resamples"
-            f" {'of one source ' if figure.source is None else ''}agree"
-        )
-        bounds = (
-            "[{:.3f}, {:.3f}]".format(*figure.interval) if figure.interval else bounds
-        )
+        place = "mean over sources" if is_mean else figure.source
         lines.append(
-            f"  {figure.measure:18} {place:20} n={figure.count:<5} {figure.value:.3f} {bounds}"
+            f"  {figure.measure:18} {place:20} n={figure.count:<5} {figure.value:.3f}"
+            f" {_interval_in_words(figure)}"
         )
     return lines
 
 
-def _few_clusters(groups: Sequence[Sequence[Labelled]]) -> list[str]:
+def _interval_in_words(figure: Measured) -> str:
+    """The interval of a figure, or why it has none."""
+    if figure.interval:
+        low, high = figure.interval
+        return f"[{low:.3f}, {high:.3f}]"
+    of_source = "of one source " if figure.source is None else ""
+    return f"no interval: all resamples {of_source}agree"
+
+
+def _warnings_of_few_clusters(groups: Sequence[Sequence[Labelled]]) -> list[str]:
     """A warning for each source with few clusters, where rows share any."""
     if all(len(group) == 1 for group in groups):
         return []
@@ -276,7 +284,7 @@ def _few_clusters(groups: Sequence[Sequence[Labelled]]) -> list[str]:
     ]
 
 
-def _curve(groups: Sequence[Sequence[Labelled]]) -> list[str]:
+def _lines_on_calibration_curve(groups: Sequence[Sequence[Labelled]]) -> list[str]:
     """The calibration curve of each source."""
     lines = []
     for source in dict.fromkeys(group[0].source for group in groups):

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from ragmetrics_core.cli import options as shared
-from ragmetrics_core.cli.agreement import compared
+from ragmetrics_core.cli.agreement import lines_on_rival
 from ragmetrics_core.cli.options import add, command, positive, show
 from ragmetrics_core.data import (
     EMBEDDED,
@@ -99,11 +99,11 @@ def add_to(commands: Any) -> None:
     )
     add(parser, "--html", "write the card as an HTML page", "CARD.html", Path)
     add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
-    asked = parser.add_argument_group(
+    alternatives = parser.add_argument_group(
         "instead of a card"
     ).add_mutually_exclusive_group()
     add(
-        asked,
+        alternatives,
         "--template",
         "compare this prompt with another one on the same rows",
         "FILE",
@@ -113,7 +113,7 @@ def add_to(commands: Any) -> None:
         "propose the band of a cascade: outside it this judge is wrong on at most this"
         " share of the verdicts, on each source"
     )
-    add(asked, "--band", help_text, "LOSS", shared.share)
+    add(alternatives, "--band", help_text, "LOSS", shared.share)
     add(
         parser,
         "--against",
@@ -130,20 +130,20 @@ def _card(options: argparse.Namespace) -> int:
     judge = shared.judge_from(options.judge, options)
     limits = shared.settings_from(options, Limits)
     is_whole_card = options.template is None and options.band is None
-    _check(options, judge, is_whole_card)
-    items = _items(options, is_whole_card=is_whole_card)
+    _check(options, judge, is_whole_card=is_whole_card)
+    samples = _labelled_samples(options, is_whole_card=is_whole_card)
     if is_whole_card:
-        work = partial(_measured, options, judge, items)
+        work = partial(_make_card, options, judge, samples)
     elif options.template:
-        work = partial(_two_prompts, options, judge, items)
+        work = partial(_two_prompts, options, judge, samples)
     else:
-        work = partial(_bands, options, judge, items)
+        work = partial(_bands, options, judge, samples)
     if options.dry_run:
         note = "\nNot counted: each sample is asked once more."
         if isinstance(judge, DecisionJudge):
             note += " Each of its typed questions is also asked alone."
         return shared.dry_run(
-            judge, len(items), "samples", lambda counter: work(asking(counter)), note
+            judge, len(samples), "samples", lambda counter: work(asking(counter)), note
         )
     ask = asking(
         judge,
@@ -156,31 +156,33 @@ def _card(options: argparse.Namespace) -> int:
     return 0
 
 
-def _items(options: argparse.Namespace, *, is_whole_card: bool) -> LabelledSamples:
+def _labelled_samples(
+    options: argparse.Namespace, *, is_whole_card: bool
+) -> LabelledSamples:
     """The labelled samples, of one metric alone where that is asked for."""
-    items: LabelledSamples = read_labelled(options.data, options.limit)
+    samples: LabelledSamples = read_labelled(options.data, options.limit)
     metric = options.metric or (None if is_whole_card else "adherence")
     if metric is None:
-        return items
+        return samples
     kind = NAMED_METRICS.get(full_name(metric))
-    items = [item for item in items if ASKING[item.question] is kind]
-    if not items:
+    samples = [sample for sample in samples if ASKING[sample.question] is kind]
+    if not samples:
         raise SettingError(
             f"nothing is labelled for {metric}; --metric names another metric"
         )
-    return items
+    return samples
 
 
 def _metrics_asking(
-    items: LabelledSamples, options: argparse.Namespace
+    samples: LabelledSamples, options: argparse.Namespace
 ) -> Sequence[Metric]:
     """The metrics that ask what is labelled, with the settings that are given."""
-    kinds = {ASKING[item.question] for item in items}
+    kinds = {ASKING[sample.question] for sample in samples}
     names = [name for name, kind in NAMED_METRICS.items() if kind in kinds]
     return metrics_with_settings(names, options.settings)
 
 
-def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
+def _check(options: argparse.Namespace, judge: Judge, *, is_whole_card: bool) -> None:
     """Refuse what does not go together or cannot be written.
 
     The check comes before anything is judged.
@@ -189,7 +191,7 @@ def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
         raise SettingError(
             "--against names the other prompt; the first one is --template FILE"
         )
-    if (options.out or options.html) and not whole:
+    if (options.out or options.html) and not is_whole_card:
         raise SettingError(
             "--out and --html are for a card; what --template and --band find is"
             " printed"
@@ -207,16 +209,16 @@ def _check(options: argparse.Namespace, judge: Judge, whole: bool) -> None:
         check_page(options.html)
 
 
-def _measured(
-    options: argparse.Namespace, judge: Judge, items: LabelledSamples, ask: Ask
+def _make_card(
+    options: argparse.Namespace, judge: Judge, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
     """Return the figures over all sources.
 
     The whole card is written first, where it is wanted.
     """
     draws = 0 if options.dry_run else options.draws
-    metrics = _metrics_asking(items, options)
-    card = measure_judge(judge, items, ask, draws=draws, metrics=metrics)
+    metrics = _metrics_asking(samples, options)
+    card = measure_judge(judge, samples, ask, draws=draws, metrics=metrics)
     made_by = {
         "command": _command(options, judge),
         "inputs": inputs_of(options.data),
@@ -225,8 +227,8 @@ def _measured(
     if options.out and not options.dry_run:
         write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
     if options.html and not options.dry_run:
-        shown = {"card": card, "cell": cell, "reach": reach}
-        write_html(options.html, "card.html.j2", (), shown)
+        data = {"card": card, "cell": cell, "reach": reach}
+        write_html(options.html, "card.html.j2", (), data)
     lines = [
         f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each"
         " source: --html, --out"
@@ -237,8 +239,8 @@ def _measured(
             if figure.source is None:
                 lines.append(f"  {figure.measure:44} {cell(figure)}")
     lines += card.notes
-    written = [path for path in (options.out, options.html) if path]
-    return lines + [f"Card: {path}" for path in written]
+    files_of_card = [path for path in (options.out, options.html) if path]
+    return lines + [f"Card: {path}" for path in files_of_card]
 
 
 def _command(options: argparse.Namespace, judge: Judge) -> str:
@@ -259,30 +261,24 @@ def _command(options: argparse.Namespace, judge: Judge) -> str:
 
 
 def _two_prompts(
-    options: argparse.Namespace, _: Judge, items: LabelledSamples, ask: Ask
+    options: argparse.Namespace, _: Judge, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
     """Return the differences of two prompts, and where their verdicts differ.
 
     The differences are over the verdicts that both prompts gave.
     """
-    kind = ASKING[items[0].question]
-    templates = (options.template, options.against or _SHIPPED)
-    first, second = (
-        judge_samples(
-            ask,
-            kind() if template == _SHIPPED else kind(template=read_text(template)),
-            items,
-        )
-        for template in templates
-    )
+    kind = ASKING[samples[0].question]
+    other_template = options.against or _SHIPPED
+    judged_by_first = judge_samples(ask, _metric_of(kind, options.template), samples)
+    judged_by_second = judge_samples(ask, _metric_of(kind, other_template), samples)
     groups = []
-    for one_prompt, other_prompt in zip(first, second, strict=True):
-        if one_prompt.verdicts and other_prompt.verdicts:
-            verdicts = zip(one_prompt.verdicts, other_prompt.verdicts, strict=True)
+    for by_first, by_second in zip(judged_by_first, judged_by_second, strict=True):
+        if by_first.verdicts and by_second.verdicts:
+            pairs = zip(by_first.verdicts, by_second.verdicts, strict=True)
             groups.append(
                 [
-                    replace(left, rival=right.score, rival_verdict=right.verdict)
-                    for left, right in verdicts
+                    replace(verdict, rival=rival.score, rival_verdict=rival.verdict)
+                    for verdict, rival in pairs
                 ]
             )
     if not groups:
@@ -290,67 +286,78 @@ def _two_prompts(
             "no sample was scored by both prompts, so nothing can be compared"
         )
     heading = (
-        f"{len(groups)} of {len(items)} samples were scored by both prompts; the first"
+        f"{len(groups)} of {len(samples)} samples were scored by both prompts; the first"
         " less the second:"
     )
-    return [heading, *compared(groups, 0.5, options.draws)]
+    return [heading, *lines_on_rival(groups, 0.5, options.draws)]
+
+
+def _metric_of(kind: type[Metric], template: Path) -> Metric:
+    """The metric that asks by the prompt of a file, or by the one that ships."""
+    if template == _SHIPPED:
+        return kind()
+    settings: dict[str, Any] = {"template": read_text(template)}
+    return kind(**settings)
 
 
 def _bands(
-    options: argparse.Namespace, _: Judge, items: LabelledSamples, ask: Ask
+    options: argparse.Namespace, _: Judge, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
     """Return the band, and what it would cost on each source.
 
     The cost on a source is that of the band chosen on the other sources.
     """
     loss = options.band
-    if items[0].question not in CASCADED:
-        raise _no_probability(full_name(options.metric))
-    _check_number_of_rows(len(items), loss)
-    scored = _with_probabilities(options, items, ask)
-    rows = [row for item in scored for row in item.verdicts]
+    if samples[0].question not in CASCADED:
+        raise _error_without_probabilities(full_name(options.metric))
+    _check_number_of_rows(len(samples), loss)
+    scored = _samples_with_probabilities(options, samples, ask)
+    rows = [row for sample in scored for row in sample.verdicts]
     if not options.dry_run:
         _check_number_of_rows(len(scored), loss)
     chosen = reach_of_chosen_band(rows, rows, "lost", loss, source=None)
-    question_type = CASCADED[items[0].question]
+    question_type = CASCADED[samples[0].question]
     lines = [
         f"band={{{question_type!r}: ({chosen.low:g}, {chosen.high:g})}}",
-        f"It {_in_words(chosen)}, means over sources. Chosen on {len(rows)} verdicts;"
+        f"It {_cost_of_band_in_words(chosen)}, means over sources. Chosen on {len(rows)} verdicts;"
         " the strong judge is taken to be always right.",
     ]
-    others = reach_on_sources_left_out(rows, "lost", loss)
+    choices_by_others = reach_on_sources_left_out(rows, "lost", loss)
     lines += [
         f"  {choice.source}, with the band of the other sources"
-        f" ({choice.low:g}, {choice.high:g}): {_in_words(choice)}"
-        for choice in others
+        f" ({choice.low:g}, {choice.high:g}): {_cost_of_band_in_words(choice)}"
+        for choice in choices_by_others
     ]
-    if others:
-        mean_loss = fmean(choice.lost for choice in others)
+    if choices_by_others:
+        mean_loss = fmean(choice.lost for choice in choices_by_others)
         lines.append(f"  Sources that the band does not know lose {mean_loss:.3f}.")
-    return lines + _doubts(rows, chosen, Counter(item.source for item in scored))
+    return lines + _doubts(rows, chosen, Counter(sample.source for sample in scored))
 
 
-def _no_probability(metric: str) -> SettingError:
+def _error_without_probabilities(metric: str) -> SettingError:
+    """The error that a cascade cannot weigh the verdicts of a metric."""
     return SettingError(
         f"a cascade sees no probability of these verdicts by {metric}; {_BANDS}"
     )
 
 
-def _with_probabilities(
-    options: argparse.Namespace, items: LabelledSamples, ask: Ask
+def _samples_with_probabilities(
+    options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[LabelledSample]:
     """The samples that the judge scored, with a probability of each verdict.
 
     ``SettingError`` if a verdict has none, or nothing is scored.
     """
-    [metric] = _metrics_asking(items, options)
+    [metric] = _metrics_asking(samples, options)
     scored: list[LabelledSample] = []
     # the first one shows whether the others are worth their price
-    for part in (items[:1], items[1:]):
-        scored += [item for item in judge_samples(ask, metric, part) if item.verdicts]
-        verdicts = [row.verdict for item in scored for row in item.verdicts]
+    for part in (samples[:1], samples[1:]):
+        scored += [
+            sample for sample in judge_samples(ask, metric, part) if sample.verdicts
+        ]
+        verdicts = [row.verdict for sample in scored for row in sample.verdicts]
         if None in verdicts and not options.dry_run:
-            raise _no_probability(metric.name)
+            raise _error_without_probabilities(metric.name)
     if not scored:
         raise SettingError("nothing was scored, so no band is known")
     return scored
@@ -382,11 +389,13 @@ def _doubts(
         f"  By chance alone, {len(rows)} verdicts may hide a loss of up to"
         f" {most_lost:.0%} (upper end of Wilson's 95 % interval)."
     ]
-    few = [source for source in sources if n_scored[source] < fewest_rows(loss)]
-    if few and len(sources) > 1:
+    small_sources = [
+        source for source in sources if n_scored[source] < fewest_rows(loss)
+    ]
+    if small_sources and len(sources) > 1:
         lines.append(
             f"  Too few to know a loss of {loss:.0%} of one source by itself (it needs"
-            f" {fewest_rows(loss)}): {', '.join(few)}."
+            f" {fewest_rows(loss)}): {', '.join(small_sources)}."
         )
     if len(sources) == 1:
         lines.append(
@@ -401,7 +410,7 @@ def _doubts(
     return lines
 
 
-def _in_words(choice: Reach) -> str:
+def _cost_of_band_in_words(choice: Reach) -> str:
     """What a band asks the strong judge for, and what it loses."""
     return (
         f"asks for {1 - choice.decided:.0%} of the verdicts and loses {choice.lost:.3f}"

@@ -75,7 +75,7 @@ def _compare(options: argparse.Namespace) -> int:
     shared.settle_gates(
         options, "--fail-on-regression", holds_gate=options.fail_on_regression
     )
-    comparison = _compared(options)
+    comparison = _make_comparison(options)
     decisions: Sequence[Decision] = ()
     if options.fail_on_regression:
         decisions = comparison.regressions(min_scored=options.min_scored)
@@ -101,7 +101,7 @@ def _compare(options: argparse.Namespace) -> int:
     return exit_code
 
 
-def _compared(options: argparse.Namespace) -> Comparison:
+def _make_comparison(options: argparse.Namespace) -> Comparison:
     """The comparison that the options ask for, with the titles of its runs."""
     first_report = results_at(options.first)
     second_report = results_at(options.second)
@@ -114,8 +114,8 @@ def _compared(options: argparse.Namespace) -> Comparison:
         anyway=options.anyway,
     )
     titles = (
-        _title(options.first, first_report),
-        _title(options.second, second_report),
+        _title_of_run(options.first, first_report),
+        _title_of_run(options.second, second_report),
     )
     return comparison.model_copy(update={"titles": titles})
 
@@ -152,13 +152,14 @@ def _lines_on_losses(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _title(path: Path, report: Report) -> str:
+def _title_of_run(path: Path, report: Report) -> str:
     """What a run is called: the name that it was given, its file and its date."""
     facts = ", ".join(filter(None, (path.name, date_of(report.run))))
     return f"{report.run.name} ({facts})" if report.run.name else facts
 
 
 def _push(options: argparse.Namespace) -> int:
+    """Put the scores of results over traces onto these traces."""
     report = results_at(options.results)
     sent = [row for row in report.results if row.sample is not None and row.results]
     if not sent:
@@ -167,12 +168,10 @@ def _push(options: argparse.Namespace) -> int:
             " evaluate samples first"
         )
     report.write_to(options.to)
-    left_out = len(report.results) - len(sent)
-    rest = (
-        f"; not sent, because they hold no sample or no results: {left_out}"
-        if left_out
-        else ""
-    )
+    n_left_out = len(report.results) - len(sent)
+    rest = ""
+    if n_left_out:
+        rest = f"; not sent, because they hold no sample or no results: {n_left_out}"
     show(
         f"{sum(len(row.results) for row in sent)} results of {len(sent)} rows:"
         f" {options.to}{rest}"

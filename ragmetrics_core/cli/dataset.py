@@ -196,22 +196,25 @@ def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> 
 
 
 def _discrete(options: argparse.Namespace) -> int:
-    where, documents, source = _given(options)
+    """Build a set whose labels are yes and no, from pairs or a model's questions."""
+    where, documents, source = _read_corpus(options)
     settings = shared.settings_from(options, DiscreteSettings)
-    retriever = (
-        None if settings.retriever == "bm25" else import_retriever(settings.retriever)
-    )
-    pairs, maker = load_pairs(options.pairs, where=where) if options.pairs else (), None
-    if options.pairs and options.dry_run:
-        show("no calls: questions, answers and documents are there")
-        return 0
-    if not options.pairs:
-        judge = _model(options)
+    retriever = None
+    if settings.retriever != "bm25":
+        retriever = import_retriever(settings.retriever)
+    maker = None
+    if options.pairs:
+        pairs = load_pairs(options.pairs, where=where)
         if options.dry_run:
-            work = settings.questions, "questions"
+            show("no calls: questions, answers and documents are there")
+            return 0
+    else:
+        judge = _writing_judge(options)
+        if options.dry_run:
             return shared.dry_run(
                 judge,
-                *work,
+                settings.questions,
+                "questions",
                 lambda counter: write_pairs(documents, settings, Maker(counter)),
             )
         maker = shared.maker(judge, options)
@@ -223,14 +226,15 @@ def _discrete(options: argparse.Namespace) -> int:
 
 
 def _continuous(options: argparse.Namespace) -> int:
-    _, documents, source = _given(options)
+    """Build a set whose labels are shares of facts, by a model."""
+    _, documents, source = _read_corpus(options)
     settings = shared.settings_from(options, ContinuousSettings).refuse_misfits()
-    judge = _model(options)
+    judge = _writing_judge(options)
     if options.dry_run:
-        work = settings.documents, "documents"
         return shared.dry_run(
             judge,
-            *work,
+            settings.documents,
+            "documents",
             lambda counter: build_continuous(documents, settings, Maker(counter)),
         )
     maker = shared.maker(judge, options)
@@ -239,7 +243,7 @@ def _continuous(options: argparse.Namespace) -> int:
     )
 
 
-def _given(
+def _read_corpus(
     options: argparse.Namespace,
 ) -> tuple[Mapping[str, str], Sequence[Document], tuple[str, ...]]:
     """What rows must have, the documents that do, and what a set says of its source."""
@@ -257,7 +261,8 @@ def _given(
     )
 
 
-def _model(options: argparse.Namespace) -> LLMJudge:
+def _writing_judge(options: argparse.Namespace) -> LLMJudge:
+    """The language model that writes a set; ``SettingError`` if none is named."""
     named = options.model or os.environ.get("RAGMETRICS_JUDGE")
     judge = shared.judge_from(named, options) if named else None
     if isinstance(judge, LLMJudge):
@@ -389,6 +394,7 @@ def _table(
     rows: Sequence[tuple[Judge, Metric, str]],
     options: argparse.Namespace,
 ) -> str:
+    """The scores of judges on a set, as a table."""
     reviews = Reviews(path, dataset)
     replies = shared.store(options)
     scores = [
@@ -409,6 +415,7 @@ def _table(
 def _estimates(
     path: Path, dataset: AnySet, rows: Sequence[tuple[Judge, Metric, str]]
 ) -> str:
+    """What judging a set would cost, by judge, metric and prompt."""
     return "\n\n".join(
         f"{path}, {judge.name}, {metric.name} {prompt}\n"
         + estimate(judge_scores.samples_of(dataset, metric), [metric], judge).text(
@@ -419,6 +426,7 @@ def _estimates(
 
 
 def _extract(options: argparse.Namespace) -> int:
+    """Let a model extract the facts of references into a file to edit."""
     shared.needs_out(options)
     rows = [row for _, row in read_objects(options.file)]
     extraction = options.extraction
@@ -445,6 +453,7 @@ def _extract(options: argparse.Namespace) -> int:
 
 
 def _freeze(options: argparse.Namespace) -> int:
+    """Freeze a file of facts with a digest, so that runs are comparable."""
     file = read_facts(options.file).freeze()
     write_facts(options.file, file)
     show(f"{options.file}: {file.count} facts frozen as {file.frozen}")

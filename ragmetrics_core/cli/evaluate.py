@@ -229,23 +229,23 @@ def _run(options: argparse.Namespace) -> int:
     shared.settle_gates(options, "--fail-under", holds_gate=holds_gate)
     if options.progress is False:
         logging.getLogger("ragmetrics_core").setLevel(logging.WARNING)
-    plan = _planned(options)
+    plan = _make_plan(options)
     if options.dry_run:
         return _dry_run(plan)
     if options.report:
         check_page(options.report)
     budget = Budget(shared.settings_from(options, Limits))
-    measured = _measured(plan, budget)
+    measured = _measure(plan, budget)
     while measured.run.waiting:  # batches are on their way
         if not measured.run.runs_again(wait=options.wait):
             show(measured.run.stopped)
             return 4
-        plan = _planned(options)  # its source is read from the start once more
-        measured = _measured(plan, budget)
+        plan = _make_plan(options)  # its source is read from the start once more
+        measured = _measure(plan, budget)
     return _finish(plan, measured)
 
 
-def _planned(options: argparse.Namespace) -> _Plan:
+def _make_plan(options: argparse.Namespace) -> _Plan:
     """What the options ask for."""
     names = None if options.metrics is None else options.metrics.split(",")
     metrics = metrics_with_settings(names, options.settings)
@@ -280,7 +280,7 @@ def _dry_run(plan: _Plan) -> int:
     return BAD_INPUT
 
 
-def _measured(plan: _Plan, budget: Budget) -> _Measured:
+def _measure(plan: _Plan, budget: Budget) -> _Measured:
     """Judge and count every sample, as far as the run goes."""
     options = plan.options
     run = Run(
@@ -314,7 +314,7 @@ def _measured(plan: _Plan, budget: Budget) -> _Measured:
 def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> None:
     """Judge every sample; results are on disk as soon as they are known."""
     run = measured.run
-    rows = plan.source.counted(always=run.decider is not None)
+    rows = plan.source.count_samples(always=run.decider is not None)
     run.why_part = plan.source.why_part
     results = stream(run, rows, progress=plan.options.progress, columns={})
     try:
@@ -355,7 +355,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     decisions = facts.decisions or [
         decide(gate, summary, **plan.how_gates_are_held) for gate in plan.gates
     ]
-    applied = _applied(summary, options)
+    applied = _only_metrics_that_apply(summary, options)
     exit_code = _exit_code(plan, run, summary, decisions)
     summary_failure = None
     if not run.interrupted:
@@ -371,7 +371,7 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
         of_files = {"inputs": facts.inputs, "name": facts.name}
         page_facts = report.run.model_copy(update=of_files)
         write_page_from(screen, options.report, report.results, applied, page_facts)
-    if lines := _lines(plan, measured, summary, applied, screen, facts):
+    if lines := _closing_lines(plan, measured, summary, applied, screen, facts):
         show("\n".join(lines))
     if summary_failure:
         raise summary_failure
@@ -410,7 +410,7 @@ def _say_why_nothing_was_scored(
         print("ragmetrics: nothing was scored", file=sys.stderr)
 
 
-def _lines(
+def _closing_lines(
     plan: _Plan,
     measured: _Measured,
     summary: Summary,
@@ -418,12 +418,15 @@ def _lines(
     screen: FirstScreen,
     facts: RunFacts,
 ) -> list[str]:
-    """What is printed at the end, line by line; ``shown`` is of metrics that apply."""
+    """What is printed at the end, line by line.
+
+    ``summary`` is of all metrics, and ``applied`` of those that apply to some row.
+    """
     options, run = plan.options, measured.run
     lines = []
     if applied.metrics:
         lines += screen_lines(screen, applied, facts)
-        lines += _left_out(summary, applied, measured.reasons)
+        lines += _lines_on_left_out_metrics(summary, applied, measured.reasons)
         lines += plan.source.remarks
         seconds = f"{facts.seconds:.1f} s"
         lines.append(f"Spent: {shared.spent(summary.usage)}; {seconds}")
@@ -438,7 +441,7 @@ def _lines(
     return lines
 
 
-def _left_out(
+def _lines_on_left_out_metrics(
     summary: Summary, applied: Summary, reasons: Mapping[str, str]
 ) -> list[str]:
     """Of each metric that is not shown why it is not."""
@@ -453,7 +456,7 @@ def _left_out(
     return lines
 
 
-def _applied(summary: Summary, options: argparse.Namespace) -> Summary:
+def _only_metrics_that_apply(summary: Summary, options: argparse.Namespace) -> Summary:
     """Without metrics that nobody named and that applied to no row."""
     applicable = tuple(
         numbers
@@ -484,7 +487,7 @@ def _until(options: argparse.Namespace) -> UntilDecided | None:
 
 def settle(options: argparse.Namespace) -> None:
     """Take from the file of the working directory what ``evaluate`` was not told."""
-    of_file = project_settings(Path.cwd(), decided=_decided(options))
+    of_file = project_settings(Path.cwd(), decided=_settings_of_options(options))
     if of_file != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
             "settings are taken from %s", PROJECT_FILE
@@ -558,7 +561,7 @@ def _metric_name(name: str) -> str | None:
         return None
 
 
-def _decided(options: argparse.Namespace) -> list[str]:
+def _settings_of_options(options: argparse.Namespace) -> list[str]:
     """The settings that options decide, whatever a file says of them."""
     decided = [
         name

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from io import TextIOWrapper
 from typing import TextIO
 
-from ragmetrics_core.cli import COMMANDS, listed
+from ragmetrics_core.cli import COMMANDS, example_and_help
 
 _HOMES = {  # others have a module of their own
     **dict.fromkeys(("init", "demo", "metrics", "trust"), "start"),
@@ -39,6 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name; its errors are printed.
+
+    Modules are loaded inside, so that an interrupt meanwhile ends the command quietly.
+    """
     # what cannot show a character shows a question mark
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -136,7 +140,7 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
     home = _HOMES.get(command, command)
     for name in names:
         if _HOMES.get(name, name) != home:
-            commands.add_parser(name, help=listed(name)[1])
+            commands.add_parser(name, help=example_and_help(name)[1])
     if command in names:
         import_module(f"ragmetrics_core.cli.{home}").add_to(commands)
     return parser

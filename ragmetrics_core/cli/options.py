@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from ragmetrics_core.cli import listed
+from ragmetrics_core.cli import example_and_help
 from ragmetrics_core.cli.parsers import show_help
 from ragmetrics_core.data import (
     InputError,
@@ -75,7 +75,7 @@ def command(
     Its help and its example are those listed; ``description`` and ``epilog`` stand at
     the beginning and the end of its own help.
     """
-    example, text = listed(name)
+    example, text = example_and_help(name)
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, allow_abbrev=False, description=description
     )
@@ -86,7 +86,9 @@ def command(
 
 def group(commands: Any, name: str) -> Any:
     """Add a command that has commands of its own, and return the place for these."""
-    parser = commands.add_parser(name, help=listed(name)[1], allow_abbrev=False)
+    parser = commands.add_parser(
+        name, help=example_and_help(name)[1], allow_abbrev=False
+    )
     show_help(parser)
     return parser.add_subparsers(metavar="COMMAND")
 
@@ -236,34 +238,35 @@ def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
 def add_settings(
     parser: Any, settings: type[Settings], only: Sequence[str] = (), about: str = ""
 ) -> None:
-    """Add an option for each setting.
+    """Add an option for each setting of a class.
 
-    For ``only`` some of them, each None if it is not given.
+    Args:
+        parser: What the options are added to.
+        settings: The class.
+        only: Names of some settings. Their options are None where they are not given.
+        about: What stands before the description of each.
     """
     for name in only or settings.model_fields:
-        field, option = settings.model_fields[name], f"--{name.replace('_', '-')}"
-        default, kinds = field.default, {field.annotation, *get_args(field.annotation)}
-        help_text = f"{about}{field.description}" + (
-            "" if default is None else f" ({default})"
-        )
-        default_value = None if only else default
-        if bool in kinds:
+        field = settings.model_fields[name]
+        option = f"--{name.replace('_', '-')}"
+        types = {field.annotation, *get_args(field.annotation)}
+        help_text = f"{about}{field.description}"
+        if field.default is not None:
+            help_text += f" ({field.default})"
+        default = None if only else field.default
+        if bool in types:
             flag(parser, option, field.description or "")
-        elif isinstance(default, str):
-            add(
-                parser,
-                option,
-                help_text,
-                default=default_value,
-                choices=get_args(field.annotation) or None,
-            )
+        elif isinstance(field.default, str):
+            choices = get_args(field.annotation) or None
+            add(parser, option, help_text, default=default, choices=choices)
+        elif int in types or float in types:
+            converter: Any = int if int in types else float
+            # of a setting whose default is 0 a zero is a value like others
+            if converter is int and field.default:
+                converter = positive
+            add(parser, option, help_text, "N", converter, default)
         else:
-            kind: Any = next((kind for kind in (int, float) if kind in kinds), Path)
-            unit, kind = (
-                "FILE" if kind is Path else "N",
-                positive if kind is int and default else kind,
-            )
-            add(parser, option, help_text, unit, kind, default_value)
+            add(parser, option, help_text, "FILE", Path, default)
 
 
 def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
@@ -319,28 +322,29 @@ def needs_out(options: argparse.Namespace) -> None:
 
 def spent(usage: Usage) -> str:
     """The number of calls, what made them fewer or more, and what they cost."""
-    parts = [f"{usage.stored} replies from the store"] if usage.stored else []
-    parts += [f"{usage.faults} repeated after faults"] if usage.faults else []
-    price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
+    parts = []
+    if usage.stored:
+        parts.append(f"{usage.stored} replies from the store")
+    if usage.faults:
+        parts.append(f"{usage.faults} repeated after faults")
     n_questions = usage.spared + usage.passed
-    parts += (
-        [f"the cheap judge decided {usage.spared} of {n_questions} questions"]
-        if n_questions
-        else []
-    )
+    if n_questions:
+        parts.append(
+            f"the cheap judge decided {usage.spared} of {n_questions} questions"
+        )
+    price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
     calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
     return ", ".join([calls, *parts, price])
 
 
 def maker(judge: Judge, options: argparse.Namespace) -> Maker:
-    """Where a model works, with the options of the command."""
-    language, progress = getattr(options, "language", None), options.progress
+    """What asks a model to write and label, with the options of the command."""
     return Maker(
         judge,
         store=store(options),
         concurrency=options.concurrency,
-        language=language,
-        progress=progress,
+        language=getattr(options, "language", None),
+        progress=options.progress,
     )
 
 

@@ -43,6 +43,7 @@ def screen_lines(
 
 
 def _stage_to_mend(screen: FirstScreen) -> list[str]:
+    """The stage to mend first, with its remedy and rows; none where none is named."""
     group = screen.mend_first
     if group is None or group.mending is None:
         return []
@@ -58,6 +59,7 @@ def _stage_to_mend(screen: FirstScreen) -> list[str]:
 
 
 def _rows_to_look_at(examples: Sequence[Example]) -> str:
+    """Which rows to open, in a sentence; "" without one."""
     if not examples:
         return ""
     rows = ", ".join(str(example.row) for example in examples)

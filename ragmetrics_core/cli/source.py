@@ -39,6 +39,7 @@ _TABLES = (".csv", ".tsv")
 
 
 def _no_rows(path: Path) -> str:
+    """That a file is empty, and what to do."""
     return (
         f"{path} holds no rows: write it again with a sample on each, or leave it out"
     )
@@ -51,7 +52,7 @@ class _File:
     path: Path
     rows: int = 0
     bad: int = 0
-    whole: bool = False  # read to its end
+    is_read_to_its_end: bool = False
     unread: dict[str, None] = field(default_factory=dict)
     columns_read: ColumnsRead = field(default_factory=ColumnsRead)
     notes: list[str] = field(
@@ -110,7 +111,9 @@ class Source:
         }
         self._count = 0
 
-    def counted(self, *, always: bool = False) -> Self | Iterator[Sample | RowError]:
+    def count_samples(
+        self, *, always: bool = False
+    ) -> Self | Iterator[Sample | RowError]:
         """Return the samples, whose number is known if the files are not large.
 
         Such files are read once before, and the number is known from then on.
@@ -119,13 +122,9 @@ class Source:
         that may hold one field, and with ``--strict`` a row that is no sample, is found
         before a call is paid.
         """
-        if (
-            not always
-            and sum(
-                file.path.stat().st_size for file in self._files if file.path.exists()
-            )
-            > _LARGE
-        ):
+        paths = [file.path for file in self._files if file.path.exists()]
+        n_bytes = sum(path.stat().st_size for path in paths)
+        if n_bytes > _LARGE and not always:
             for file in self._files:
                 self._check_holds_rows(file, next(self._items(file), None) is not None)
             return iter(self)
@@ -163,17 +162,17 @@ class Source:
                 file.rows += 1
                 if isinstance(row, RowError):
                     file.bad += 1
-                    if file.bad <= _SHOWN_PROBLEMS + 1:
-                        sentence_on_others = (
-                            f"{file.path}: further bad rows are only counted"
-                        )
-                        print(
-                            "ragmetrics:"
-                            f" {row if file.bad <= _SHOWN_PROBLEMS else sentence_on_others}",
-                            file=sys.stderr,
-                        )
+                    self._tell_of_bad_row(file, row)
                 yield row
-            file.whole = True
+            file.is_read_to_its_end = True
+
+    def _tell_of_bad_row(self, file: _File, problem: RowError) -> None:
+        """Print what is wrong with a row; of further ones once that they are counted."""
+        sentence = str(problem)
+        if file.bad > _SHOWN_PROBLEMS:
+            sentence = f"{file.path}: further bad rows are only counted"
+        if file.bad <= _SHOWN_PROBLEMS + 1:
+            print(f"ragmetrics: {sentence}", file=sys.stderr)
 
     def _items(self, file: _File) -> Iterator[Sample | RowError]:
         """The rows of a file, or the samples of its traces.
@@ -209,7 +208,10 @@ class Source:
 
         The number of rows of a file is None until it is read to its end.
         """
-        rows = [(file, file.rows if file.whole else None) for file in self._files]
+        rows = [
+            (file, file.rows if file.is_read_to_its_end else None)
+            for file in self._files
+        ]
         inputs = tuple(
             Input(name=file.path.name, sha256=file.sha256, rows=count)
             for file, count in rows

@@ -35,6 +35,7 @@ def add_to(commands: Any) -> None:
 
 
 def _init(_: argparse.Namespace) -> int:
+    """Write a settings file to edit into the working folder."""
     if os.path.lexists(PROJECT_FILE):  # a link to nothing is somebody's, too
         raise InputError(f"{PROJECT_FILE} exists here, and is yours; it stays as it is")
     write_text(
@@ -91,6 +92,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _metrics(_: argparse.Namespace) -> int:
+    """Print of each shipped metric what it needs and how many calls it makes."""
     for name, kind in METRICS.items():
         metric = kind()
         needs = ", ".join(" or ".join(group) for group in metric.needs)

@@ -19,14 +19,14 @@ from ragmetrics_core.models.reply_store import REPLIES, SqliteStore, default_pat
 from ragmetrics_core.scale.batches import ParkingStore
 
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
-_HELD = """SELECT model, count(*), sum(unusable), min(created), max(created) FROM replies
+_REPLIES_BY_MODEL = """SELECT model, count(*), sum(unusable), min(created), max(created) FROM replies
 GROUP BY model ORDER BY model"""
 
 
 def add_to(commands: Any) -> None:
     """Add both commands to the parser."""
     text = "Replies of models are kept so that nothing is paid twice."
-    parser = command(commands, "store", _run, description=text)
+    parser = command(commands, "store", _show_or_remove, description=text)
     help_text = "show entries, size and age (the default); prune old replies; clear all"
     add(
         parser,
@@ -60,23 +60,23 @@ def add_to(commands: Any) -> None:
     add_endpoint(parser)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _show_or_remove(options: argparse.Namespace) -> int:
+    """Show what is stored, or remove replies: the old ones, or all."""
     if (options.action == "prune") != (options.older_than is not None):
         raise SettingError(
             "prune needs --older-than, e.g. ragmetrics store prune --older-than 30d;"
             " nothing else does"
         )
     path = options.store or default_path()
-    before = _before(options.older_than) if options.action == "prune" else inf
+    before = _time_before(options.older_than) if options.action == "prune" else inf
     if not path.exists():
         show(f"{path}: no replies are stored yet")
         return 0
     try:
         with closing(own_file.connect(path, REPLIES)) as connection:
             if options.action == "show":
-                files = [path.resolve(), Path(f"{path.resolve()}-wal")]
-                size = sum(file.stat().st_size for file in files if file.exists())
-                show("\n".join([f"{path}: {size / 1e6:.1f} MB", *_lines(connection)]))
+                heading = f"{path}: {_size_of_store(path) / 1e6:.1f} MB"
+                show("\n".join([heading, *_lines_on_models(connection)]))
             else:
                 show(f"{path}: {_remove(connection, before)} replies removed")
     except (OSError, sqlite3.Error) as error:
@@ -84,6 +84,12 @@ def _run(options: argparse.Namespace) -> int:
             f"the store {path} cannot be used ({type(error).__name__}: {error})"
         ) from error
     return 0
+
+
+def _size_of_store(path: Path) -> int:
+    """Bytes of a store with what is not yet merged into its file."""
+    files = [path.resolve(), Path(f"{path.resolve()}-wal")]
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def _batch(options: argparse.Namespace) -> int:
@@ -136,9 +142,11 @@ def _services(options: argparse.Namespace) -> list[OpenAICompatibleModel]:
     return [OpenAICompatibleModel.openai("batches"), named]
 
 
-def _lines(connection: sqlite3.Connection) -> Iterator[str]:
+def _lines_on_models(connection: sqlite3.Connection) -> Iterator[str]:
     """What is held of each model."""
-    for model, replies, unusable, oldest, newest in connection.execute(_HELD):
+    for model, replies, unusable, oldest, newest in connection.execute(
+        _REPLIES_BY_MODEL
+    ):
         days = " to ".join(
             dict.fromkeys(
                 time.strftime("%Y-%m-%d", time.localtime(time_written))
@@ -154,7 +162,7 @@ def _lines(connection: sqlite3.Connection) -> Iterator[str]:
 def _remove(connection: sqlite3.Connection, before: float) -> int:
     """Remove the replies made before a time; returns how many there were."""
     connection.execute("BEGIN IMMEDIATE")
-    removed = connection.execute(
+    n_removed = connection.execute(
         "DELETE FROM replies WHERE created < ?", (before,)
     ).rowcount
     with suppress(sqlite3.OperationalError):  # there were never batches
@@ -164,10 +172,11 @@ def _remove(connection: sqlite3.Connection, before: float) -> int:
     connection.execute("COMMIT")
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return removed
+    return n_removed
 
 
-def _before(age: str) -> float:
+def _time_before(age: str) -> float:
+    """The time that is so long ago, in seconds since 1970; ``age`` is e.g. 30d."""
     number, unit = age[:-1], age[-1:]
     if not number.isdecimal() or unit not in _SECONDS:
         raise SettingError(
