@@ -48,6 +48,18 @@ def test_each_kind_is_counted_once_for_each_sample(rows: list[list[str]], draw) 
     assert counts == sorted(counts, reverse=True)
 
 
+def test_the_first_row_is_that_of_the_input_whatever_came_first() -> None:
+    """Rows that run at the same time end in any order."""
+    tally = CaptureWarningTally()
+    for place in (5, 2, 9):
+        sample = captured(place, f"{place} of 9 documents were not shown").sample
+        assert sample is not None
+        tally.add(sample, place)
+    (warning,) = tally.warnings
+    assert (warning.index, warning.samples) == (2, 3)
+    assert warning.text == "2 of 9 documents were not shown"
+
+
 def test_no_more_than_a_hundred_kinds_are_kept() -> None:
     tally = CaptureWarningTally()
     names = [f"tool {chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(300)]

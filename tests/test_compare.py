@@ -1091,6 +1091,16 @@ def test_an_unchanged_mean_does_not_hide_that_rows_lost(tmp_path: Path) -> None:
     # gains alone, or changes within the margin, hide nothing
     assert first.compare(run_of(*[1.0] * 20, *[0.5] * 20)).moves_behind_means == ()
     assert first.compare(first).moves_behind_means == ()
+    # one row lost a little where many gained: the mean hides next to nothing
+    undecided = run_of(*[1.0] * 3, *[0.0] * 7, 0.9, *[1.0] * 9, *[0.5] * 20)
+    gained = first.compare(undecided)
+    assert (gained["m"].verdict, gained["m"].n_lost) == ("undecided", 1)
+    assert gained.moves_behind_means == ()
+    # a mean that fell says so itself
+    worse = run_of(*[1.0] * 3, *[0.0] * 7, *[0.0] * 10, *[0.0] * 20)
+    fallen = first.compare(worse)
+    assert (fallen["m"].verdict, fallen["m"].n_gained) == ("worse", 3)
+    assert fallen.moves_behind_means == ()
     little = run_of(0.05, *[0.0] * 9, 0.95, *[1.0] * 9, *[0.5] * 20)
     assert first.compare(little).moves_behind_means == ()
 
@@ -1110,6 +1120,43 @@ def test_each_worse_metric_has_rows_to_open_on_the_page(tmp_path: Path) -> None:
         assert page.count(f'id="row-{row}"') == 1
     assert "row 3</a> for m." in page
     assert "row 43</a> for n." in page
+
+
+def test_rows_to_open_stand_on_the_page_behind_many_of_other_metrics(
+    tmp_path: Path,
+) -> None:
+    """Fifteen rows are shown, and those that the first lines name besides."""
+    changed_scores = {"m": range(20), "n": range(20, 40), "o": range(40, 60)}
+    first, second = (
+        Report(
+            [
+                run_of(1.0)
+                .results[0]
+                .model_copy(
+                    update={
+                        "index": at,
+                        "sample": Sample(id=f"s{at}", question=f"q{at}", answer="a"),
+                        "results": {
+                            name: outcome(
+                                0.1 if is_second and at in lost else 1.0,
+                                metric=name,
+                                signature=f"{name}|v1|judge:gpt",
+                            )
+                            for name, lost in changed_scores.items()
+                        },
+                    }
+                )
+                for at in range(60)
+            ]
+        )
+        for is_second in (False, True)
+    )
+    found = first.compare(second)
+    found.to_html(tmp_path / "c.html")
+    page = (tmp_path / "c.html").read_text("utf-8")
+    for name in changed_scores:
+        for row in found.rows_to_open(name):
+            assert page.count(f'id="row-{row}"') == 1, (name, row)
 
 
 def test_the_page_names_the_grey_zone(tmp_path: Path) -> None:

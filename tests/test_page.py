@@ -57,6 +57,7 @@ from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.polls import Poll, SentenceSupport
+from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.first_screen import screen_of
 from ragmetrics_core.page.sample_rows import (
     LONGEST,
@@ -66,6 +67,7 @@ from ragmetrics_core.page.sample_rows import (
     facets_of,
     json_text,
 )
+from ragmetrics_core.reporting.journey import ADVICE
 from ragmetrics_core.reporting.report import Folded, Report
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 
@@ -1211,6 +1213,47 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(
     assert browser.js("return holds(0, ['picker'])"), "what was recorded is searched"
     assert not browser.js("return holds(0, ['useful (no'])")
     assert browser.console() == []
+
+
+@needs_chromium
+def test_the_journey_names_a_remedy_for_faults_of_the_search_alone(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A passage that was not shown is no reason for an answer that went astray."""
+    recall = Scored(
+        metric="context_recall",
+        value=0.1,
+        reason="r",
+        evidence=RecallEvidence(
+            band="", best=0, ratings=(Rating(score=0.1),), with_contexts=True
+        ),
+    )
+    astray = row(0, 1.0, "astray", context_recall=recall)
+    abstained = Undefined(metric="context_adherence", reason="r", code="abstained")
+    results = {
+        "context_utilization": utilization(0.0, False, False),
+        "context_adherence": abstained,
+    }
+    lacking = row(1, 0.0, "lacking").model_copy(update={"results": results})
+    texts = ["First chunk.", "Second chunk.", "A third one that nobody was shown."]
+    rows = [
+        own.model_copy(
+            update={"sample": own.sample.model_copy(update={"retrieved": contexts})}
+        )
+        for own in (astray, lacking)
+        if own.sample
+        for contexts in [tuple(Context(text=text) for text in texts)]
+    ]
+    page_of(Report(rows, RUN), tmp_path)
+    browser.open(tmp_path / "report.html")
+    banners = {}
+    for button in browser.find("tr.row button"):
+        button.click()
+        title = button.find_element(By.XPATH, "../../td[2]").text.split("\n")[0]
+        banners[title] = browser.find("tr.detail .banner")[0].text
+        button.click()
+    assert banners["astray"].endswith(RULES["generation"].remedy)
+    assert banners["lacking"] == f"What to try: {ADVICE['not_shown'].remedy}"
 
 
 @pytest.mark.nightly
