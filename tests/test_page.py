@@ -1207,6 +1207,9 @@ def test_an_opened_row_tells_what_became_of_passages_and_facts(
         in shown
     )
     assert browser.find("#chips")[0].text.startswith("Lost on the way: fact dropped")
+    browser.find("#chips .link")[0].click()
+    browser.find("#journey button[data-value='passages.not_kept']")[0].click()
+    assert browser.titles() == ["Who lit it?"], "a row stands in each of its stages"
     # what the page adds is neither searched nor downloaded
     assert "journey" not in browser.js("return detail(0)")
     browser.find("#chips .link")[0].click()
