@@ -64,6 +64,8 @@ _TAGS = 45
 # Characters in a token: many where the least is counted, few where the most is.
 _LONG_TOKEN = 4
 _SHORT_TOKEN = 3
+# Tokens that an endpoint adds to a prompt: roles, and what separates messages.
+_TOKENS_AROUND_PROMPT = 8
 # Tokens of a guard's reply.
 _TOKENS_OF_WORD = 8
 # Tokens of a reply of which the question gives no example.
@@ -111,39 +113,44 @@ class Estimate:
             unit: What is counted, e.g. ``samples``.
             live: How many requests a run in batches asks live, beside them.
         """
-        low, high = self.low, self.high
-        tokens_sent = tokens_received = "unknown"
-        if not self.own_judges:
-            tokens_sent = _range_in_words(low.prompt_tokens, high.prompt_tokens)
-            tokens_received = _range_in_words(
-                low.completion_tokens, high.completion_tokens
-            )
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
-            f"calls:             {_range_in_words(low.calls, high.calls)}",
-            f"prompt tokens:     {tokens_sent}",
-            f"completion tokens: {tokens_received}",
+            f"calls:             {_range_in_words(self.low.calls, self.high.calls)}",
+            f"prompt tokens:     {self._tokens_sent}",
+            f"completion tokens: {self._tokens_received}",
             f"price:             {self._price(live or 0)}",
         ]
-        lines += [
-            f"questions to the judge {name} count as one call each; what it sends, and"
-            " what that costs, is its own affair"
-            for name in self.own_judges
-        ]
-        if low.spared + low.passed:
+        for name in self.own_judges:
+            lines.append(
+                f"questions to the judge {name} count as one call each; what it sends,"
+                " and what that costs, is its own affair"
+            )
+        if self.low.spared + self.low.passed:
             lines.append(self._cascade())
-        lines += [
-            f"{name} left out: {reason} on every row"
-            for name, reason in self.left_out.items()
-        ]
-        lines += [
-            f"{name} will fail on {failing.n_samples:,} of {self.samples:,} {unit}:"
-            f" {failing.reason}"
-            for name, failing in self.failing.items()
-        ]
-        if high.prompt_tokens:
+        for name, reason in self.left_out.items():
+            lines.append(f"{name} left out: {reason} on every row")
+        for name, failing in self.failing.items():
+            lines.append(
+                f"{name} will fail on {failing.n_samples:,} of {self.samples:,} {unit}:"
+                f" {failing.reason}"
+            )
+        if self.high.prompt_tokens:
             lines += _ASSUMPTIONS
         return "\n".join(lines)
+
+    @property
+    def _tokens_sent(self) -> str:
+        """Tokens of all prompts, in words; unknown of judges of a user's own."""
+        if self.own_judges:
+            return "unknown"
+        return _range_in_words(self.low.prompt_tokens, self.high.prompt_tokens)
+
+    @property
+    def _tokens_received(self) -> str:
+        """Tokens of all replies, in words; unknown of judges of a user's own."""
+        if self.own_judges:
+            return "unknown"
+        return _range_in_words(self.low.completion_tokens, self.high.completion_tokens)
 
     def _cascade(self) -> str:
         """How many questions the free judge of a cascade passes on."""
@@ -194,24 +201,22 @@ def _samples_line(
 ) -> str:
     """How many samples a gate would need if the mean were so far from it."""
     make_gate = partial(until.gate, gate.at_least, rows=estimate_of_all.samples)
-    means = [
-        mean for mean in (gate.at_least - gap, gate.at_least + gap) if 0 <= mean <= 1
-    ]
+    means_so_far = (gate.at_least - gap, gate.at_least + gap)
     n_samples = max(
-        samples_needed(make_gate, mean, estimate_of_all.samples) for mean in means
+        samples_needed(make_gate, mean, estimate_of_all.samples)
+        for mean in means_so_far
+        if 0 <= mean <= 1
     )
+    # of all samples
     share = n_samples / max(1, estimate_of_all.samples)
-    calls = [
-        round(share * usage.calls)
-        for usage in (estimate_of_all.low, estimate_of_all.high)
-    ]
+    low, high = estimate_of_all.low, estimate_of_all.high
+    calls = _range_in_words(round(share * low.calls), round(share * high.calls))
     price = "price unknown"
-    if estimate_of_all.low.cost is not None and estimate_of_all.high.cost is not None:
-        low_price = f"${share * estimate_of_all.low.cost:.4f}"
-        price = _range_in_words(low_price, f"${share * estimate_of_all.high.cost:.4f}")
+    if low.cost is not None and high.cost is not None:
+        price = _range_in_words(f"${share * low.cost:.4f}", f"${share * high.cost:.4f}")
     return (
-        f"{gate} until decided, mean {gap:g} away: {share * estimate_of_all.samples:,.0f} of"
-        f" {estimate_of_all.samples:,} samples on average, {_range_in_words(*calls)} calls, {price}"
+        f"{gate} until decided, mean {gap:g} away: {n_samples:,.0f} of"
+        f" {estimate_of_all.samples:,} samples on average, {calls} calls, {price}"
     )
 
 
@@ -224,13 +229,18 @@ class _CountedModel:
 
 
 class CountingJudge(Judge):
-    """Counts what an LLM judge would send and receive.
+    """Counts the calls and tokens that a judge of chat models would take.
 
-    It replies as the example of the question says.
+    It stands in for the judge of a run while nothing is called: it answers a question
+    with the example reply that the question names, so that a metric goes on as it would
+    in a run.
 
     Args:
-        models: Each question is one to every one of these.
+        models: The models that the judge asks, each of them every question.
         high: Whether the most that is usual is counted, instead of the least.
+
+    Attributes:
+        total: What was counted so far.
     """
 
     name = "dry run"
@@ -261,11 +271,11 @@ class CountingJudge(Judge):
         plan = metric.plan(sample)
         refusal: JudgeError | None = None
         try:
-            step = next(plan)
+            questions = next(plan)
             while True:
-                replies = tuple(self.count(question).reply for question in step)
+                replies = tuple(self.count(question).reply for question in questions)
                 refusal = refusal or _refusal_among(replies)
-                step = plan.send(replies)
+                questions = plan.send(replies)
         except StopIteration as end:
             return refusal if isinstance(end.value, Failed) else None
         except Exception:  # noqa: BLE001  # after an error a run goes on, too
@@ -280,8 +290,8 @@ class CountingJudge(Judge):
 
         What was asked before is not counted again, since a run keeps replies.
         """
-        replies = self._replies(question)
-        self._count_calls(question, replies)
+        replies = self._example_replies(question)
+        self._add_usage_of_new(question, replies)
         if not replies:
             kind = type(question).__name__
             message = f"questions of type {kind} name no example reply"
@@ -291,20 +301,27 @@ class CountingJudge(Judge):
             weights = (Weight(1.0),) * len(verdicts_of(replies[0]))
         return Answer(Asked(replies, weights=weights))
 
-    def _count_calls(self, question: Question[R], replies: tuple[R, ...]) -> None:
-        """Add what every model takes to answer a question that was not asked before."""
+    def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
+        """Add what every model would take for a question, if it was not counted before.
+
+        A question that a run has asked before is answered by the store of replies. One
+        that is polled in rounds, for several independent replies, is a new question in
+        each round.
+        """
         if not self._models:
             return
         parts = tuple(question.parts.values())
-        first_poll = question.first_poll or 0
-        key = hash((type(question), first_poll, question.instructions, *parts))
-        if key in self._counted:
+        number_of_first_poll = question.first_poll or 0
+        digest = hash(
+            (type(question), number_of_first_poll, question.instructions, *parts)
+        )
+        if digest in self._counted:
             return
-        self._counted.add(key)
+        self._counted.add(digest)
         for model in self._models:
-            self._total += self._spent(question, replies, model)
+            self._total += self._usage_estimated(question, replies, model)
 
-    def _replies(self, question: Question[R]) -> tuple[R, ...]:
+    def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return the example replies to a question: the least, or the most.
 
         Where polls are asked for in rounds and may stop early, those of the most
@@ -321,46 +338,57 @@ class CountingJudge(Judge):
         polls = range(question.first_poll, question.first_poll + question.polls)
         return tuple(least if poll % 2 else most for poll in polls)
 
-    def _spent(
+    def _usage_estimated(
         self, question: Question[R], replies: tuple[R, ...], model: _CountedModel
     ) -> Usage:
-        """What a model takes to answer a question."""
-        polls, calls = self._volume(question, model.capabilities)
+        """The calls, tokens and price that one model would take for a question."""
+        n_replies, n_calls = self._replies_and_calls(question, model.capabilities)
         characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
         if replies:
             characters = len(replies[0].model_dump_json(exclude_defaults=True))
             tokens_of_reply = characters // characters_per_token
         else:
             tokens_of_reply = _LONG_REPLY if self._high else _SHORT_REPLY
-        received = polls * tokens_of_reply
-        sent = calls * (_characters(question) // characters_per_token + 8)
+        tokens_of_prompt = _characters(question) // characters_per_token
+        tokens_received = n_replies * tokens_of_reply
+        tokens_sent = n_calls * (tokens_of_prompt + _TOKENS_AROUND_PROMPT)
         cost = None
         if model.prices is not None:
             price_sent, price_received = model.prices
-            cost = sent * price_sent + received * price_received
+            cost = tokens_sent * price_sent + tokens_received * price_received
         return Usage(
-            calls=calls, prompt_tokens=sent, completion_tokens=received, cost=cost
+            calls=n_calls,
+            prompt_tokens=tokens_sent,
+            completion_tokens=tokens_received,
+            cost=cost,
         )
 
-    def _volume(self, question: Question[R], can: Capabilities) -> tuple[int, int]:
+    def _replies_and_calls(
+        self, question: Question[R], can: Capabilities
+    ) -> tuple[int, int]:
         """How many replies a question takes, and in how many calls.
 
         What is not known of a model counts as there for the least, as missing for the
         most.
         """
-        gives_several = not self._high if can.n is None else can.n
-        is_together = gives_several and can.temperature is not False
+        gives_several = self._supposed(can.n)
+        shares_a_call = gives_several and can.temperature is not False
         if question.weigh is None:
-            polls = question.polls
-            return polls, 1 if is_together else polls
-        polls = question.weigh.fallback_polls
-        has_logprobs = not self._high if can.logprobs is None else can.logprobs
-        if has_logprobs or polls < 2:
+            n_polls = question.polls
+            return n_polls, 1 if shares_a_call else n_polls
+        n_polls = question.weigh.fallback_polls
+        if self._supposed(can.logprobs) or n_polls < 2:
             return 1, 1
         if can.logprobs is None:
             # Log-probabilities are tried with one reply, which is the first poll.
-            return polls, 2 if is_together else polls
-        return polls, 1 if is_together else polls
+            return n_polls, 2 if shares_a_call else n_polls
+        return n_polls, 1 if shares_a_call else n_polls
+
+    def _supposed(self, capability: bool | None) -> bool:
+        """Whether a model is counted as able to do something; None: nobody knows."""
+        if capability is None:
+            return not self._high
+        return capability
 
 
 class _NoExample(QuestionNotSupported):
@@ -436,7 +464,7 @@ class CountingDecisions(CountingJudge):
         about = (form.state, form.texts) if self._high else form.state
         for text in form.typed:
             self._add(hash(about), form.state, text)
-        replies = self._replies(question)[:1]
+        replies = self._example_replies(question)[:1]
         weights: tuple[Weight, ...] = ()
         if replies and question.weigh is not None:
             weights = (Weight(1.0, "decision"),) * len(verdicts_of(replies[0]))
@@ -470,9 +498,9 @@ class CountingQuestions(CountingJudge):
     def __init__(self) -> None:
         super().__init__((), high=False)
 
-    def _count_calls(self, question: Question[R], replies: tuple[R, ...]) -> None:
+    def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
         """Count a question as one call; it is asked anew each time, as nothing is kept."""
-        del question, replies
+        del question, replies  # no example tells what such a judge sends
         self._total += Usage(calls=1, cost=None)
 
 
@@ -635,31 +663,33 @@ def estimate(
     Raises:
         SettingError: If a metric or judge is one that a run refuses.
     """
-    judges = {
+    judge_by_metric = {
         metric.name: resolve_judge(judge, metric_model=metric.model)
         for metric in metrics
     }
-    for metric_judge in judges.values():
+    for metric_judge in judge_by_metric.values():
         check_judge(metric_judge)
     # Metrics of one judge share its counters, as they share its replies in a run.
     counters_by_judge = {
         id(metric_judge): counting_judges(metric_judge)
-        for metric_judge in judges.values()
+        for metric_judge in judge_by_metric.values()
     }
-    counters = {
+    counters_by_metric = {
         name: counters_by_judge[id(metric_judge)]
-        for name, metric_judge in judges.items()
+        for name, metric_judge in judge_by_metric.items()
     }
     rows = iter(samples)
-    pool = list(islice(rows, POOL))
-    pool_samples = [row for row in pool if isinstance(row, Sample)]
-    metrics = [prepare_metric(metric, pool_samples) for metric in metrics]
-    for metric in metrics:
-        signature_with_judge(metric, judges[metric.name])  # refuses what a run refuses
+    first_rows = list(islice(rows, POOL))
+    first_samples = [row for row in first_rows if isinstance(row, Sample)]
+    ready_metrics = [prepare_metric(metric, first_samples) for metric in metrics]
+    for metric in ready_metrics:
+        # refuses what a run refuses
+        signature_with_judge(metric, judge_by_metric[metric.name])
 
     rows_counted = _RowsCounted()
-    for row in chain(pool, rows):
-        rows_counted.add(row, metrics, counters)
+    for row in chain(first_rows, rows):
+        rows_counted.add(row, ready_metrics, counters_by_metric)
+    judges = list(judge_by_metric.values())
     return Estimate(
         samples=rows_counted.n_samples,
         low=_sum_of(lower.total for lower, _ in counters_by_judge.values()),
@@ -667,8 +697,8 @@ def estimate(
         bad_rows=rows_counted.n_bad_rows,
         left_out=rows_counted.left_out,
         failing=rows_counted.failing,
-        batch_share=_batch_share(judges.values()),
-        own_judges=_names_of_own_judges(judges.values()),
+        batch_share=_batch_share(judges),
+        own_judges=_names_of_own_judges(judges),
     )
 
 
