@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragmetrics_core.data import (
     WORDING,
@@ -133,32 +133,41 @@ class DecisionJudge(ModelJudge):
         self, session: Session, asked: Sequence[TypedForm]
     ) -> _DecisionByPlace:
         """Ask the typed questions of all; those about one state share requests."""
+        # by the state, which is JSON, the typed questions about it by their JSON
         typed_by_state: dict[str, dict[str, Typed]] = {}
-        for rendered in asked:
-            typed_by_state.setdefault(rendered.state, {}).update(rendered.typed)
-        places: list[tuple[str, list[str]]] = []
-        for state, typed in typed_by_state.items():
-            texts = list(typed)
-            most = self.model.most_questions
-            places += [
-                (state, texts[start : start + most])
-                for start in range(0, len(texts), most)
-            ]
-        all_decided = await gather_all(
+        for form in asked:
+            typed_by_state.setdefault(form.state, {}).update(form.typed)
+        requests: list[_TypedRequest] = []
+        for state, typed_by_text in typed_by_state.items():
+            texts = list(typed_by_text)
+            for start in range(0, len(texts), self.model.most_questions):
+                end = start + self.model.most_questions
+                requests.append(_TypedRequest(state, texts[start:end]))
+        decisions_of_requests = await gather_all(
             session.decide(
-                state,
-                texts,
-                partial(_read_typed_form, typed_by_state[state], self.name),
+                request.state,
+                request.questions,
+                partial(_read_typed_form, typed_by_state[request.state], self.name),
             )
-            for state, texts in places
+            for request in requests
         )
-        decisions: dict[tuple[str, str], Decision[Chances]] = {}
-        for (state, _), decided in zip(places, all_decided, strict=True):
-            for text, decision in decided.items():
-                decisions[state, text] = decision
-        return decisions
+        decision_by_place: dict[tuple[str, str], Decision[Chances]] = {}
+        for request, decision_by_question in zip(
+            requests, decisions_of_requests, strict=True
+        ):
+            for question, decision in decision_by_question.items():
+                decision_by_place[request.state, question] = decision
+        return decision_by_place
 
 
+class _TypedRequest(NamedTuple):
+    """The typed questions of one request, and the state that they are about: JSON."""
+
+    state: str
+    questions: list[str]
+
+
+# What came of a typed question, by the state that it is about and the question: JSON.
 _DecisionByPlace = Mapping[tuple[str, str], Decision[Chances]]
 
 
@@ -232,6 +241,7 @@ def _problem_of_form(state: object, typed: Sequence[object]) -> str:
 def _read_typed_form(
     typed_by_text: Mapping[str, Typed], model: str, text: str, choice: Choice
 ) -> Chances:
+    """The probabilities in the answer of a model to the typed question of a text."""
     return chances_of(typed_by_text[text], choice, model)
 
 
@@ -239,38 +249,45 @@ def _answers_with_usage(
     asked: Sequence[TypedForm], decisions: _DecisionByPlace
 ) -> list[Answer[Any]]:
     """The answers to questions; a typed question of several is paid by the first."""
-    paid: set[tuple[str, str]] = set()
+    paid_places: set[tuple[str, str]] = set()
     answers: list[Answer[Any]] = []
     for form in asked:
         usage = Usage()
         for typed_question in form.typed:
             place = (form.state, typed_question)
-            if place not in paid:
+            if place not in paid_places:
                 usage += decisions[place].usage
-            paid.add(place)
+            paid_places.add(place)
         answers.append(Answer(_make_reply(form, decisions), usage))
     return answers
 
 
 def _make_reply(
-    rendered: TypedForm, decisions: _DecisionByPlace
+    form: TypedForm, decisions: _DecisionByPlace
 ) -> Asked[Any] | NotAnswered:
-    """What the typed answers make, or why one of them is missing."""
-    question = rendered.question
+    """The reply that the typed answers to a question make, or why one is missing.
+
+    Of several errors one that says that the model will answer nothing counts first.
+    """
+    question = form.question
     decided = question.decided
-    if rendered.reply is not None or decided is None:
-        return rendered.reply or NotAnswered(_not_supported(question))
+    if form.reply is not None:
+        return form.reply
+    if decided is None:
+        return NotAnswered(_not_supported(question))
     chances: list[Chances] = []
     errors: list[JudgeError] = []
-    for text in rendered.texts:
-        outcome = decisions[rendered.state, text].outcome
+    for text in form.texts:
+        outcome = decisions[form.state, text].outcome
         if isinstance(outcome, JudgeError):
             errors.append(outcome.with_traceback(None))
         else:
             chances.append(outcome)
+    for error in errors:
+        if isinstance(error, JudgeUnavailable):
+            return NotAnswered(error)
     if errors:
-        ending = [error for error in errors if isinstance(error, JudgeUnavailable)]
-        return NotAnswered((ending or errors)[0])
+        return NotAnswered(errors[0])
     try:
         returned = decided.reads(question, chances)
     except Exception as error:  # noqa: BLE001  # the form may be a user's own

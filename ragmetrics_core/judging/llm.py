@@ -130,7 +130,11 @@ class LLMJudge(ModelJudge):
 
 
 class _Asking:
-    """One question to a chat model; counts what it costs."""
+    """One question to a chat model, and what it has cost so far.
+
+    Attributes:
+        usage: What all calls for the question cost.
+    """
 
     def __init__(
         self, judge: LLMJudge, session: Session, question: Question[BaseModel]
@@ -139,19 +143,18 @@ class _Asking:
         self._session = session
         self._question = question
         self._schema = schema_of(question.Reply)
+        template = question.instructions.template
+        is_told_by_prompt = names_every_field(question.Reply, template)
         self._request = ChatRequest(
             messages=render(question),
-            schema=(
-                None
-                if names_every_field(question.Reply, question.instructions.template)
-                else self._schema
-            ),
+            schema=None if is_told_by_prompt else self._schema,
             temperature=question.temperature,
             max_tokens=judge.max_tokens,
         )
-        self._top_logprobs = (
-            0 if "logprobs" in session.lacking() else judge.top_logprobs
-        )
+        # how many alternatives of a token to ask for; 0 where the model gives none
+        self._top_logprobs = judge.top_logprobs
+        if "logprobs" in session.lacking():
+            self._top_logprobs = 0
 
     async def poll(self) -> Asked[Any]:
         """Return as many replies as the question wants, with those that failed.
@@ -183,30 +186,36 @@ class _Asking:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
-        read_replies: list[Found[Any]] = []
-        by_token: tuple[Weight | None, ...] = ()
+        replies_read: list[Found[Any]] = []
+        # of each verdict, from the log-probabilities of its token; None where these do
+        # not settle it
+        weights_of_tokens: tuple[Weight | None, ...] = ()
         request = replace(
             self._request, temperature=1.0, top_logprobs=self._top_logprobs
         )
         if self._top_logprobs:
-            read_replies, errors = await self._ask(request, polls=1, first_poll=0)
+            replies_read, errors = await self._ask(request, polls=1, first_poll=0)
             if errors:
                 raise errors[0]
-            by_token = read_weights(read_replies[0], self._question)
-            settled = tuple(weight for weight in by_token if weight is not None)
-            if settled and len(settled) == len(by_token):
-                return Asked((read_replies[0].value,), weights=settled)
+            weights_of_tokens = read_weights(replies_read[0], self._question)
+            settled = tuple(
+                weight for weight in weights_of_tokens if weight is not None
+            )
+            if settled and len(settled) == len(weights_of_tokens):
+                return Asked((replies_read[0].value,), weights=settled)
 
         n_polls = weigh.fallback_polls
         mode = mode_of(self._question)
         without_logprobs = replace(request, top_logprobs=0)
-        replies = await self._majority(without_logprobs, n_polls, read_replies)
+        replies = await self._majority(without_logprobs, n_polls, replies_read)
         if n_polls > 1 or mode != "sequential":
             return Asked(replies, weights=weights_by_share(replies, weigh, "polls"))
-        by_verdict = weights_by_share(replies, weigh, mode)
-        if not by_token:
-            return Asked(replies, weights=by_verdict)
-        return Asked(replies, weights=_fill_unsettled(by_token, by_verdict))
+        # One reply holds all verdicts: those that are settled keep their weights.
+        weights_of_verdicts = weights_by_share(replies, weigh, mode)
+        if not weights_of_tokens:
+            return Asked(replies, weights=weights_of_verdicts)
+        weights = _fill_unsettled(weights_of_tokens, weights_of_verdicts)
+        return Asked(replies, weights=weights)
 
     async def _majority(
         self, request: ChatRequest, n_polls: int, read_before: Sequence[Found[Any]]
@@ -228,12 +237,13 @@ class _Asking:
         if errors and not replies:
             raise errors[0]
         has_majority = 2 * len(replies) > n_polls
-        if not has_majority:
-            raise TooFewPolls(
-                f"{len(replies)} of {n_polls} polls were answered, a majority is"
-                " needed; ask again"
-            ) from (errors[0] if errors else None)
-        return replies
+        if has_majority:
+            return replies
+        first_error = errors[0] if errors else None
+        raise TooFewPolls(
+            f"{len(replies)} of {n_polls} polls were answered, a majority is needed; ask"
+            " again"
+        ) from first_error
 
     async def _ask(
         self, request: ChatRequest, polls: int, first_poll: int

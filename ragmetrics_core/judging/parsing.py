@@ -20,21 +20,28 @@ from ragmetrics_core.models.chat import Choice
 
 T = TypeVar("T")
 
-_THINKING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
-_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+# The tags between which a model reasons before it replies.
+_OPENING_OF_REASONING = re.compile(r"\s*<think(?:ing)?>", re.IGNORECASE)
+_END_OF_REASONING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+# What may follow the last object: spaces, emphasis, the end of a fence, closing tags.
 _CLOSING = re.compile(r"(?:[\s*]|`{3,}|</[\w-]++>)*+\Z")
+# The opening of a fence of code, or of a tag, right before an object.
 _FENCE = re.compile(r"`{3,}\w{0,20}\Z")
 _TAG = re.compile(r"<[\w-]{1,40}>\Z")
-_UNSEEN = " \t\r*\ufeff"  # emphasis with it
 _LONGEST_OPENING = 80
-# most objects of a hostile reply hold nothing
+# What may stand beside an object on its line: spaces, emphasis, a byte order mark.
+_BLANK = " \t\r*\ufeff"
+# An opening brace, with its closing one where nothing but plain text is between them.
+# Most objects of a hostile reply are such.
 _OUTERMOST = re.compile(r"\{(?:[^{}\"']*+(?P<flat>\}))?")
 _STRUCTURE = re.compile(r"\{+|[}\"']")
 _STRING_END = {
     '"': re.compile(r'(?:[^"\\]++|\\.)*+"', re.DOTALL),
     "'": re.compile(r"(?:[^'\\]++|\\.)*+'", re.DOTALL),
 }
-_TOLERANT_LIMIT = 65_536  # no reply of ours is longer
+# Characters of a reply in which slips of form are corrected. No reply to our questions
+# is longer, and a hostile one would take long.
+_TOLERANT_LIMIT = 65_536
 # what JSON does not know: other quotes and names, comments, commas before a closing
 # bracket
 _SLIP = re.compile(
@@ -76,17 +83,23 @@ def find_objects(
             colon, or words follow the last.
     """
     text = choice.text
-    reply_start = _end_of_reasoning(choice)
+    reply_start = _start_of_reply(choice)
     tolerated_end = reply_start + _TOLERANT_LIMIT
     name_search = _NameSearch(text, names)
-    before = reply_start  # where the object before ends, or the reply begins
-    stands_free = True  # begins the reply, a line or a fence, as a quotation does not
-    any_stands_free = False
-    last_end = None
+    # where the object before ends, or the reply begins
+    previous_end = reply_start
+    # whether the object begins the reply, a line or a fence, as a quotation does not
+    is_unquoted = True
+    any_is_unquoted = False
+    # where the last object with one of the names ends; None as long as there is none
+    end_of_last: int | None = None
     for start, end in find_spans(text, reply_start):
-        if start > before:  # else it directly follows the object before, and is as free
-            stands_free = _begins_where_objects_may(text, before, start, stands_free)
-        before = start if end is None else end
+        # An object that directly follows another one is as unquoted as that one.
+        if start > previous_end:
+            is_unquoted = _is_unquoted(
+                text[previous_end:start], like_previous=is_unquoted
+            )
+        previous_end = start if end is None else end
         if not name_search.is_between(start, end):
             continue
         if end is None:
@@ -94,12 +107,12 @@ def find_objects(
         value = _parse_object(text[start:end], tolerantly=end <= tolerated_end)
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
-        any_stands_free = any_stands_free or stands_free
-        last_end = end
+        any_is_unquoted = any_is_unquoted or is_unquoted
+        end_of_last = end
         yield value, start, end
-    if last_end is None:
+    if end_of_last is None:
         _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
-    if not any_stands_free or not _CLOSING.match(text, last_end):
+    if not any_is_unquoted or not _CLOSING.match(text, end_of_last):
         _fail(
             choice,
             "its JSON object stands among words, as a quotation does; it must begin a"
@@ -126,32 +139,37 @@ class _NameSearch:
         return min(self._next_place.values()) < end
 
 
-def _begins_where_objects_may(text: str, behind: int, start: int, before: bool) -> bool:
+def _is_unquoted(text_before: str, *, like_previous: bool) -> bool:
     """Whether an object begins the reply, a line or a fence, or follows a colon.
 
-    The object begins at ``start``; the one before it ends, or the reply begins, at
-    ``behind``. An object that directly follows another one takes ``before``, which is
-    what was said of that one.
+    An object that stands within a sentence may be quoted.
+
+    Args:
+        text_before: What stands between the object before and this one, or between the
+            begin of the reply and this one.
+        like_previous: What holds if only blanks or a tag stand there: what holds of the
+            object before, and of the first one True.
     """
-    between = text[behind:start].rstrip(_UNSEEN)
-    if tag := _TAG.search(between[-_LONGEST_OPENING:]):
-        between = between[: -len(tag[0])].rstrip(_UNSEEN)
+    between = text_before.rstrip(_BLANK)
+    tag = _TAG.search(between[-_LONGEST_OPENING:])
+    if tag is not None:
+        between = between[: -len(tag[0])].rstrip(_BLANK)
     if not between:
-        return before
-    return (
-        between[-1] in ":：\n" or _FENCE.search(between[-_LONGEST_OPENING:]) is not None
-    )
+        return like_previous
+    if between[-1] in ":：\n":
+        return True
+    return _FENCE.search(between[-_LONGEST_OPENING:]) is not None
 
 
-def _end_of_reasoning(choice: Choice) -> int:
-    """Return where the reply proper begins: behind a reasoning.
+def _start_of_reply(choice: Choice) -> int:
+    """Return where the reply itself begins: behind the model's reasoning, if it has one.
 
     Servers may have cut away the opening tag of the reasoning. Without it, a closing
     tag inside an object is a quotation.
     """
     text = choice.text
-    closing_tag = _THOUGHT.search(text)
-    if _THINKING.match(text):
+    closing_tag = _END_OF_REASONING.search(text)
+    if _OPENING_OF_REASONING.match(text):
         if closing_tag is None:
             _fail(choice, "it ends within its reasoning")
         return closing_tag.end()
@@ -165,6 +183,7 @@ def _end_of_reasoning(choice: Choice) -> int:
 
 
 def _fail(choice: Choice, problem: str) -> NoReturn:
+    """Raise the error of a reply with this problem, or of one that was cut off."""
     if choice.finish == "length":
         raise CutOffReply(
             "the reply ended at the token limit, before the verdict was complete",
@@ -178,34 +197,37 @@ def find_spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
 
     The end is None for one that is never closed.
     """
-    position = start
-    while (opening := _OUTERMOST.search(text, position)) is not None:
-        position = opening.end()
-        if not opening["flat"]:
-            closed = _find_closing(text, opening.start())
-            if closed is None:
-                yield opening.start(), None
-                return
-            position = closed
-        yield opening.start(), position
+    opening = _OUTERMOST.search(text, start)
+    while opening is not None:
+        if opening["flat"]:
+            end: int | None = opening.end()
+        else:
+            end = _find_closing(text, opening.start())
+        yield opening.start(), end
+        if end is None:
+            return
+        opening = _OUTERMOST.search(text, end)
 
 
 def _find_closing(text: str, start: int) -> int | None:
-    """Where the ``{...}`` ends that begins here; None if it is never closed."""
-    depth, position = 0, start
-    while (match := _STRUCTURE.search(text, position)) is not None:
-        mark, position = match[0], match.end()
+    """Where the ``{...}`` ends that begins at ``start``; None if it is never closed."""
+    depth = 0  # how many braces are open
+    match = _STRUCTURE.search(text, start)
+    while match is not None:
+        mark = match[0]
+        position = match.end()
         if mark == "}":
             depth -= 1
-            if not depth:
+            if depth == 0:
                 return position
-        elif mark[0] == "{":
+        elif mark[0] == "{":  # one or several
             depth += len(mark)
-        else:
-            string = _STRING_END[mark].match(text, position)
-            if string is None:
+        else:  # a quote: braces inside a string do not count
+            end_of_string = _STRING_END[mark].match(text, position)
+            if end_of_string is None:
                 return None
-            position = string.end()
+            position = end_of_string.end()
+        match = _STRUCTURE.search(text, position)
     return None
 
 
@@ -224,13 +246,16 @@ def _parse_object(text: str, *, tolerantly: bool) -> dict[str, Any] | None:
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of its pairs; ``ValueError`` if a key stands twice."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError("repeated key")
     return dict(pairs)
 
 
 def _refuse_infinite(number: str) -> float:
-    if not math.isfinite(value := float(number)):
+    """The number that a text is; ``ValueError`` for NaN and infinities."""
+    value = float(number)
+    if not math.isfinite(value):
         raise ValueError("no number of JSON")
     return value
 
@@ -249,21 +274,33 @@ def _correct_slip(match: re.Match[str]) -> str:
     Names and strings get double quotes. Comments, and commas before a closing bracket,
     are left out.
     """
+    slip = match[0]
     if match["string"]:
-        return f'"{_ESCAPED.sub(_correct_escape, match[0][1:-1])}"'
-    if match[0] in _CONSTANTS:
-        return _CONSTANTS[match[0]]
-    return f'"{match[0]}"' if match["name"] else ""
+        content = slip[1:-1]
+        return f'"{_ESCAPED.sub(_correct_escape, content)}"'
+    if slip in _CONSTANTS:
+        return _CONSTANTS[slip]
+    if match["name"]:
+        return f'"{slip}"'
+    return ""  # a comment, or a comma before a closing bracket
 
 
 def _correct_escape(match: re.Match[str]) -> str:
-    """A double quote gets its backslash, one that JSON does not know loses it."""
-    if match[1] is None:
+    """Return an escape of JavaScript or Python as one of JSON.
+
+    A bare double quote gets a backslash. An escape that JSON does not know loses its
+    backslash.
+    """
+    escaped_character = match[1]
+    if escaped_character is None:  # a bare double quote
         return '\\"'
-    return match[0] if match[1] in '"\\/bfnrtu' else match[1]
+    if escaped_character in '"\\/bfnrtu':
+        return match[0]
+    return escaped_character
 
 
-_STRINGS = re.compile(  # one that is never closed runs to the end
+# Strings in double or single quotes; one that is never closed runs to the end.
+_STRINGS = re.compile(
     r'"(?P<double>(?:[^"\\]++|\\.)*+)(?:"|\Z)'
     + "|"
     + r"'(?P<single>(?:[^'\\]++|\\.)*+)(?:'|\Z)",

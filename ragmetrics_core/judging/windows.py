@@ -23,11 +23,12 @@ from ragmetrics_core.data.replies import (
     Asked,
     NotAnswered,
     Usage,
+    Weight,
     list_field,
     verdicts_of,
 )
 
-_FALLBACK = "windows"
+_FALLBACK = "windows"  # how the usage names what was judged in windows
 Reply = Asked[Any] | NotAnswered
 
 
@@ -65,6 +66,7 @@ def halve_questions(
 
 
 def _was_too_long(answer: Answer[Any]) -> bool:
+    """Whether there is no answer because the texts did not fit the model's context."""
     reply = answer.reply
     return isinstance(reply, NotAnswered) and isinstance(
         reply.error, ContextWindowExceeded
@@ -72,6 +74,7 @@ def _was_too_long(answer: Answer[Any]) -> bool:
 
 
 def _length(part: Part) -> int:
+    """How many characters the texts of a part have together."""
     return sum(len(text) for text in part.texts)
 
 
@@ -83,8 +86,9 @@ def join_verdicts(
     ``failed`` is the answer to the question that was too long.
     """
     assert question.split is not None  # noqa: S101  # only such a question has parts
-    usage = sum((answer.usage for answer in answers), failed.usage)
-    usage += Usage(fallbacks=(_FALLBACK,))
+    usage = failed.usage + Usage(fallbacks=(_FALLBACK,))
+    for answer in answers:
+        usage += answer.usage
     replies = [answer.reply for answer in answers]
     is_group = len(question.parts[question.split.part].texts) > 1
     if is_group:
@@ -97,13 +101,16 @@ def _join_group(replies: Sequence[Reply]) -> Reply:
 
     Each text stands in one window only, so every window has to be answered.
     """
-    answered: list[Asked[Any]] = []
+    verdicts: list[Asked[Any]] = []
+    form: BaseModel | None = None  # the first reply; the joined one has its form
     for reply in replies:
         if isinstance(reply, NotAnswered):
             return reply
-        answered.append(reply)
-    verdicts = [verdict for reply in answered for verdict in _single_verdicts(reply)]
-    return _combine_verdicts(answered[0].reply, verdicts)
+        if form is None:
+            form = reply.reply
+        verdicts += _single_verdicts(reply)
+    assert form is not None  # noqa: S101  # a text is cut into two windows at least
+    return _combine_verdicts(form, verdicts)
 
 
 def _join_text(replies: Sequence[Reply], field: str) -> Reply:
@@ -116,11 +123,12 @@ def _join_text(replies: Sequence[Reply], field: str) -> Reply:
     if not answered:
         return unanswered[0]
     verdicts_by_window = [_single_verdicts(reply) for reply in answered]
+    # of each verdict the one in the window that says yes most clearly
     verdicts = [
-        _find_clearest(windows, field)
-        for windows in zip(*verdicts_by_window, strict=True)
+        _find_clearest(verdict_by_window, field)
+        for verdict_by_window in zip(*verdicts_by_window, strict=True)
     ]
-    all_say_yes = all(_strength(verdict, field)[0] for verdict in verdicts)
+    all_say_yes = all(_says_yes(verdict, field) for verdict in verdicts)
     if unanswered and not all_say_yes:
         return unanswered[0]
     return _combine_verdicts(answered[0].reply, verdicts)
@@ -141,20 +149,28 @@ def _single_verdicts(asked: Asked[Any]) -> list[Asked[Any]]:
     ]
 
 
-def _find_clearest(windows: Sequence[Asked[Any]], field: str) -> Asked[Any]:
-    """The window that says yes most clearly, with the number of all of them."""
-    clearest = max(windows, key=lambda verdict: _strength(verdict, field))
-    n_windows = sum(verdict.windows[0] for verdict in windows)
+def _find_clearest(verdict_by_window: Sequence[Asked[Any]], field: str) -> Asked[Any]:
+    """The verdict that says yes most clearly, with the number of windows of all."""
+
+    def clarity(verdict: Asked[Any]) -> tuple[bool, float]:
+        return _says_yes(verdict, field), _strength(verdict, field)
+
+    clearest = max(verdict_by_window, key=clarity)
+    n_windows = sum(verdict.windows[0] for verdict in verdict_by_window)
     return replace(clearest, windows=(n_windows,))
 
 
-def _strength(verdict: Asked[Any], field: str) -> tuple[bool, float]:
-    """Whether a verdict says yes, and how clearly."""
+def _says_yes(verdict: Asked[Any], field: str) -> bool:
+    """Whether a verdict says yes: more probable than not, or a value above 0."""
+    least = 0.5 if verdict.weights else 0.0
+    return _strength(verdict, field) > least
+
+
+def _strength(verdict: Asked[Any], field: str) -> float:
+    """How clearly a verdict says yes: its probability, else the value of the field."""
     if verdict.weights:
-        probability = verdict.weights[0].p
-        return probability > 0.5, probability
-    value = float(getattr(verdict.reply, field))
-    return value > 0, value
+        return verdict.weights[0].p
+    return float(getattr(verdict.reply, field))
 
 
 def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked[Any]:
@@ -163,9 +179,14 @@ def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked
     if name is None:
         combined = verdicts[0].reply
     else:
-        rows = tuple(verdict.reply for verdict in verdicts)
-        combined = reply.model_copy(update={name: rows})
-    weights = tuple(weight for verdict in verdicts for weight in verdict.weights)
-    windows = tuple(count for verdict in verdicts for count in verdict.windows)
-    was_cut = max(windows) > 1
-    return Asked((combined,), weights=weights, windows=windows if was_cut else ())
+        items = tuple(verdict.reply for verdict in verdicts)
+        combined = reply.model_copy(update={name: items})
+    weights: list[Weight] = []
+    n_windows_by_verdict: list[int] = []
+    for verdict in verdicts:
+        weights += verdict.weights
+        n_windows_by_verdict += verdict.windows
+    windows: tuple[int, ...] = ()  # as where no text was cut
+    if max(n_windows_by_verdict) > 1:
+        windows = tuple(n_windows_by_verdict)
+    return Asked((combined,), weights=tuple(weights), windows=windows)

@@ -160,11 +160,14 @@ class Fitting:
     """
 
     def __init__(self, model: ChatModel, learned: set[str]) -> None:
-        self.learned = learned  # what it lacks, as known from trying
+        self.learned = learned  # features that the model turned out to lack
         self._model = model
-        self._in_vain = 0
-        self._rejected: dict[str, tuple[float, JudgeError]] = {}
-        self._removing = asyncio.Lock()
+        # requests that were rejected in every form
+        self._n_rejected_in_every_form = 0
+        # of these, by the digest of the request: when, and the rejection
+        self._rejection_by_key: dict[str, tuple[float, JudgeError]] = {}
+        # held while a request finds out what the endpoint does not take
+        self._finding_out = asyncio.Lock()
 
     async def complete(self, key: str, request: ChatRequest, send: Send) -> ChatReply:
         """Send a request without the features that the model does not have.
@@ -178,38 +181,42 @@ class Fitting:
             send: Sends a request for the reply at a position, or several from there on;
                 gives failures as values.
         """
-        rejected_at, rejection = self._rejected.get(key, (0.0, None))
-        is_fresh = time.monotonic() < rejected_at + _REMEMBERED_SECONDS
-        if rejection is not None and is_fresh:
+        rejection = self._recent_rejection(key)
+        if rejection is not None:
             return ChatReply((), failures=(rejection,) * request.n)
 
         lacking_before = lacking(self._model, self.learned)
+        # features that the request does without; more are added while it is sent
         lacked = set(lacking_before)
         asking = _Asking(request, send, list(range(request.n)))
         await self._ask(asking, lacked)
         if asking.is_rejected:
-            async with self._removing:  # one request finds out for all
+            async with self._finding_out:  # one request finds out for all
                 await self._ask_with_less(asking, lacked)
         if asking.is_rejected:
-            self._in_vain += 1
-            self._remember(key, asking.failures[0])
+            self._remember_rejection(key, asking.failures[0])
             lacked &= lacking_before  # nothing was gained by what was removed
         elif "logprobs" not in lacked and _lacks_logprobs(request, asking.choices):
             self.learned.add("logprobs")
             lacked.add("logprobs")
-
-        lost = [name for name in lacked - _FORMS if _FEATURES[name].is_used(request)]
-        usage = asking.usage
-        if lost:
-            usage += Usage(fallbacks=tuple(sorted(lost)))
+        usage = asking.usage + _usage_of_fallbacks(request, lacked)
         return ChatReply(tuple(asking.choices), usage, asking.failures)
 
-    def _remember(self, key: str, rejection: JudgeError) -> None:
+    def _recent_rejection(self, key: str) -> JudgeError | None:
+        """Why a request was rejected in every form lately; None if it was not."""
+        if key not in self._rejection_by_key:
+            return None
+        rejected_at, rejection = self._rejection_by_key[key]
+        is_recent = time.monotonic() < rejected_at + _REMEMBERED_SECONDS
+        return rejection if is_recent else None
+
+    def _remember_rejection(self, key: str, rejection: JudgeError) -> None:
         """Remember a request that was rejected in every form."""
-        self._rejected[key] = (time.monotonic(), rejection)
-        if len(self._rejected) > _MAX_REMEMBERED:
-            oldest_key = next(iter(self._rejected))
-            del self._rejected[oldest_key]
+        self._n_rejected_in_every_form += 1
+        self._rejection_by_key[key] = (time.monotonic(), rejection)
+        if len(self._rejection_by_key) > _MAX_REMEMBERED:
+            oldest_key = next(iter(self._rejection_by_key))
+            del self._rejection_by_key[oldest_key]
 
     async def _ask_with_less(self, asking: _Asking, lacked: set[str]) -> None:
         """Give up one feature after the other until the endpoint takes the request.
@@ -247,7 +254,7 @@ class Fitting:
         for name in untried:
             if any(spelling in rejection for spelling in _FEATURES[name].spellings):
                 return name
-        if self._in_vain >= _MAX_GUESSES:
+        if self._n_rejected_in_every_form >= _MAX_GUESSES:
             return None
         guesses = [name for name in untried if name != "limit_form"]
         return guesses[0] if guesses else None
@@ -299,6 +306,19 @@ class Fitting:
         if reasons and request.max_tokens is not None:
             changes["max_tokens"] = request.max_tokens * _REASONING_FACTOR
         return replace(request, **changes) if changes else request
+
+
+def _usage_of_fallbacks(request: ChatRequest, lacked: Collection[str]) -> Usage:
+    """A usage that names the features that a request wanted and did without.
+
+    Another form of the same feature is no loss.
+    """
+    lost_features = [
+        name
+        for name in lacked
+        if name not in _FORMS and _FEATURES[name].is_used(request)
+    ]
+    return Usage(fallbacks=tuple(sorted(lost_features)))
 
 
 def _lacks_logprobs(request: ChatRequest, choices: Sequence[Choice]) -> bool:
