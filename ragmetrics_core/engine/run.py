@@ -93,6 +93,7 @@ class Run:
         gates: Sequence[Gate | str] | str = (),
         batch: bool = False,
     ) -> None:
+        # what is left of the limits; the passes of a run in batches share one
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         _check_concurrency(concurrency)
         _check_settings(self._budget.limits, batch=batch, until=until, gates=gates)
@@ -106,17 +107,22 @@ class Run:
         # why the samples are only a part, e.g. the rows of a run that ended early; "" if
         # they are all
         self.why_part = ""
+        # of a stream without end the last samples, for metrics that look at others
         self._samples_before: tuple[Sample, ...] = ()
         self._is_judge_chosen = all(
             is_judge_chosen(judge, metric.model) for metric in self.metrics
         )
-        judges = judges_by_metric(self.metrics, judge)
-        self.judges = _distinct_judges(judges.values())
+        judge_by_metric = judges_by_metric(self.metrics, judge)
+        self.judges = _distinct_judges(judge_by_metric.values())
+        # where requests wait for a batch; None in a run that asks live
         self.parking: ParkingStore | None = None
         self.store = self._resolve_store(store, batch=batch)
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = SampleJudging(
-            judges, concurrency=concurrency, store=self.store, budget=self._budget
+            judge_by_metric,
+            concurrency=concurrency,
+            store=self.store,
+            budget=self._budget,
         )
         self._judging.check_signatures(self.metrics)
         self.rows = RowsInFlight(self._judging, self.window)
@@ -177,20 +183,22 @@ class Run:
     @property
     def facts(self) -> RunFacts:
         """What is known of the run so far."""
-        packages = {"python": platform.python_version()}
-        for module, package in _PACKAGES_BY_MODULE.items():
-            if module in sys.modules:
-                packages[package] = _version_of(package)
-        details = {session.name: session.details for session in self._judging.sessions}
-        addresses = {judge.name: addresses_of(judge) for judge in self.judges}
+        details_by_judge = {
+            session.name: session.details for session in self._judging.sessions
+        }
+        addresses_by_judge: dict[str, tuple[str, ...]] = {}
+        for judge in self.judges:
+            addresses = addresses_of(judge)
+            if addresses:
+                addresses_by_judge[judge.name] = addresses
         return RunFacts(
             version=_version_of("ragmetrics-core"),
-            packages=packages,
+            packages=_versions_of_packages(),
             models=tuple(sorted(self._judging.models)),
-            judges=tuple(details),
+            judges=tuple(details_by_judge),
             judge_chosen=self._is_judge_chosen,
-            details=details,
-            addresses={name: known for name, known in addresses.items() if known},
+            details=details_by_judge,
+            addresses=addresses_by_judge,
             metrics={metric.name: metric.signature for metric in self.metrics},
             started=self._date,
             seconds=round(time.monotonic() - self._started, 3),
@@ -208,12 +216,13 @@ class Run:
         *,
         on_further: Callable[[int], None],
     ) -> Iterator[Future[Any]]:
-        """Start as many rows as may be in flight, and give what is to be waited for.
+        """Start as many rows as may be in flight, and give futures to wait for.
 
-        That is a future. It gives the ``SampleResult`` of the next row, which is to be
-        taken. Or it gives None: the next row is not done, and the end of another one
-        leaves room for more. So one row that does not end keeps no other from being
-        judged.
+        A future gives one of two things:
+
+        - the ``SampleResult`` of the next row, which is to be taken;
+        - None: the next row is not done, but another one is, which leaves room for more
+          rows. So one row that does not end keeps no other from being judged.
 
         Args:
             samples: What holds the samples.
@@ -227,11 +236,14 @@ class Run:
             is_listed = isinstance(samples, Sized)
             numbered_rows = self.decider.rows_in_order(rows, listed=is_listed)
         self.rows.untaken.clear()
-        pool = list(islice(numbered_rows, POOL))
-        pool_samples = [row for _, row in pool if isinstance(row, Sample)]
-        self.metrics = [prepare_metric(metric, pool_samples) for metric in self.metrics]
+        # Metrics that look at other samples are given the first ones.
+        first_rows = list(islice(numbered_rows, POOL))
+        first_samples = [row for _, row in first_rows if isinstance(row, Sample)]
+        self.metrics = [
+            prepare_metric(metric, first_samples) for metric in self.metrics
+        ]
         self._judging.check_signatures(self.metrics)
-        for index, row in chain(pool, numbered_rows):
+        for index, row in chain(first_rows, numbered_rows):
             is_decided = self.decider is not None and self.decider.done
             if is_decided or self._is_over():
                 break
@@ -337,12 +349,22 @@ class Run:
         return submit(self._judging.judge(index, sample, metrics))
 
 
+def _versions_of_packages() -> dict[str, str]:
+    """The versions of Python and of the packages that the process has imported."""
+    versions = {"python": platform.python_version()}
+    for module, package in _PACKAGES_BY_MODULE.items():
+        if module in sys.modules:
+            versions[package] = _version_of(package)
+    return versions
+
+
 def _distinct_judges(judges: Iterable[Judge]) -> list[Judge]:
     """Each judge once, in order."""
     return list({id(judge): judge for judge in judges}.values())
 
 
 def _check_concurrency(concurrency: int) -> None:
+    """Refuse, by ``SettingError``, a number of calls that is less than one."""
     if concurrency < 1:
         raise SettingError(f"concurrency must be at least 1, got {concurrency}")
 
@@ -458,6 +480,7 @@ def _number_of_rows(samples: Samples) -> int | None:
 
 @cache
 def _version_of(package: str) -> str:
+    """The version of an installed package; "unknown" if it is not installed."""
     # importing it takes 20 ms, which `import ragmetrics_core` need not pay
     from importlib.metadata import PackageNotFoundError, version
 

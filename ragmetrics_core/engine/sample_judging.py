@@ -89,6 +89,8 @@ class SampleJudging:
         budget: Budget,
     ) -> None:
         self.models: set[str] = set()
+        # What the judges made for this run, each once.
+        self.sessions: list[Judge] = []
         self._budget = budget
         n_questions_ahead = max(_MIN_QUESTIONS_AHEAD, concurrency // 8)
         # Questions that may be open at a time: each that waits costs memory.
@@ -96,8 +98,8 @@ class SampleJudging:
         # Held while the metrics of a sample start: samples start one after the other.
         self._start_of_sample = asyncio.Lock()
         judge_by_identity: dict[int, RunJudge] = {}
+        # The judge of each metric in this run, by the metric's name.
         self._judges: dict[str, RunJudge] = {}
-        self.sessions: list[Judge] = []
         for metric_name, judge in judges.items():
             if id(judge) not in judge_by_identity:
                 session = judge.session(
@@ -148,20 +150,30 @@ class SampleJudging:
                     rounds.join(tasks[name])
             # The tasks run up to their first questions before the next sample starts.
             await asyncio.sleep(0)
+        outcomes = {name: task.result() for name, task in tasks.items()}
+        return self._result_of_sample(index, row, outcomes)
+
+    def _result_of_sample(
+        self, index: int, sample: Sample, outcomes: Mapping[str, MetricResult]
+    ) -> SampleResult:
+        """The result of a sample, from what each metric came to, by the metric's name.
+
+        What was cut off is no result. What it has spent is noted all the same.
+        """
         results: dict[str, MetricResult] = {}
         spent_unfinished = Usage()
-        for name, task in tasks.items():
-            outcome = task.result()
+        for name, outcome in outcomes.items():
             self.models.update(outcome.usage.models)
             if was_cut_off(outcome):
                 spent_unfinished += outcome.usage
             else:
                 results[name] = outcome
+        has_spent = spent_unfinished != Usage()
         return SampleResult(
             index=index,
-            sample=row,
+            sample=sample,
             results=results,
-            unfinished=spent_unfinished if spent_unfinished != Usage() else None,
+            unfinished=spent_unfinished if has_spent else None,
         )
 
     def interrupt(self) -> None:

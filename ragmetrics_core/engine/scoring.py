@@ -101,6 +101,7 @@ async def score_one(
     if not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
+    # set if the code of a metric or judge in a run calls this
     around = _spending_around.get()
     spending = around or _Spending(Budget())
     session = judge.session(concurrency=32, store=store, budget=spending.budget)
@@ -138,18 +139,27 @@ def _sample_of_arguments(sample: Sample | None, fields: Mapping[str, Any]) -> Sa
     Raises:
         SettingError: If both were given, or a field that no metric would read.
     """
-    if sample is not None:
-        if fields:
-            raise errors.SettingError(
-                f"give a sample or its fields, not both: {', '.join(fields)}"
-            )
-        if not isinstance(sample, Sample):
-            raise errors.SettingError(
-                f"score() takes a Sample, and got one {type(sample).__name__}; give the"
-                " fields by name: score(question=…, contexts=[…], answer=…), or"
-                " several rows to evaluate()"
-            )
-        return sample
+    if sample is None:
+        return _sample_of_fields(fields)
+    if fields:
+        raise errors.SettingError(
+            f"give a sample or its fields, not both: {', '.join(fields)}"
+        )
+    if not isinstance(sample, Sample):
+        raise errors.SettingError(
+            f"score() takes a Sample, and got one {type(sample).__name__}; give the"
+            " fields by name: score(question=…, contexts=[…], answer=…), or"
+            " several rows to evaluate()"
+        )
+    return sample
+
+
+def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
+    """The sample that ``score`` was given by its fields.
+
+    Raises:
+        SettingError: If one is no field of a sample, or no metric would read it.
+    """
     metadata = fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
         raise errors.SettingError(
@@ -168,15 +178,15 @@ def _sample_of_arguments(sample: Sample | None, fields: Mapping[str, Any]) -> Sa
             f"no field of a sample is named {', '.join(from_fields.metadata)}; use"
             " question, contexts, answer, reference"
         )
-    unread = [
+    unread_fields = [
         name
         for name in _FIELDS_OF_METRICS
         if name in metadata and from_fields.missing(name)
     ]
-    if unread:
+    if unread_fields:
         raise errors.SettingError(
-            f"metadata holds {', '.join(unread)}, but metadata is yours and no metric"
-            f" reads it; give {unread[0]}= as an argument of its own"
+            f"metadata holds {', '.join(unread_fields)}, but metadata is yours and no"
+            f" metric reads it; give {unread_fields[0]}= as an argument of its own"
         )
     named_metadata = {str(name): value for name, value in metadata.items()}
     return from_fields.model_copy(update={"metadata": named_metadata})

@@ -199,7 +199,10 @@ class Fitting:
         elif "logprobs" not in lacked and _lacks_logprobs(request, asking.choices):
             self.learned.add("logprobs")
             lacked.add("logprobs")
-        usage = asking.usage + _usage_of_fallbacks(request, lacked)
+        usage = asking.usage
+        fallbacks = _fallbacks_of(request, lacked)
+        if fallbacks:
+            usage += Usage(fallbacks=fallbacks)
         return ChatReply(tuple(asking.choices), usage, asking.failures)
 
     def _recent_rejection(self, key: str) -> JudgeError | None:
@@ -308,8 +311,8 @@ class Fitting:
         return replace(request, **changes) if changes else request
 
 
-def _usage_of_fallbacks(request: ChatRequest, lacked: Collection[str]) -> Usage:
-    """A usage that names the features that a request wanted and did without.
+def _fallbacks_of(request: ChatRequest, lacked: Collection[str]) -> tuple[str, ...]:
+    """The features that a request wanted and did without, by name.
 
     Another form of the same feature is no loss.
     """
@@ -318,7 +321,7 @@ def _usage_of_fallbacks(request: ChatRequest, lacked: Collection[str]) -> Usage:
         for name in lacked
         if name not in _FORMS and _FEATURES[name].is_used(request)
     ]
-    return Usage(fallbacks=tuple(sorted(lost_features)))
+    return tuple(sorted(lost_features))
 
 
 def _lacks_logprobs(request: ChatRequest, choices: Sequence[Choice]) -> bool:
