@@ -37,6 +37,9 @@ _WHOLE_IN_PIECES = 0.85
 APART = 96  # parts of one text at most so far apart are one showing
 # the least part at an edge of a text, and elsewhere; less is no trace
 EDGE, MIDDLE = 32, 48
+# what a short text touches on one side: another letter; a space or the like; a quote, a
+# tag, a bullet, or the end
+LETTER, GAP, MARK = range(3)
 TRIES = 64  # extensions for a text; more for duplicates
 OCCURRENCES = 500  # of a short text so many are looked at in one message
 LONG = 100_000  # in a longer prompt every third place is looked at
@@ -52,7 +55,7 @@ _NOBODY = -1  # the place of an anchor that only says that a text may begin here
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class TextGroup:
     """The candidates and known texts of one stream, which are located together.
 
     Attributes:
@@ -97,7 +100,7 @@ class Showing:
             numbers of lines.
     """
 
-    group: Group
+    group: TextGroup
     spans: list[Span]
     literal: tuple[int, int] | None = None
     is_unbroken: bool = False
@@ -159,7 +162,7 @@ class Search:
         groups: The texts. A text's number is its index here.
     """
 
-    def __init__(self, prompt: Prompt, groups: Sequence[Group]) -> None:
+    def __init__(self, prompt: Prompt, groups: Sequence[TextGroup]) -> None:
         self.prompt = prompt
         self.groups = groups
         self._every = 3 if len(prompt.stream) > LONG else 1
@@ -456,7 +459,7 @@ class Search:
 
     # Short texts
 
-    def occurrences(self, group: Group) -> Iterator[tuple[Showing, int, int]]:
+    def occurrences(self, group: TextGroup) -> Iterator[tuple[Showing, int, int]]:
         """Yield where a text stands that is too short for the pass.
 
         If it stands in too many places the rest is left out, and its ``tries_left``
@@ -539,7 +542,9 @@ def _runs_outside(
             yield run
 
 
-def _showings_of_runs(group: Group, runs: Iterable[list[Span]]) -> Iterator[Showing]:
+def _showings_of_runs(
+    group: TextGroup, runs: Iterable[list[Span]]
+) -> Iterator[Showing]:
     """Join runs of one text to showings.
 
     A run is joined if it goes on in prompt and text and stands at most 96 bytes behind.
@@ -592,7 +597,7 @@ def _spans_of_traces(spans: list[Span], text_size: int) -> list[Span]:
 
 
 def _showings_by_letters(
-    group: Group, message: Text, message_start: int
+    group: TextGroup, message: Text, message_start: int
 ) -> Iterator[Showing]:
     """Yield where the letters of a short text stand in a message.
 
@@ -614,7 +619,7 @@ def _showings_by_letters(
 
 
 def _showings_by_characters(
-    group: Group, message: Text, message_start: int
+    group: TextGroup, message: Text, message_start: int
 ) -> Iterator[Showing]:
     """Yield where a text without letters stands in a message, as ``_showings_by_letters`` does."""
     characters = group.text.raw.strip()
@@ -629,17 +634,10 @@ def _showings_by_characters(
     group.tries_left = 0
 
 
-# what stands beside a short text: another letter, a space or the like, or a mark
-_LETTER, _GAP, _MARK = range(3)
-
-
 def _touching(
     message: Text, start: int, end: int, literal: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """What a short text touches on its left and its right, as a number for each side.
-
-    It is 0 for another letter, and 2 for an end, a bullet, a quote or a tag; 1 for
-    anything else.
+    """What a short text touches on its left and its right: ``LETTER``, ``GAP`` or ``MARK``.
 
     Args:
         message: The message that shows the text.
@@ -674,7 +672,7 @@ def _kind_of_side(between: str, *, is_at_edge: bool, has_letters: bool) -> int:
     is_apostrophe = between in ("'", "’")
     is_marked = _MARKS.search(between) is not None and not is_apostrophe
     if is_at_edge or is_marked:
-        return _MARK
+        return MARK
     if between or not has_letters:
-        return _GAP
-    return _LETTER
+        return GAP
+    return LETTER

@@ -69,7 +69,7 @@ class Arrivals:
             arrivals += self._arrivals_at(node, path[:-1])
         return arrivals
 
-    def arrivals_to_tell(
+    def arrivals_to_list(
         self,
         answer: str | None,
         earlier: Sequence[EvidenceCall],
@@ -93,7 +93,7 @@ class Arrivals:
         arrivals = []
         for arrival in self.all_arrivals:
             is_known = as_one_line(arrival.text) in known_lines
-            if not is_known or self._is_always_told(arrival):
+            if not is_known or self._is_listed_anyway(arrival):
                 arrivals.append(arrival)
         for step, documents in documents_of_steps.items():
             arrivals.append(Arrival("retrieval", step, documents))
@@ -208,13 +208,13 @@ class Arrivals:
         if step.kind not in ("step", "reranker"):
             return False
         path = self.calls.paths[step]
-        return not self._is_told_by_caller(path) and not _rewrites_documents(step)
+        return not self._is_listed_by_caller(path) and not _rewrites_documents(step)
 
-    def _is_always_told(self, arrival: Arrival) -> bool:
+    def _is_listed_anyway(self, arrival: Arrival) -> bool:
         """Whether the ledger lists an arrival although it has its text already.
 
-        It does so unless a model wrote the text. A text of a model also counts if a
-        tool returned it and a model was called later that could read it.
+        It does so unless a model wrote the text. A text of a model is listed anyway if
+        a tool returned it, and if the agent's model was called later and could read it.
         """
         if arrival.kind != "written":
             return True
@@ -222,12 +222,13 @@ class Arrivals:
             return False
         tools_around = tools_of(self.calls.paths[arrival.node][:-1])
         for call in self.order.model_calls:
-            is_same_loop = tools_of(self.calls.paths[call]) == tools_around
-            if is_same_loop and call.began > arrival.node.began:
+            # calls inside the same tools are those of one agent
+            is_same_agent = tools_of(self.calls.paths[call]) == tools_around
+            if is_same_agent and call.began > arrival.node.began:
                 return True
         return False
 
-    def _is_told_by_caller(self, path: Path) -> bool:
+    def _is_listed_by_caller(self, path: Path) -> bool:
         """Whether one of some calls speaks for what happens inside it.
 
         A retriever does, and so does a tool whose result is made of documents.
@@ -248,13 +249,13 @@ class Arrivals:
     def _arrivals_at(self, node: Node, above: Path) -> Iterator[Arrival]:
         """Yield what one call brought by itself, by the kind of the call.
 
-        Nothing comes of a call whose result another call around it tells.
+        Nothing comes of a call that another call around it speaks for.
 
         Args:
             node: The call.
             above: The calls around it, the outermost first.
         """
-        if self._is_told_by_caller(above):
+        if self._is_listed_by_caller(above):
             return
         if node.kind == "tool":
             # a control tool hands over or asks a person, and brings no evidence

@@ -75,8 +75,10 @@ class ChangedTexts:
         for message, message_start in message_starts:
             message_end = message_start + len(message.stream)
             ground = self._ground[message_start:message_end]
+            # runs of zeros: bytes of the message that no located text has taken
             for free_ground in _FREE.finditer(ground):
-                start, end = message.span(*free_ground.span())
+                first_byte, behind_bytes = free_ground.span()
+                start, end = message.span(first_byte, behind_bytes)
                 yield message.raw[start:end]
 
 
@@ -86,11 +88,14 @@ def _stems(text: str) -> list[str]:
 
 
 def _most_within(places: list[tuple[int, str]], *, width: float) -> int:
-    """The most different stems that stand within some words of each other.
+    """How many different stems stand near each other, where most of them do.
+
+    A stem is the first letters of a word.
 
     Args:
-        places: The stems behind their places, sorted.
-        width: Within how many words.
+        places: The stems, each behind the number of the word at which it stands,
+            sorted.
+        width: How many words apart stems are still near.
     """
     counts: Counter[str] = Counter()  # of the stems in the window
     most = 0

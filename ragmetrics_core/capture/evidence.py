@@ -158,7 +158,7 @@ def evidence(
         shown,
     )
 
-    arrived = arrivals.arrivals_to_tell(
+    arrived = arrivals.arrivals_to_list(
         answered.text, turn.tree.earlier, documents_of_steps
     )
     prompts = _messages_shown(answered.call, feeding)

@@ -262,6 +262,7 @@ class FrontDoor(Generic[Run]):
             settings,
             rest=turns.finish,
             problems=turns.problems,
+            # called when it stops: the listener below is there by then
             ended=lambda: self.listeners.remove(listener),
         )
         listener = Listener(

@@ -208,10 +208,12 @@ class Group:
         # what a writer wrote is a question, which stands in the prompt of its part
         earlier_parts = [part for part in self.trees if part not in self.writers]
         group_of_parts = Group(earlier_parts, answered_at=self.answered_at)
-        showings = _showings(
+        shown_groups = _shown_groups(
             [group_of_parts], _Prompts.of(Calls(tree)), by_question=True
         )
-        return any(showing.answers or showing.is_asked for showing in showings)
+        return any(
+            shown_group.answers or shown_group.is_asked for shown_group in shown_groups
+        )
 
     def add(self, tree: Tree, *, answers: bool) -> None:
         """Add a run.
@@ -429,22 +431,22 @@ class Groups:
         for group in over:
             if quotations[group] == "perhaps said":
                 group.doubt(_MAY_GO_ON)
-        showings = _find_showings(
+        shown_groups = _groups_that_run_joins(
             [group for group in groups if group not in over],
             [group for group in groups_of_others if group not in over],
             _Prompts.of(calls),
         )
-        if not showings:
+        if not shown_groups:
             return None
-        joined = self._unite([showing.group for showing in showings])
-        names_shown = _names_of_documents_shown(joined, showings)
+        joined = self._unite([shown_group.group for shown_group in shown_groups])
+        names_shown = _names_of_documents_shown(joined, shown_groups)
         joined.beside += self._searches_beside(joined, names_shown)
         is_answered = any(calls.weights[call] == FREE_TEXT for call in calls.models)
         joined.add(tree, answers=is_answered)
         joined.was_read = True
-        for showing in showings:
-            is_beside = quotations[showing.group] == "beside its question"
-            if is_beside and not showing.shows_what_was_found:
+        for shown_group in shown_groups:
+            is_beside = quotations[shown_group.group] == "beside its question"
+            if is_beside and not shown_group.shows_what_was_found:
                 joined.doubt(_MAY_GO_ON)
         return joined
 
@@ -633,11 +635,13 @@ def _names_of(documents: Iterable[Document]) -> set[str]:
     return {document.id or document.text for document in documents}
 
 
-def _names_of_documents_shown(group: Group, showings: Iterable[_Showing]) -> set[str]:
+def _names_of_documents_shown(
+    group: Group, shown_groups: Iterable[_ShownGroup]
+) -> set[str]:
     """The ids of a group's documents that prompts show; of documents without id the texts."""
     texts_shown: set[str] = set()
-    for showing in showings:
-        texts_shown |= showing.texts
+    for shown_group in shown_groups:
+        texts_shown |= shown_group.texts
     documents_shown = []
     for document in group.documents:
         if not texts_shown.isdisjoint(document.texts):
@@ -789,7 +793,7 @@ class _Prompts:
 
 
 @dataclass(frozen=True, eq=False)
-class _Showing:
+class _ShownGroup:
     """What the prompts of a run show of a group.
 
     Attributes:
@@ -804,7 +808,7 @@ class _Showing:
     texts: frozenset[str]
     answers: frozenset[str]
 
-    def is_over_for(self, later: _Showing) -> bool:
+    def is_over_for(self, later: _ShownGroup) -> bool:
         """Whether the group was over before another group began.
 
         It was answered by then. Prompts of the later group only repeat what was said,
@@ -820,11 +824,11 @@ class _Showing:
         is_draft = self.asks_the_same(later) and bool(self.answers)
         return not is_draft
 
-    def asks_the_same(self, other: _Showing) -> bool:
+    def asks_the_same(self, other: _ShownGroup) -> bool:
         """Whether both groups searched with one query."""
         return not self.group.queries.isdisjoint(other.group.queries)
 
-    def continues(self, answered: Sequence[_Showing]) -> bool:
+    def continues(self, answered: Sequence[_ShownGroup]) -> bool:
         """Whether a run goes on with a group of another strand than its own.
 
         The run's prompts show the group's question. Either the group began after those
@@ -847,50 +851,68 @@ class _Showing:
         return bool(self.texts - self.answers)
 
 
-def _find_showings(
-    same: Sequence[Group], others: Sequence[Group], prompts: _Prompts
-) -> list[_Showing]:
+def _groups_that_run_joins(
+    groups_of_strand: Sequence[Group],
+    groups_of_others: Sequence[Group],
+    prompts: _Prompts,
+) -> list[_ShownGroup]:
     """Find the groups that a run belongs to, with what its prompts show of each.
 
-    Groups whose question stands there come first, of these those whose answer does,
-    then the latest. A group that adds no text to those before it is left out.
+    A group, the runs of one question, counts by what the prompts show of it: its
+    documents, its answers, its question. Groups of the run's own strand (its task or
+    thread) go before others. Others count where all of these are answered, and then
+    only those whose question stands in the prompts.
 
     Args:
-        same: The groups of the strand in which the prompts were sent. Others count
-            where all of these are over, and then only those whose question stands
-            there.
-        others: The groups of other strands.
-        prompts: The prompts of one run.
+        groups_of_strand: The groups of the run's own strand.
+        groups_of_others: The groups of other strands.
+        prompts: The prompts of the run.
+
+    Returns:
+        The groups whose question stands there first, of these those whose answer does,
+        then the latest. A group that adds no text to those before it is left out, and
+        so is one that was over when another began.
     """
-    showings = _showings(same, prompts, by_question=True)
-    if all(showing.group.answered_at is not None for showing in showings):
-        beside = _showings(others, prompts)
-        if showings:
-            beside = [other for other in beside if other.continues(showings)]
-        showings += beside
-    current = []
-    for showing in showings:
-        if not any(showing.is_over_for(other) for other in showings):
-            current.append(showing)
+    shown_groups = _shown_groups(groups_of_strand, prompts, by_question=True)
+    all_are_answered = all(
+        shown_group.group.answered_at is not None for shown_group in shown_groups
+    )
+    if all_are_answered:
+        shown_groups_of_others = _shown_groups(groups_of_others, prompts)
+        if shown_groups:
+            shown_groups_of_others = [
+                other
+                for other in shown_groups_of_others
+                if other.continues(shown_groups)
+            ]
+        shown_groups += shown_groups_of_others
+    current: list[_ShownGroup] = []
+    for shown_group in shown_groups:
+        if not any(shown_group.is_over_for(other) for other in shown_groups):
+            current.append(shown_group)
     current.sort(key=_asked_and_latest, reverse=True)
-    chosen: list[_Showing] = []
+    chosen: list[_ShownGroup] = []
     texts_of_chosen: set[str] = set()
-    for showing in current:
-        adds_text = not showing.texts <= texts_of_chosen
-        if adds_text or not showing.texts:
-            chosen.append(showing)
-            texts_of_chosen |= showing.texts
+    for shown_group in current:
+        adds_text = not shown_group.texts <= texts_of_chosen
+        if adds_text or not shown_group.texts:
+            chosen.append(shown_group)
+            texts_of_chosen |= shown_group.texts
     return chosen
 
 
-def _asked_and_latest(showing: _Showing) -> tuple[bool, bool, float]:
-    """What showings are sorted by: the question stands there, an answer does, the time."""
-    return showing.is_asked, bool(showing.answers), showing.group.last_came_at
+def _asked_and_latest(shown_group: _ShownGroup) -> tuple[bool, bool, float]:
+    """What shown groups are sorted by: the question stands there, an answer does, the time."""
+    return (
+        shown_group.is_asked,
+        bool(shown_group.answers),
+        shown_group.group.last_came_at,
+    )
 
 
-def _showings(
+def _shown_groups(
     groups: Sequence[Group], prompts: _Prompts, *, by_question: bool = False
-) -> list[_Showing]:
+) -> list[_ShownGroup]:
     """What prompts show of each of some groups, without those of which they show nothing.
 
     Of a group that found documents one of them stands there, or what was answered from
@@ -902,7 +924,7 @@ def _showings(
         by_question: The question alone is enough where nothing was answered yet, too:
             no document was good enough.
     """
-    showings = []
+    shown_groups = []
     for group in groups:
         is_asked = any(_stands_in(query, prompts) for query in group.queries)
         texts_found: list[str] = []
@@ -917,8 +939,8 @@ def _showings(
         waits_for_answer = by_question and group.answered_at is None
         is_enough = waits_for_answer or not candidates
         if texts or (is_asked and is_enough):
-            showings.append(_Showing(group, is_asked, texts, texts & answers))
-    return showings
+            shown_groups.append(_ShownGroup(group, is_asked, texts, texts & answers))
+    return shown_groups
 
 
 def _stands_in(query: str, prompts: _Prompts) -> bool:

@@ -58,6 +58,7 @@ def _fold_beyond_ascii(text: str) -> str:
         if folded != character:
             folded_by_character[character] = folded
     if len(folded_by_character) > _FEW:
+        # one pass by a table is faster than many replacements
         folded_by_code = {ord(key): value for key, value in folded_by_character.items()}
         return text.translate(folded_by_code)
     for character, folded in folded_by_character.items():

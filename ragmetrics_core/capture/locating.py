@@ -14,7 +14,15 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Literal
 
-from ragmetrics_core.capture.anchors import EDGE, Group, Search, Showing
+from ragmetrics_core.capture.anchors import (
+    EDGE,
+    GAP,
+    LETTER,
+    MARK,
+    Search,
+    Showing,
+    TextGroup,
+)
 from ragmetrics_core.capture.byte_spans import STEP, runs_of, size_of, subtract_spans
 from ragmetrics_core.capture.changed import ChangedTexts
 from ragmetrics_core.capture.letters import Prompt, Text
@@ -77,10 +85,10 @@ class _Settling:
         self.candidates = range(len(candidates))
         self.texts = [Text(raw) for raw in (*candidates, *known)]
         # texts without letters are told apart by their characters
-        groups: dict[bytes | str, Group] = {}
-        self.group_of: list[Group] = []
+        groups: dict[bytes | str, TextGroup] = {}
+        self.group_of: list[TextGroup] = []
         for index, text in enumerate(self.texts):
-            group = groups.setdefault(text.stream or text.raw.strip(), Group(text))
+            group = groups.setdefault(text.stream or text.raw.strip(), TextGroup(text))
             self.group_of.append(group)
             group.tries_left += 2
             if index in self.candidates:
@@ -89,23 +97,30 @@ class _Settling:
                 group.n_known += 1
         self.groups = list(groups.values())
         self.search = Search(prompt, self.groups)
-        self.shared: dict[frozenset[Group], list[list[Showing]]] = defaultdict(list)
+        self.shared: dict[frozenset[TextGroup], list[list[Showing]]] = defaultdict(list)
         """Parts that fit several groups alike: of these groups, what fits at each place."""
 
     def settle(self) -> Located:
-        """Settle everything, and return what became of each candidate."""
+        """Settle everything, and return what became of each candidate.
+
+        Long texts, and short ones that stand by themselves, compete for the ground
+        first. Other short texts get what is left: their words may be anybody's.
+        """
         showings = list(self.search.showings())
         standing_apart = _short_that_stand_apart(showings, self.search)
         competing: list[Showing] = []
-        among_letters: dict[Group, list[Showing]] = defaultdict(list)
+        among_letters: dict[TextGroup, list[Showing]] = defaultdict(list)
         for showing in showings:
-            if showing.group.size >= EDGE or showing in standing_apart:
+            is_long = showing.group.size >= EDGE
+            if is_long or showing in standing_apart:
                 competing.append(showing)
             else:
                 among_letters[showing.group].append(showing)
         self._compete(competing)
-        for group in sorted(self.groups, key=lambda group: -group.size):
-            if group.size < EDGE and group.text.raw.strip():
+        longest_first = sorted(self.groups, key=lambda group: -group.size)
+        for group in longest_first:
+            is_blank = not group.text.raw.strip()
+            if group.size < EDGE and not is_blank:
                 self._settle_short(group, among_letters[group])
         showing_of = self._showings_of_candidates()
         self._share_parts(showing_of)
@@ -132,11 +147,14 @@ class _Settling:
         return places
 
     def _compete(self, showings: Sequence[Showing]) -> None:
-        """Give each showing its ground and its text, the best first.
+        """Let showings compete for the bytes of the prompt, the best first.
 
-        A showing needs ground of its own. Parts that fit several texts alike are kept
-        apart. A part that only repeats a longer part of its text comes last: the end of
-        one chunk is the beginning of the next, which may need it.
+        Each showing that wins takes its ground, the bytes on which it stands, and
+        counts for its text. Parts that fit several texts alike count for none of them
+        yet.
+
+        Args:
+            showings: Where texts stand in the prompt.
         """
         rivals: dict[tuple[tuple[int, int], int], list[Showing]] = defaultdict(list)
         for showing in showings:
@@ -145,13 +163,16 @@ class _Settling:
         for showing in self._best_first(showings):
             group = showing.group
             equal_rivals = rivals[showing.place, showing.size]
-            if self._free_bytes(showing) < min(OWN, group.size):
+            n_needed = min(OWN, group.size)
+            if self._free_bytes(showing) < n_needed:
+                # a better showing has its ground, and explains it
                 group.why_not_shown = group.why_not_shown or _EXPLAINED
             elif _share_their_place(equal_rivals):
                 _take_ground(self.ground, showing)
                 rival_groups = frozenset(rival.group for rival in equal_rivals)
                 self.shared[rival_groups].append(equal_rivals)
             elif _is_repetition(showing):
+                # the end of one chunk is the beginning of the next, which may need it
                 repetitions.append(showing)
             elif group.members or group.needs_known_showing:
                 self._give(showing)
@@ -205,7 +226,7 @@ class _Settling:
         earlier_messages = {self.prompt.message(span.start) for span in earlier.spans}
         return message not in earlier_messages
 
-    def _settle_short(self, group: Group, among_letters: Iterable[Showing]) -> None:
+    def _settle_short(self, group: TextGroup, among_letters: Iterable[Showing]) -> None:
         """Settle where a short text stands.
 
         It counts where it touches no other letter and, if it is very short, stands
@@ -216,22 +237,23 @@ class _Settling:
             among_letters: Where the pass found it beside other letters. Texts too short
                 for the pass are looked for here.
         """
+        # the least that it may touch on both sides
         is_very_short = group.size < ALONE
-        least_apart = 2 if is_very_short else 1
+        least = MARK if is_very_short else GAP
         is_covered = False
         undecided: list[Showing] = []
         occurrences: Iterable[tuple[Showing, int, int]]
         if group.size >= self.search.shortest:
-            occurrences = [(showing, 0, 0) for showing in among_letters]
+            occurrences = [(showing, LETTER, LETTER) for showing in among_letters]
         else:
             occurrences = self.search.occurrences(group)
-        for showing, apart_left, apart_right in occurrences:
+        for showing, left, right in occurrences:
             if self._is_covered(showing):
                 is_covered = True
-            elif min(apart_left, apart_right) >= least_apart:
+            elif left >= least and right >= least:
                 group.showings.append(showing)
                 _take_ground(self.ground, showing)
-            elif not is_very_short or apart_left + apart_right >= 2:
+            elif not is_very_short or left + right >= MARK:
                 undecided.append(showing)
         for showing in undecided:
             if group.needs_known_showing:
@@ -287,7 +309,7 @@ class _Settling:
                 added.
         """
         for groups, places in self.shared.items():
-            members: list[tuple[int, Group]] = []
+            members: list[tuple[int, TextGroup]] = []
             for group in groups:
                 members += [(member, group) for member in group.members]
             members.sort(key=lambda member_and_group: member_and_group[0])
@@ -415,7 +437,7 @@ def _is_title(
     return any(showing.is_whole for showing in showings)
 
 
-def _showing_of_group(showings: Sequence[Showing], group: Group) -> Showing:
+def _showing_of_group(showings: Sequence[Showing], group: TextGroup) -> Showing:
     """Of the showings at one place the one of a group; there is one of each that fits."""
     return next(showing for showing in showings if showing.group is group)
 
@@ -483,31 +505,34 @@ def _short_that_stand_apart(
 ) -> set[Showing]:
     """Find the showings of short texts that stand by themselves.
 
-    They touch no letter, or only those of a text that stands right before or behind
-    them. A short one that is free on its left is such a text for the next; from the
-    right likewise.
+    On each side such a text touches no letter, or only those of a whole text that ends
+    or begins just there: a long one, or a short one that is itself free on that side.
+
+    Args:
+        showings: Where texts stand in the prompt.
+        search: The search that found them; it tells what a text touches.
     """
-    in_order = sorted(showings, key=lambda showing: showing.place)
-    short: dict[Showing, tuple[int, int]] = {}
-    ends: set[int] = set()  # behind the texts that a short one may touch
-    starts: set[int] = set()
-    for showing in in_order:
+    short_showings: list[Showing] = []
+    ends_of_texts: set[int] = set()
+    starts_of_texts: set[int] = set()
+    for showing in sorted(showings, key=lambda showing: showing.place):
         if not showing.is_whole:
             continue
         if showing.group.size < EDGE:
-            short[showing] = search.touching(showing.spans[0])
+            short_showings.append(showing)
         else:
-            ends.add(showing.spans[-1].end)
-            starts.add(showing.spans[0].start)
+            ends_of_texts.add(showing.spans[-1].end)
+            starts_of_texts.add(showing.spans[0].start)
     free_on_the_left = []
-    for showing, (apart_left, _) in short.items():
-        if apart_left or showing.spans[0].start in ends:
+    for showing in short_showings:
+        touches_left, _ = search.touching(showing.spans[0])
+        if touches_left != LETTER or showing.spans[0].start in ends_of_texts:
             free_on_the_left.append(showing)
-            ends.add(showing.spans[0].end)
-    standing_apart = set()
+            ends_of_texts.add(showing.spans[0].end)
+    free_on_both_sides = set()
     for showing in reversed(free_on_the_left):
-        _, apart_right = short[showing]
-        if apart_right or showing.spans[0].end in starts:
-            standing_apart.add(showing)
-            starts.add(showing.spans[0].start)
-    return standing_apart
+        _, touches_right = search.touching(showing.spans[0])
+        if touches_right != LETTER or showing.spans[0].end in starts_of_texts:
+            free_on_both_sides.add(showing)
+            starts_of_texts.add(showing.spans[0].start)
+    return free_on_both_sides

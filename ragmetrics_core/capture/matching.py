@@ -35,7 +35,7 @@ def follow(prompt: bytes, place: int, text: bytes, offset: int) -> list[Span]:
             spans.append(Span(place, offset, size))
         place += size
         offset += size
-        step = _step(prompt, place, text, offset)
+        step = _next_step(prompt, place, text, offset)
         if step is None:
             return spans
         n_put_in, n_left_out = step
@@ -67,7 +67,7 @@ def count_equal_bytes(prompt: bytes, place: int, text: bytes, offset: int) -> in
     return most
 
 
-def _step(
+def _next_step(
     prompt: bytes, place: int, text: bytes, offset: int
 ) -> tuple[int, int] | None:
     """How many bytes to step over in the prompt and in the text.

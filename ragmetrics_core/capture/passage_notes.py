@@ -245,9 +245,15 @@ class _Step:
 def _steps_before_answer(
     calls: Calls, retrieved: Sequence[Document], answered_by: Node | None
 ) -> list[_Step]:
-    """The rerankers and filters that ended before the answer began, in their order.
+    """The rerankers and filters between the searches and the answer, in their order.
 
-    Of a plain step nobody knows whether it handed on what it does not name.
+    Plain steps are left out: nobody knows whether such a step dropped the documents
+    that it does not return.
+
+    Args:
+        calls: The calls of the run.
+        retrieved: The retrieved documents.
+        answered_by: The call that answered; None if no call is known.
     """
     place_by_identity = {
         document.identity: place for place, document in enumerate(retrieved)
@@ -256,11 +262,11 @@ def _steps_before_answer(
     for node in sorted(calls.nodes, key=end_of):
         if node.kind != "reranker" or node.documents is None:
             continue
-        if answered_by is not None and end_of(node) > answered_by.began:
-            continue
+        is_too_late = answered_by is not None and end_of(node) > answered_by.began
         *around, _ = calls.paths[node]
         is_in_retriever = any(call.kind == "retriever" for call in around)
-        if is_in_retriever or node in calls.retrievals:
+        is_search = node in calls.retrievals
+        if is_too_late or is_in_retriever or is_search:
             continue
         taken_documents = node.taken or _documents_found_before(node, calls)
         took = _places(taken_documents, retrieved, place_by_identity)
@@ -301,12 +307,16 @@ def _places(
 ) -> list[int]:
     """Places of documents among the retrieved, in the order of the documents.
 
-    A text that a step changed and gave no id is sought by what it shares with them.
+    Args:
+        documents: Documents that a step took or gave.
+        retrieved: The retrieved documents.
+        place_by_identity: Their places, by their identities.
     """
     identities = [document.identity for document in documents]
     if all(identity in place_by_identity for identity in identities):
         places = [place_by_identity[identity] for identity in identities]
         return list(dict.fromkeys(places))
+    # a step that changed texts and kept no ids: they are known by what they share
     contexts = {document.key: document.context() for document in documents}
     rank_by_key = {key: rank for rank, key in enumerate(contexts)}
     ranked_places = []

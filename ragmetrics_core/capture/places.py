@@ -266,20 +266,25 @@ def _extent(text: Text, shown_in: tuple[ShownIn, ...], coverage: float) -> Exten
 
 
 def _coverage(text: Text, shown_in: Iterable[ShownIn]) -> float:
-    """The share of a text's letters that agree somewhere."""
+    """The share of a text's letters that some prompts show, 0 to 1.
+
+    A letter that several of them show counts once. A text without letters is shown
+    whole.
+    """
     if not text.stream:
         return 1.0
-    agreeing: list[Span] = []
+    spans_shown: list[Span] = []
     for part in shown_in:
         for span in part.showing.spans:
-            agreeing += subtract_spans([span], agreeing)
-    agreeing.sort(key=lambda span: span.text_start)
-    letters = b""
-    for span in agreeing:
-        letters += text.stream[span.text_start : span.text_end]
-    # halves of letters do not count
-    n_letters = len(letters.decode("utf-8", "ignore"))
-    return n_letters / len(text.stream.decode())
+            spans_shown += subtract_spans([span], spans_shown)
+    spans_shown.sort(key=lambda span: span.text_start)
+    bytes_shown = b""
+    for span in spans_shown:
+        bytes_shown += text.stream[span.text_start : span.text_end]
+    # a span may end inside a letter of several bytes, which does not count then
+    n_letters_shown = len(bytes_shown.decode("utf-8", "ignore"))
+    n_letters = len(text.stream.decode())
+    return n_letters_shown / n_letters
 
 
 def _merge_pieces(pieces: Iterable[_Piece]) -> list[_Piece]:

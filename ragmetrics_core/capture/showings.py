@@ -25,7 +25,7 @@ from ragmetrics_core.data import EvidenceCall
 _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
 
 # a document, and what of it stands where in a prompt
-Showing = tuple[Document, Place]
+ShownDocument = tuple[Document, Place]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Shown:
         showing: Those of these calls whose own prompts show documents.
     """
 
-    found: Mapping[DocumentKey, Showing]
+    found: Mapping[DocumentKey, ShownDocument]
     unknown: Mapping[DocumentKey, Document]
     traces: frozenset[DocumentKey]
     order: tuple[DocumentKey, ...]
@@ -63,7 +63,7 @@ class _ShownAlone:
         feeding: Earlier calls whose replies it was shown.
     """
 
-    found: Mapping[DocumentKey, Showing]
+    found: Mapping[DocumentKey, ShownDocument]
     unknown: Mapping[DocumentKey, Document]
     traces: frozenset[DocumentKey]
     feeding: tuple[Node, ...]
@@ -434,7 +434,7 @@ def _repeat_as_they_stand(
 def _calls_read(
     replies: Sequence[_EarlierReply],
     places: Sequence[Place],
-    showing_of: Mapping[DocumentKey, Showing],
+    showing_of: Mapping[DocumentKey, ShownDocument],
 ) -> list[Node]:
     """Calls of which a prompt shows what they wrote.
 
@@ -511,7 +511,7 @@ def _documents_shown(
     located: Located,
     arrived: Sequence[DocumentKey],
     n_earlier_by_text: Mapping[str, int],
-) -> dict[DocumentKey, Showing]:
+) -> dict[DocumentKey, ShownDocument]:
     """The documents that a prompt shows, in its order, each by its longest showing.
 
     Of several documents of one text the first to come is the first one shown. Of a text
@@ -538,7 +538,7 @@ def _documents_shown(
     for text, same in waiting.items():
         n_repetitions = sum(candidate.repetition > 0 for candidate in same)
         n_to_skip_by_text[text] = min(n_repetitions, n_earlier_by_text.get(text, 0))
-    showing_of: dict[DocumentKey, Showing] = {}
+    showing_of: dict[DocumentKey, ShownDocument] = {}
     for index in indexes_shown:
         text = candidates[index].text
         if n_to_skip_by_text[text] > 0:
@@ -576,9 +576,9 @@ def _unknown_candidates(
     return unknown
 
 
-def _unite_showings(parts: Iterable[_ShownAlone]) -> dict[DocumentKey, Showing]:
+def _unite_showings(parts: Iterable[_ShownAlone]) -> dict[DocumentKey, ShownDocument]:
     """The showings of several prompts; of a document that several show, the union."""
-    showing_of: dict[DocumentKey, Showing] = {}
+    showing_of: dict[DocumentKey, ShownDocument] = {}
     for part in parts:
         for key, showing in part.found.items():
             if key in showing_of:
@@ -588,7 +588,7 @@ def _unite_showings(parts: Iterable[_ShownAlone]) -> dict[DocumentKey, Showing]:
     return showing_of
 
 
-def _unite_showing(earlier: Showing, later: Showing) -> Showing:
+def _unite_showing(earlier: ShownDocument, later: ShownDocument) -> ShownDocument:
     """One document in the prompts of two calls.
 
     If both show the same text of it, what they show counts together. Otherwise the
@@ -641,8 +641,8 @@ def _keys_of_first_list_with(
 
 
 def _best_versions(
-    showing_of: Mapping[DocumentKey, Showing],
-) -> dict[DocumentKey, Showing]:
+    showing_of: Mapping[DocumentKey, ShownDocument],
+) -> dict[DocumentKey, ShownDocument]:
     """The documents shown, without weaker versions of one id.
 
     Versions that are shown whole stay. If none is, the one stays of which most is
@@ -662,7 +662,7 @@ def _best_versions(
 
 
 def _keys_of_fullest(
-    keys: Sequence[DocumentKey], showing_of: Mapping[DocumentKey, Showing]
+    keys: Sequence[DocumentKey], showing_of: Mapping[DocumentKey, ShownDocument]
 ) -> list[DocumentKey]:
     """Of several versions of a document those shown whole, else the one shown most."""
     whole_keys = []
