@@ -638,6 +638,37 @@ SHAPES: dict[str, Shape] = {
         says="texts",
         grade="incomplete",
     ),
+    "Groq: results with their texts": Shape(
+        [
+            {
+                "executed_tools": [
+                    {
+                        "type": "search",
+                        "arguments": '{"query": "lamp"}',
+                        "search_results": {
+                            "results": [{"title": "t", "url": ADDRESS, "content": FACT}]
+                        },
+                    }
+                ]
+            }
+        ],
+        [FACT],
+        [("search", '{"query": "lamp"}')],
+    ),
+    "Mistral: references": Shape(
+        [
+            {
+                "content": [
+                    said(),
+                    {"type": "tool_reference", "tool": "web_search", "url": ADDRESS},
+                ]
+            }
+        ],
+        calls=[("web_search", None)],
+        unread=1,
+        says="texts",
+        grade="incomplete",
+    ),
     "another provider's search": Shape(
         [{"content": [{"type": "x_search_call", "id": "x", "query": "lamp"}, said()]}],
         calls=[("x_search", "lamp")],

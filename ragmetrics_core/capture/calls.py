@@ -550,9 +550,22 @@ class Calls:
     @cached_property
     def tried(self) -> bool:
         """Whether anything was retrieved, or something was searched and found nothing."""
-        if self.retrievals or self.context_tool_calls:
-            return True
-        return any(node.kind == "retriever" for node in self.nodes)
+        return bool(self._searches)
+
+    @cached_property
+    def tried_by_application(self) -> bool:
+        """Whether anything was, without the searches of a model's provider.
+
+        A call of a model whose provider searched may still answer from documents that
+        the application found before.
+        """
+        return any(not node.by_provider for node in self._searches)
+
+    @cached_property
+    def _searches(self) -> list[Node]:
+        """The calls that retrieved, or searched and found nothing."""
+        retrievers = [node for node in self.nodes if node.kind == "retriever"]
+        return [*self.retrievals, *self.context_tool_calls, *retrievers]
 
     @cached_property
     def unread(self) -> int:

@@ -401,6 +401,8 @@ class _Reading:
             if isinstance(message, Mapping):
                 self.read_citations(message.get("annotations"), 0)
         self.read_listed_results(place)
+        for tool in _mappings(place.get("executed_tools")):
+            self.read_executed_tool(tool)
         self.read_tools_of_response(place)
 
     # Blocks
@@ -432,6 +434,8 @@ class _Reading:
             self.read_tool(block, kind)
         elif kind.startswith("response.") and kind.endswith("_search_call.completed"):
             self.read_event(block, kind)
+        elif kind == "tool_reference":  # of Mistral
+            _add_addresses(self.call("references", "web_search"), [block])
         elif kind.endswith("_search_call"):
             self.read_search(block, kind.removesuffix("_call"), _ANY_PROVIDER)
 
@@ -586,6 +590,22 @@ class _Reading:
             call = self.call("listed", "web_search")
             _add_found(call, results)
             call.addresses.update({(address,): None for address in addresses})
+
+    def read_executed_tool(self, tool: Mapping[Any, Any]) -> None:
+        """Read a tool that Groq ran."""
+        kind = tool.get("type")
+        name = kind if isinstance(kind, str) else _UNNAMED
+        call = self.call(None, name)
+        call.searches = _is_a_search(name)
+        _add_queries(call, {"query": tool.get("arguments")})
+        results = tool.get("search_results")
+        listed = results.get("results") if isinstance(results, Mapping) else None
+        if _is_list(listed):
+            _add_found(call, listed)
+        elif call.searches and isinstance(tool.get("output"), str):
+            _add_found(call, [{"text": tool["output"]}])
+        else:
+            _add_output(call, tool.get("output"))
 
     def read_tools_of_response(self, place: Mapping[Any, Any]) -> None:
         """Note a search that may have been made where the reply's output was dropped."""

@@ -300,10 +300,10 @@ class Turns(Generic[Run]):
         """
         if tree.gives_documents or tree.root.kind == "retriever":
             return self._keep_retrieval(tree)
-        if not calls.tried:
+        if not calls.tried_by_application:
             if calls.models and self._keep_as_part_of_others(tree, calls):
                 return self._samples_due()
-            if not tree.is_query:
+            if not tree.is_query and not calls.tried:
                 return None
         writer = self._loose_runs.writer_of_several(tree)
         if writer is None or calls.tree.root is not tree.root:
@@ -441,7 +441,7 @@ class Turns(Generic[Run]):
             self._read_later.doubt_those_shown_to(tree, calls, queries)
             return True
         self._read_later.doubt_those_shown_to(tree, calls)
-        if self._is_a_sample_by_itself(tree):
+        if calls.tried or self._is_a_sample_by_itself(tree):
             return False
         called_tools = any(node.kind == "tool" for node in tree.root.walk())
         self._unsampled.add(tree, counts_anyway=called_tools)

@@ -14,6 +14,7 @@ from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 
@@ -415,6 +416,40 @@ def test_a_model_without_an_agent() -> None:
     assert (sample.question, sample.answer) == (QUESTION, ANSWER)
     assert sample.capture.grade == "exact"
     assert [context.text for context in sample.contexts] == [FACT]
+
+
+def test_a_model_that_searches_still_answers_from_what_the_application_found() -> None:
+    """A retriever and a model without a chain around them are one turn."""
+
+    class Shelf(BaseRetriever):
+        def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+            return [Document(ROOMS)]
+
+    model = Scripted(messages=iter([AIMessage([file_search(FACT), FILE_CITED])]))
+    with capture() as captured:
+        (found,) = Shelf().invoke(QUESTION)
+        model.invoke(f"Use this: {found.page_content}\n\nQuestion: {QUESTION}")
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert [context.text for context in sample.contexts] == [ROOMS, FACT]
+    assert sample.answer == ANSWER
+
+
+def test_documents_that_the_application_hands_in_are_read_in_anthropics_forms() -> None:
+    block = {"type": "text", "text": FACT}
+    source = {"type": "content", "content": [block]}
+    cited = {"type": "content_block_location", "cited_text": FACT, "document_index": 0}
+    question = HumanMessage(
+        [{"type": "document", "source": source}, {"type": "text", "text": QUESTION}]
+    )
+    model = Scripted(messages=iter([AIMessage([said(citations=[cited])])]))
+    with capture(every_turn=True) as captured:
+        model.invoke([question])
+    (sample,) = captured.samples
+    assert sample.ledger is not None
+    assert not sample.ledger.calls
+    assert sample.capture is not None
+    assert "PDF" not in " ".join(sample.capture.warnings)
 
 
 def test_the_next_turn_still_shows_what_was_found() -> None:

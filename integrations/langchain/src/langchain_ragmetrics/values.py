@@ -275,18 +275,22 @@ def text_of(content: object) -> str:
         return ""
     # evidence as providers take it
     if content.get("type") in ("document", "search_result", "tool_result"):
-        source = content.get("source")
-        data = (
-            source.get("data")
-            if isinstance(source, Mapping) and source.get("type") == "text"
-            else None
-        )
+        data = _data_of_source(content.get("source"))
         return text_of(data or content.get("content")) + "\n"
     return (
         text_of(content.get("text"))
         if content.get("type", "text") in ("text", "text-plain", "output_text")
         else ""
     )
+
+
+def _data_of_source(source: object) -> object:
+    """What Anthropic's document holds: a text or blocks of text; None for a file."""
+    if not isinstance(source, Mapping):
+        return None
+    if source.get("type") == "text":
+        return source.get("data")
+    return source.get("content") if source.get("type") == "content" else None
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:
