@@ -870,3 +870,14 @@ def test_deep_payloads_end() -> None:
     for _ in range(5000):
         deep = {"content": [deep], "value": deep, "type": "non_standard"}
     assert evidence_in_reply({"content": [deep], "citations": [deep]}) is not None
+
+
+def test_a_model_that_always_searches_leaves_a_doubt_where_nothing_is_told() -> None:
+    named = call_of_model()
+    named.model = "gpt-4o-search-preview-2025-03-11"
+    add_provider_evidence(named, evidence_in_reply({"content": ANSWER}))
+    assert "gpt-4o-search-preview" in " ".join(named.remarks)
+    other = call_of_model()
+    other.model = "gpt-4o"
+    add_provider_evidence(other, evidence_in_reply({"content": ANSWER}))
+    assert not other.remarks

@@ -42,12 +42,12 @@ from ragmetrics_core.capture.prompt_turns import (
     messages_up_to_question as messages_up_to_question,
 )
 from ragmetrics_core.capture.provider_evidence import (
-    ProviderEvidence as ProviderEvidence,
-)
-from ragmetrics_core.capture.provider_evidence import (
     add_provider_evidence as add_provider_evidence,
 )
-from ragmetrics_core.capture.provider_evidence import (
+from ragmetrics_core.capture.provider_replies import (
+    ProviderEvidence as ProviderEvidence,
+)
+from ragmetrics_core.capture.provider_replies import (
     evidence_in_reply as evidence_in_reply,
 )
 from ragmetrics_core.capture.searches import (

@@ -1,0 +1,230 @@
+"""One search or tool of a model's provider, as its reply tells it. Pure.
+
+A source is **unread** if the provider names it without its text: the model was shown a
+text that nobody recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ragmetrics_core.capture.provider_payloads import (
+    DEEPEST,
+    Fields,
+    as_json,
+    as_text,
+    finite_score,
+    inner_object,
+    is_list,
+    objects_in,
+    words_in,
+)
+from ragmetrics_core.capture.provider_remedies import ANTHROPIC_WEB, ANY_PROVIDER
+from ragmetrics_core.capture.tree import Document
+
+# Keys that hold the text of a found item, the fullest first.
+_TEXT_KEYS = ("text", "content", "page_content", "data")
+# Keys that hold what a tool was asked; a tool that fetches is asked for an address.
+_QUERY_KEYS = ("query", "queries", "url")
+# Keys that say what a source is called.
+_NAME_KEYS = ("url", "uri", "file_id", "filename", "source", "title", "document_title")
+_WORDS_OF_SEARCHES = ("search", "fetch", "retriev")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCall:
+    """One time that a provider searched, or ran another tool of its own.
+
+    Attributes:
+        name: The tool's name at the provider.
+        searches: Whether it searched; any other tool brings a text.
+        query: What it was asked; None if that is not told.
+        documents: What it found, with texts; None where no text is known.
+        text: What a tool that does not search returned.
+        n_unread: How many sources it named of which the whole text is not known.
+        remedy: What makes the provider return these texts, in words.
+        error: What it failed with.
+        source_names: What its sources are called.
+    """
+
+    name: str
+    searches: bool = True
+    query: str | None = field(default=None, repr=False)
+    documents: tuple[Document, ...] | None = field(default=None, repr=False)
+    text: str | None = field(default=None, repr=False)
+    n_unread: int = 0
+    remedy: str = ""
+    error: str | None = field(default=None, repr=False)
+    source_names: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+@dataclass(slots=True)
+class CallBeingRead:
+    """A search or tool of the provider while its reply is read.
+
+    Attributes:
+        name: The tool's name.
+        remedy: What makes the provider return texts, in words.
+        searches: Whether it searches.
+        queries: What it was asked.
+        documents: What it found, with texts.
+        addresses: The names of each source without a text, in their order.
+        n_nameless: How many sources were told without a text or a name.
+        outputs: What a tool that does not search returned.
+        is_answered: Whether a result stands in the reply, be it an empty list.
+        error: What it failed with; None if it did not.
+    """
+
+    name: str
+    remedy: str = ANY_PROVIDER
+    searches: bool = True
+    queries: list[str] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    addresses: dict[tuple[str, ...], None] = field(default_factory=dict)
+    n_nameless: int = 0
+    outputs: list[str] = field(default_factory=list)
+    is_answered: bool = False
+    error: str | None = None
+
+    @property
+    def source_names(self) -> set[str]:
+        """What its sources are called: addresses, ids, file names, titles."""
+        names = {name for names in self.addresses for name in names}
+        for document in self.documents:
+            names.update(str(value) for value in document.metadata.values())
+        return names
+
+    @property
+    def query(self) -> str | None:
+        """What it was asked; of several texts all as JSON, None if it is not told."""
+        queries = list(dict.fromkeys(self.queries))
+        if not queries:
+            return None
+        return queries[0] if len(queries) == 1 else as_json(queries)
+
+    def add_queries(self, fields: Fields) -> None:
+        """Add what the call was asked, from the first field that tells it."""
+        for key in _QUERY_KEYS:
+            value = fields.get(key)
+            queries = [value] if isinstance(value, str) else list(words_in(value))
+            if queries:
+                self.queries += queries
+                return
+
+    def add_results(self, items: Iterable[object]) -> None:
+        """Add the items of a list of results: documents, or sources without a text."""
+        self.is_answered = True
+        for item in items:
+            fields = item if isinstance(item, Mapping) else {}
+            text = _text_of_item(fields)
+            if "encrypted_content" in fields:
+                self.remedy = ANTHROPIC_WEB
+            if text is not None and text.strip():
+                self.documents.append(_document(text, fields))
+            else:
+                self.add_address(names_of_source(fields))
+
+    def add_addresses(self, sources: object) -> None:
+        """Add the sources of a list that are named without a text."""
+        for source in objects_in(sources):
+            names = names_of_source(source)
+            if names:
+                self.add_address(names)
+
+    def add_address(self, names: tuple[str, ...]) -> None:
+        """Add a source without a text, by its names; () for one that is only told to be there."""
+        if names:
+            self.addresses[names] = None
+        else:
+            self.n_nameless += 1
+
+    def add_output(self, returned: object) -> None:
+        """Add what a tool that does not search returned; None means that it is not told."""
+        self.is_answered = returned is not None
+        text = as_text(returned)
+        if text:
+            self.outputs.append(text)
+
+    def frozen(self) -> ProviderCall:
+        """The call as it was read.
+
+        A call without any result counts as one unread source: it ran, and the model was
+        shown something.
+        """
+        if self.error:
+            return ProviderCall(self.name, self.searches, self.query, error=self.error)
+        n_unread = len(self.addresses) + self.n_nameless
+        if not self.is_answered and not n_unread:
+            n_unread = 1
+        found_nothing = self.searches and self.is_answered and not n_unread
+        has_documents = bool(self.documents) or found_nothing
+        return ProviderCall(
+            self.name,
+            self.searches,
+            self.query,
+            documents=tuple(self.documents) if has_documents else None,
+            text="\n".join(self.outputs) or None,
+            n_unread=n_unread,
+            remedy=self.remedy,
+            source_names=frozenset(self.source_names),
+        )
+
+
+def is_name_of_search(tool_name: str) -> bool:
+    """Whether a tool of a provider searches, by its name."""
+    return any(word in tool_name for word in _WORDS_OF_SEARCHES)
+
+
+def names_of_source(fields: Fields) -> tuple[str, ...]:
+    """What a source is called: its address, id, file name and title; () for no name.
+
+    LangChain keeps some of them under ``extras``.
+    """
+    holders = [fields, inner_object(fields, "extras")]
+    names = [
+        holder[key]
+        for key in _NAME_KEYS
+        for holder in holders
+        if isinstance(holder.get(key), str) and holder[key].strip()
+    ]
+    return tuple(dict.fromkeys(names))
+
+
+def _document(text: str, fields: Fields) -> Document:
+    """A found item as a document.
+
+    It has no id: the chunks of one file share the id of the file, which stands in the
+    metadata.
+    """
+    all_fields = {**inner_object(fields, "attributes"), **fields}
+    metadata = {
+        str(key): value
+        for key, value in all_fields.items()
+        if isinstance(value, (str, int, float)) and key not in (*_TEXT_KEYS, "type")
+    }
+    return Document(text, None, finite_score(fields.get("score")), metadata)
+
+
+def _text_of_item(item: Fields, depth: int = DEEPEST) -> str | None:
+    """The text of a found item, also where documents stand inside each other.
+
+    None if it has none, as a file in base64.
+    """
+    if item.get("type") == "base64":
+        return None
+    for key in _TEXT_KEYS:
+        value = item.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, Mapping) and depth:
+            return _text_of_item(value, depth - 1)
+        if is_list(value) and depth:
+            parts = [_text_of_item(part, depth - 1) for part in objects_in(value)]
+            return "\n".join(part for part in parts if part) or None
+    source = item.get("source")
+    return (
+        _text_of_item(source, depth - 1)
+        if isinstance(source, Mapping) and depth
+        else None
+    )

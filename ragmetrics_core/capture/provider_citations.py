@@ -1,0 +1,127 @@
+"""Sources that a provider names for places of its model's reply. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.provider_calls import names_of_source
+from ragmetrics_core.capture.provider_payloads import (
+    Fields,
+    field_of,
+    inner_object,
+    is_list,
+    is_place,
+    objects_in,
+)
+
+_OF_FILES_MADE_BY_THE_MODEL = ("container_file_citation", "file_path")
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A source that the provider names for a place of the reply.
+
+    Attributes:
+        start: Where that place begins in the reply's text; None if it is not told.
+        end: Where it ends, behind its last sign; None if it is not told.
+        names: What the source is called: address, id, file name, title.
+        quote: Words of the source; None if none are given.
+    """
+
+    start: int | None
+    end: int | None
+    names: tuple[str, ...] = field(repr=False)
+    quote: str | None = field(default=None, repr=False)
+
+    def without_words_of(self, reply: str) -> Annotation:
+        """The same, without a quote that is the reply's own text.
+
+        LangChain gives as cited text of Gemini the part of the answer that is cited
+        for. It is no evidence of anything.
+
+        Args:
+            reply: The text of the reply, in one line.
+        """
+        quote = as_one_line(self.quote)
+        if not quote or quote not in reply:
+            return self
+        return Annotation(self.start, self.end, self.names)
+
+
+def annotation_of(
+    citation: Fields, offset: int, block_bounds: tuple[int, int] | None
+) -> Annotation | None:
+    """A citation of any provider as an annotation.
+
+    Args:
+        citation: What the provider writes.
+        offset: Where the block of text begins to which the citation counts its places.
+        block_bounds: Where that block begins and ends: it is cited for as a whole where
+            no place is told. None if it is not known.
+
+    Returns:
+        The annotation; None for a file that the model made itself, and for what names
+        no source.
+    """
+    if citation.get("type") in _OF_FILES_MADE_BY_THE_MODEL:
+        return None
+    source = citation
+    # OpenAI's chat completions nest the citation, and so does LangChain where it knows
+    # no standard form of it
+    for key in ("url_citation", "file_citation", "value"):
+        source = inner_object(source, key) or source
+    names = names_of_source(source)
+    quote = _quote_of(source)
+    if not names and quote is None:
+        return None
+    start, end = source.get("start_index"), source.get("end_index")
+    if is_place(start) and is_place(end) and start <= end:
+        return Annotation(start + offset, end + offset, names, quote)
+    if block_bounds is None:
+        return Annotation(None, None, names, quote)
+    return Annotation(block_bounds[0], block_bounds[1], names, quote)
+
+
+def _quote_of(citation: Fields) -> str | None:
+    """The words of the source that a citation gives; None if it gives none."""
+    parts = [citation.get("cited_text")]
+    # of Bedrock
+    blocks = objects_in(field_of(citation, "source_content"))
+    parts += [block.get("text") for block in blocks]
+    words = [part for part in parts if isinstance(part, str) and part.strip()]
+    return " … ".join(words) or None
+
+
+def annotations_of_grounding(
+    grounding: Fields, chunks: Sequence[Fields], reply: str
+) -> Iterator[Annotation]:
+    """Yield the chunks that Gemini names for parts of its reply.
+
+    Gemini counts the places of the parts in bytes.
+
+    Args:
+        grounding: The grounding metadata.
+        chunks: Its sources, each as the object that names it.
+        reply: The text of the reply.
+    """
+    letters = reply.encode(errors="replace")
+    for support in objects_in(field_of(grounding, "grounding_supports")):
+        segment = inner_object(support, "segment")
+        start = _place_in_characters(letters, field_of(segment, "start_index") or 0)
+        end = _place_in_characters(letters, field_of(segment, "end_index"))
+        places = field_of(support, "grounding_chunk_indices")
+        for place in places if is_list(places) else ():
+            names: tuple[str, ...] = ()
+            if is_place(place) and place < len(chunks):
+                names = names_of_source(chunks[place])
+            if names:
+                yield Annotation(start, end, names)
+
+
+def _place_in_characters(letters: bytes, place: object) -> int | None:
+    """A place told in bytes of a text, as one in its characters; None for no place."""
+    if not is_place(place):
+        return None
+    return len(letters[:place].decode(errors="ignore"))

@@ -1,0 +1,68 @@
+"""What to do where a provider names sources and returns no texts, in words."""
+
+_OWN_TOOL = "or let a tool of the application search, which returns its texts"
+
+OPENAI_FILES = (
+    "OpenAI returns the texts that file_search found with"
+    ' include=["file_search_call.results"]'
+)
+OPENAI_WEB = (
+    "OpenAI names the addresses that web_search found; its results are asked for with"
+    f' include=["web_search_call.results"], {_OWN_TOOL}'
+)
+OPENAI_CODE = (
+    "OpenAI returns what code_interpreter printed with"
+    ' include=["code_interpreter_call.outputs"]'
+)
+ANTHROPIC_WEB = (
+    "Anthropic returns the texts that web_search found encrypted, under any setting;"
+    f" allow its tool web_fetch, whose texts are readable, {_OWN_TOOL}"
+)
+UNKNOWN_DOCUMENT = (
+    "the answer cites a document whose text does not stand in the prompt, such as a"
+    " PDF; hand it in as text"
+)
+GEMINI_WEB = (
+    "Gemini names the addresses that its search found, under any setting; only file"
+    f" search and retrieval return texts, {_OWN_TOOL}"
+)
+ANY_PROVIDER = (
+    "the provider names sources without their texts; see whether one of its settings"
+    f" returns them, {_OWN_TOOL}"
+)
+
+_HANDED_ON_NOTHING = (
+    "the model could search by {}, and the framework hands on nothing of what it found;"
+    " let a tool of the application search, or say where the contexts are by"
+    " contexts_from"
+)
+_SEARCHES_BY_ITSELF = (
+    "the model {} searches by itself, and the framework hands on nothing of what it"
+    " found; let a tool of the application search, or say where the contexts are by"
+    " contexts_from"
+)
+
+
+def handed_on_nothing(tools: str) -> str:
+    """Say that a search may have been made of which the reply tells nothing."""
+    return _HANDED_ON_NOTHING.format(tools)
+
+
+def searches_by_itself(model: str) -> str:
+    """Say that a model always searches, and that its reply tells nothing of it."""
+    return _SEARCHES_BY_ITSELF.format(model)
+
+
+def remedy_of_tool(name: str, block_kind: str) -> str:
+    """Say what makes a provider return the texts that one of its tools found.
+
+    Args:
+        name: The name of the tool.
+        block_kind: The type of the block that tells of it; only Anthropic has blocks of
+            the type ``server_tool_use``.
+    """
+    if name == "file_search":
+        return OPENAI_FILES
+    if block_kind in ("server_tool_use", "web_search_tool_result"):
+        return ANTHROPIC_WEB
+    return ANY_PROVIDER

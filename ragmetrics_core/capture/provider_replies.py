@@ -1,0 +1,492 @@
+"""What the provider of a model searched while the model answered, read from its reply. Pure.
+
+A provider may search files or the web inside one call of a model, and the reply names
+what was found in a shape of the provider's own. The shapes are read from plain
+dictionaries. No payload raises: what has no known shape is left out, and a search whose
+texts are not there is counted as unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ragmetrics_core.capture import provider_remedies as remedies
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.provider_calls import (
+    CallBeingRead,
+    ProviderCall,
+    is_name_of_search,
+)
+from ragmetrics_core.capture.provider_citations import (
+    Annotation,
+    annotation_of,
+    annotations_of_grounding,
+)
+from ragmetrics_core.capture.provider_payloads import (
+    DEEPEST,
+    Fields,
+    as_json,
+    as_text,
+    field_of,
+    inner_object,
+    is_list,
+    objects_in,
+    words_in,
+)
+from ragmetrics_core.capture.tree import Message
+
+# Keys under which a reply holds a list of blocks: in LangChain, in LlamaIndex, in
+# Haystack, and in the providers' own responses.
+_BLOCK_KEYS = (
+    "content",
+    "output",
+    "tool_outputs",
+    "built_in_tool_calls",
+    "raw_content_for_server_tools",
+)
+_GROUNDING_KEYS = ("grounding_metadata", "groundingMetadata")
+_CITATION_KEYS = ("annotations", "citations")
+# Where a chunk of Gemini's grounding metadata holds its source.
+_SOURCES_OF_CHUNKS = ("retrieved_context", "web", "maps", "image")
+# Beginnings of names of blocks and tools that look for tools, or list them.
+_ABOUT_TOOLS = ("tool_search", "mcp_list_tools")
+# Tools of OpenAI that search, as a response lists them.
+_SEARCHING_TOOLS = ("file_search", "web_search")
+_FAILED = ("failed", "error")
+_UNNAMED = "provider's tool"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderEvidence:
+    """What one reply tells of searches and tools of the provider.
+
+    Attributes:
+        calls: The searches and tools, in their order.
+        annotations: The sources that are named for places of the reply.
+        doubts: What is uncertain, in words: a search that may have been made.
+    """
+
+    calls: tuple[ProviderCall, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether the reply tells of anything."""
+        return bool(self.calls or self.annotations or self.doubts)
+
+    @property
+    def message(self) -> Message | None:
+        """What the model was shown of it, as the result of a tool; None for nothing."""
+        texts: list[str] = []
+        for call in self.calls:
+            texts += [document.text for document in call.documents or ()]
+            texts += [call.text] if call.text else []
+        return Message("tool", "\n\n".join(texts)) if texts else None
+
+
+def evidence_in_reply(*places: object) -> ProviderEvidence:
+    """Read what a provider found from the mappings of one reply.
+
+    Args:
+        *places: The mappings that hold it, as plain data: a message with ``content``,
+            its additional arguments and metadata, a provider's response. Anything else
+            is passed over.
+
+    Returns:
+        The evidence; empty for a reply that tells of none.
+
+    Examples:
+        >>> found = {"type": "file_search_call", "queries": ["lamp"],
+        ...          "results": [{"filename": "a.txt", "text": "Anna lit the lamp."}]}
+        >>> (call,) = evidence_in_reply({"content": [found]}).calls
+        >>> call.name, call.query, [document.text for document in call.documents]
+        ('file_search', 'lamp', ['Anna lit the lamp.'])
+    """
+    reply = _ReplyBeingRead()
+    for place in places:
+        if isinstance(place, Mapping):
+            reply.read(place)
+    return reply.evidence()
+
+
+@dataclass(slots=True)
+class _ReplyBeingRead:
+    """What was read of one reply so far.
+
+    Attributes:
+        call_by_key: The searches and tools, by the id that the provider gives them.
+        annotations: The sources named for places of the reply, in their order.
+        placed_sources: Names and quotes of those for which a place is told.
+        doubts: What is uncertain, in words.
+        whole_text: The text of the reply, where it is told as one.
+        text_of_blocks: The text of the blocks that were read so far.
+        ids_about_tools: The ids of searches for tools: they bring no evidence.
+    """
+
+    call_by_key: dict[str, CallBeingRead] = field(default_factory=dict)
+    annotations: dict[Annotation, None] = field(default_factory=dict)
+    placed_sources: set[tuple[tuple[str, ...], str | None]] = field(default_factory=set)
+    doubts: list[str] = field(default_factory=list)
+    whole_text: str = ""
+    text_of_blocks: str = ""
+    ids_about_tools: set[str] = field(default_factory=set)
+
+    @property
+    def text(self) -> str:
+        """The text of the reply: that of its blocks, where it has some."""
+        return self.text_of_blocks or self.whole_text
+
+    def read(self, place: Fields) -> None:
+        """Read one mapping of a reply."""
+        if isinstance(place.get("content"), str):
+            self.whole_text = place["content"]
+        for key in _BLOCK_KEYS:
+            for block in objects_in(place.get(key)):
+                self.read_block(block)
+        for key in _GROUNDING_KEYS:
+            self.read_grounding(inner_object(place, key))
+        for key in _CITATION_KEYS:
+            self.read_citations(place.get(key), offset=0)
+        # a completion of OpenAI's older API
+        for choice in objects_in(place.get("choices")):
+            message = inner_object(choice, "message")
+            self.read_citations(message.get("annotations"), offset=0)
+        self.read_listed_results(place)
+        for tool in objects_in(place.get("executed_tools")):
+            self.read_tool_of_groq(tool)
+        self.read_tools_of_response(place)
+
+    def read_block(self, block: Fields, depth: int = DEEPEST) -> None:
+        """Read one block of a reply by its type; a block of any other type is left out.
+
+        Args:
+            block: The block.
+            depth: How many levels of blocks inside it are read.
+        """
+        kind = block.get("type")
+        if not isinstance(kind, str) or kind.startswith(_ABOUT_TOOLS):
+            return
+        read_block_of_kind = _READERS.get(kind)
+        if read_block_of_kind is not None:
+            read_block_of_kind(self, block)
+        elif kind in ("message", "non_standard") and depth:
+            # a message of OpenAI, and what LangChain knows no standard form of
+            for inner_block in (*objects_in(block.get("content")), block.get("value")):
+                if isinstance(inner_block, Mapping):
+                    self.read_block(inner_block, depth - 1)
+        elif kind.endswith("_tool_result"):
+            self.read_result(block)
+        elif kind.startswith("response.") and kind.endswith("_search_call.completed"):
+            self.read_event_of_stream(block)
+        elif kind.endswith("_search_call"):
+            name = kind.removesuffix("_call")
+            self.read_search(block, name, remedies.ANY_PROVIDER)
+
+    def call(
+        self, provider_id: object, name: str, remedy: str = remedies.ANY_PROVIDER
+    ) -> CallBeingRead:
+        """The call of an id; a call without an id is a new one."""
+        has_id = isinstance(provider_id, str) and bool(provider_id)
+        key = str(provider_id) if has_id else f"{name} {len(self.call_by_key)}"
+        return self.call_by_key.setdefault(key, CallBeingRead(name, remedy))
+
+    # Blocks
+
+    def read_text(self, block: Fields) -> None:
+        """Read a block of text with the sources that are named for it."""
+        start = len(self.text_of_blocks)
+        text = block.get("text")
+        if isinstance(text, str):
+            self.text_of_blocks += text
+        block_bounds = (start, len(self.text_of_blocks))
+        for key in _CITATION_KEYS:
+            self.read_citations(block.get(key), start, block_bounds)
+
+    def read_file_search(self, block: Fields) -> None:
+        """Read a search of files by OpenAI."""
+        self.read_search(block, "file_search", remedies.OPENAI_FILES)
+
+    def read_web_search(self, block: Fields) -> None:
+        """Read a search of the web by OpenAI."""
+        self.read_search(block, "web_search", remedies.OPENAI_WEB)
+
+    def read_search(self, block: Fields, name: str, remedy: str) -> None:
+        """Read a search that one block tells, with its results if they stand there."""
+        call = self.call(block.get("id"), name, remedy)
+        if call.is_answered:  # the same block was read in another place
+            return
+        action = inner_object(block, "action") or block
+        call.add_queries(action)
+        results = block.get("results")
+        if is_list(results):
+            call.add_results(results)
+        call.add_addresses(action.get("sources"))
+        if action.get("type") in ("open_page", "find_in_page"):
+            call.add_addresses([action])
+        if block.get("status") in _FAILED:
+            call.error = "the search failed"
+
+    def read_event_of_stream(self, block: Fields) -> None:
+        """Read that a search of OpenAI ended, as a stream tells it: without results."""
+        name = str(block.get("type")).removeprefix("response.")
+        name = name.removesuffix("_call.completed")
+        is_of_files = name == "file_search"
+        remedy = remedies.OPENAI_FILES if is_of_files else remedies.OPENAI_WEB
+        self.call(block.get("item_id"), name, remedy)
+
+    def read_tool(self, block: Fields) -> None:
+        """Read a tool that OpenAI ran and that is no search of its own: code, MCP."""
+        is_code = block.get("type") == "code_interpreter_call"
+        name = _name_of_tool(block) or ("code_interpreter" if is_code else "mcp")
+        remedy = remedies.OPENAI_CODE if is_code else remedies.ANY_PROVIDER
+        call = self.call(block.get("id"), name, remedy)
+        if call.is_answered:  # the same block was read in another place
+            return
+        call.searches = False
+        call.add_queries({"query": block.get("code", block.get("arguments"))})
+        call.add_output(block.get("output", block.get("outputs")))
+        if block.get("error"):
+            call.error = as_text(block["error"]) or "the tool failed"
+
+    def read_wish(self, block: Fields) -> None:
+        """Read which tool of the provider the model asked for; its result has a block of its own."""
+        kind = str(block.get("type"))
+        name = _name_of_tool(block) or _UNNAMED
+        if name.startswith(_ABOUT_TOOLS):
+            self.ids_about_tools.add(str(block.get("id")))
+            return
+        call = self.call(block.get("id"), name, remedies.remedy_of_tool(name, kind))
+        is_of_a_server = kind == "mcp_tool_use" or block.get("name") == "remote_mcp"
+        call.searches = is_name_of_search(name) and not is_of_a_server
+        arguments = block.get("input", block.get("args"))
+        if isinstance(arguments, Mapping):
+            call.add_queries(arguments)
+            if not call.searches and not call.queries:
+                call.queries.append(as_json(arguments))
+
+    def read_result(self, block: Fields) -> None:
+        """Read what a tool of the provider returned."""
+        provider_id = str(block.get("tool_use_id", block.get("tool_call_id")))
+        if provider_id in self.ids_about_tools:
+            return
+        call = self.call_by_key.get(provider_id) or self._call_of_result(block)
+        if call.is_answered:  # the same block was read in another place
+            return
+        returned = block.get("output", block.get("content"))
+        error = _error_in(returned)
+        if error is None and block.get("status") in _FAILED:
+            error = as_text(returned) or "the tool failed"
+        if error is not None:
+            call.error = error
+        elif call.searches:
+            self._add_found(call, returned, block)
+        else:
+            call.add_output(returned)
+
+    def _call_of_result(self, block: Fields) -> CallBeingRead:
+        """A call of which only the result stands in the reply."""
+        kind = str(block.get("type"))
+        # what LangChain made its standard block of
+        first_kind = inner_object(block, "extras").get("block_type")
+        told_kind = first_kind if isinstance(first_kind, str) else kind
+        name = told_kind.removesuffix("_tool_result")
+        if told_kind == "server_tool_result":
+            name = _UNNAMED
+        provider_id = block.get("tool_use_id", block.get("tool_call_id"))
+        call = self.call(provider_id, name, remedies.remedy_of_tool(name, told_kind))
+        call.searches = is_name_of_search(name)
+        return call
+
+    def _add_found(self, call: CallBeingRead, returned: object, block: Fields) -> None:
+        """Add what a search returned, in the forms that it may have."""
+        if isinstance(returned, Mapping):
+            sources = returned.get("sources")
+            if is_list(sources):
+                call.add_addresses(sources)
+            else:
+                call.add_results([returned])
+        elif is_list(returned):
+            call.add_results(returned)
+        elif isinstance(returned, str) and block.get("type") == "server_tool_result":
+            # only LangChain's standard block may hold the bare text
+            call.add_results([{"text": returned}])
+
+    def read_reference(self, block: Fields) -> None:
+        """Read an address that Mistral names between the blocks of its text."""
+        self.call("references of Mistral", "web_search").add_addresses([block])
+
+    # Beside the blocks
+
+    def read_grounding(self, grounding: Fields) -> None:
+        """Read the grounding metadata of Gemini."""
+        chunks = list(objects_in(field_of(grounding, "grounding_chunks")))
+        queries = [
+            *words_in(field_of(grounding, "web_search_queries")),
+            *words_in(field_of(grounding, "retrieval_queries")),
+        ]
+        if not chunks and not queries:
+            return
+        is_of_files = any(field_of(chunk, "retrieved_context") for chunk in chunks)
+        name = "file_search" if is_of_files else "google_search"
+        call = self.call("grounding of Gemini", name, remedies.GEMINI_WEB)
+        if call.is_answered:  # the same metadata was read in another place
+            return
+        call.queries += queries
+        sources = [_source_of_chunk(chunk) for chunk in chunks]
+        if sources:
+            call.add_results(sources)
+        for annotation in annotations_of_grounding(grounding, sources, self.text):
+            self._add_annotation(annotation)
+
+    def read_listed_results(self, place: Fields) -> None:
+        """Read sources that a provider lists beside its reply, as Perplexity and xAI do."""
+        results = list(objects_in(place.get("search_results")))
+        addresses = list(words_in(place.get("citations")))
+        if not results and not addresses:
+            return
+        call = self.call("listed sources", "web_search")
+        if results:
+            call.add_results(results)
+        known_names = call.source_names
+        for address in addresses:
+            if address not in known_names:
+                call.add_address((address,))
+
+    def read_tool_of_groq(self, tool: Fields) -> None:
+        """Read a tool that Groq ran."""
+        kind = tool.get("type")
+        name = kind if isinstance(kind, str) else _UNNAMED
+        call = self.call(None, name)
+        call.searches = is_name_of_search(name)
+        call.add_queries({"query": tool.get("arguments")})
+        results = inner_object(tool, "search_results").get("results")
+        output = tool.get("output")
+        if is_list(results):
+            call.add_results(results)
+        elif call.searches and isinstance(output, str):
+            call.add_results([{"text": output}])
+        else:
+            call.add_output(output)
+
+    def read_tools_of_response(self, place: Fields) -> None:
+        """Note a search that may have been made, where a framework dropped the output.
+
+        Haystack hands on OpenAI's response without it; its list of tools is left.
+        """
+        if place.get("object") != "response" or "output" in place:
+            return
+        kinds = [tool.get("type") for tool in objects_in(place.get("tools"))]
+        names = [
+            kind
+            for kind in kinds
+            if isinstance(kind, str) and kind.startswith(_SEARCHING_TOOLS)
+        ]
+        if names:
+            self.doubts.append(remedies.handed_on_nothing(" and ".join(names)))
+
+    # Sources that are named for places of the reply
+
+    def read_citations(
+        self,
+        citations: object,
+        offset: int,
+        block_bounds: tuple[int, int] | None = None,
+    ) -> None:
+        """Read a list of citations, by the rules of ``annotation_of``."""
+        for citation in objects_in(citations):
+            annotation = annotation_of(citation, offset, block_bounds)
+            if annotation is not None:
+                self._add_annotation(annotation)
+
+    def _add_annotation(self, annotation: Annotation) -> None:
+        """Add a source, unless it was named before for a place that is told only there."""
+        source = annotation.names, annotation.quote
+        if annotation.start is not None:
+            self.placed_sources.add(source)
+        elif source in self.placed_sources:
+            return
+        self.annotations[annotation] = None
+
+    def evidence(self) -> ProviderEvidence:
+        """What was read, as a frozen value."""
+        own_words = as_one_line(self.text)
+        annotations = tuple(
+            annotation.without_words_of(own_words) for annotation in self.annotations
+        )
+        self._add_cited_sources(annotations)
+        calls = tuple(call.frozen() for call in self.call_by_key.values())
+        return ProviderEvidence(calls, annotations, tuple(dict.fromkeys(self.doubts)))
+
+    def _add_cited_sources(self, annotations: Sequence[Annotation]) -> None:
+        """Count cited sources that no search of the reply names.
+
+        Those with words of the source are left out here: where the prompt holds the
+        words, the application itself showed the source.
+        """
+        known_names: set[str] = set()
+        for call in self.call_by_key.values():
+            known_names |= call.source_names
+        for annotation in annotations:
+            is_known = not known_names.isdisjoint(annotation.names)
+            if is_known or annotation.quote is not None:
+                continue
+            known_names.update(annotation.names)
+            self._search_of_cited(annotation).add_address(annotation.names)
+
+    def _search_of_cited(self, annotation: Annotation) -> CallBeingRead:
+        """The search that found a cited source: the last one without texts, else a new one."""
+        without_texts = [
+            call
+            for call in self.call_by_key.values()
+            if call.searches and not call.documents and not call.error
+        ]
+        if without_texts:
+            return without_texts[-1]
+        if any("://" in name for name in annotation.names):
+            return self.call("cited addresses", "web_search", remedies.OPENAI_WEB)
+        return self.call("cited files", "file_search", remedies.OPENAI_FILES)
+
+
+_READERS: Mapping[str, Callable[[_ReplyBeingRead, Fields], None]] = {
+    "text": _ReplyBeingRead.read_text,
+    "output_text": _ReplyBeingRead.read_text,
+    "file_search_call": _ReplyBeingRead.read_file_search,
+    "web_search_call": _ReplyBeingRead.read_web_search,
+    "code_interpreter_call": _ReplyBeingRead.read_tool,
+    "mcp_call": _ReplyBeingRead.read_tool,
+    "server_tool_use": _ReplyBeingRead.read_wish,  # of Anthropic
+    "server_tool_call": _ReplyBeingRead.read_wish,  # of LangChain
+    "mcp_tool_use": _ReplyBeingRead.read_wish,  # of Anthropic
+    "tool_reference": _ReplyBeingRead.read_reference,
+}
+
+
+def _source_of_chunk(chunk: Fields) -> Fields:
+    """What a chunk of Gemini's grounding metadata names; empty for a kind that is not known."""
+    for kind in _SOURCES_OF_CHUNKS:
+        source = field_of(chunk, kind)
+        if isinstance(source, Mapping):
+            return source
+    return {}
+
+
+def _error_in(returned: object) -> str | None:
+    """The error in what a tool of Anthropic returned; None for a result."""
+    if not isinstance(returned, Mapping):
+        return None
+    code, kind = returned.get("error_code"), returned.get("type")
+    if isinstance(code, str):
+        return code
+    return kind if isinstance(kind, str) and kind.endswith("_error") else None
+
+
+def _name_of_tool(block: Fields) -> str | None:
+    """The name of the tool that a block calls; None if it has none.
+
+    Of a tool of a remote server LangChain keeps the name under ``extras``.
+    """
+    for name in (inner_object(block, "extras").get("tool_name"), block.get("name")):
+        if isinstance(name, str) and name:
+            return name
+    return None
