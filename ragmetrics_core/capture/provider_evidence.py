@@ -18,7 +18,7 @@ from ragmetrics_core.capture.provider_remedies import (
     searches_by_itself,
 )
 from ragmetrics_core.capture.provider_replies import ProviderEvidence
-from ragmetrics_core.capture.tree import Document, Node
+from ragmetrics_core.capture.tree import CitedSource, Document, Node
 
 _CITED = "cited sources"
 # Models that search for every answer, by their names: of OpenAI, Perplexity and Groq.
@@ -51,6 +51,19 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     if not evidence and _SEARCHING_MODEL.search(call.model or ""):
         remarks.append(searches_by_itself(call.model or ""))
     call.remarks = (*call.remarks, *remarks)
+    if call.reply is not None and evidence.annotations:
+        sources = tuple(map(_cited_source, evidence.annotations))
+        call.reply = replace(call.reply, cited=sources)
+
+
+def _cited_source(annotation: Annotation) -> CitedSource:
+    """A source that the provider says a part of the reply cites."""
+    return CitedSource(
+        names=annotation.names,
+        quote=annotation.quote,
+        start=annotation.start,
+        end=annotation.end,
+    )
 
 
 def _node(provider_call: ProviderCall, call: Node) -> Node:
