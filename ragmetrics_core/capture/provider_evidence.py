@@ -33,7 +33,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     Each search becomes a retriever, each other tool a tool. What they brought stands at
     the end of the call's prompt: the provider showed it to the model. A source of which
     only cited words are known brings these, unless the prompt holds them already: then
-    they cite what the application itself showed.
+    they cite what the application itself showed. The reply says which sources it cites.
 
     Args:
         call: The call of the model, with its prompt; it is changed, once.
