@@ -107,25 +107,59 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         >>> labels_in(["It is old.\n(a.txt)\n[x]\n\nIt fell."], ["It is old.", "It fell."]).places
         {}
     """
-    places: dict[str, set[int]] = {}
-    numbers: dict[int, set[str]] = {place: set() for place in range(len(contexts))}
+    lines_by_place: dict[int, list[_Line]] = {
+        place: [] for place in range(len(contexts))
+    }
     for prompt in prompts:
         blocks = _blocks(prompt, contexts)
         for block, lines in zip(blocks, _lines_of(blocks, prompt), strict=True):
             own_lines = _own_lines(contexts[block.place])
-            numbers[block.place] |= _numbers_of(lines) or _numbers_of(own_lines)
-            for line in (*lines, *own_lines):
-                for label in line.labels:
-                    places.setdefault(label, set()).add(block.place)
-    labels = {label: tuple(sorted(named)) for label, named in places.items()}
-    given = [number for of_text in numbers.values() for number in of_text]
-    # a text that stands in the prompt twice may have two numbers
-    has_each_a_number = all(numbers.values())
-    if not has_each_a_number or len(set(given)) < len(given):
-        return Labels(labels, frozenset(given))
-    for place, of_text in numbers.items():
-        labels.update(dict.fromkeys(of_text, (place,)))
-    return Labels(labels)
+            if _numbers_of(lines):
+                own_lines = [_without_number(line) for line in own_lines]
+            lines_by_place[block.place] += [*lines, *own_lines]
+    names = _places_by_name(lines_by_place)
+    numbers_by_place = {
+        place: _numbers_of(lines) for place, lines in lines_by_place.items()
+    }
+    places_by_number = _places_by_number(numbers_by_place)
+    if places_by_number is None:
+        return Labels(names, frozenset().union(*numbers_by_place.values()))
+    return Labels({**names, **places_by_number})
+
+
+def _places_by_name(
+    lines_by_place: Mapping[int, Iterable[_Line]],
+) -> dict[str, tuple[int, ...]]:
+    """The places of the contexts by the names that lines give them."""
+    places: dict[str, set[int]] = {}
+    for place, lines in lines_by_place.items():
+        for line in lines:
+            for label in line.labels:
+                places.setdefault(label, set()).add(place)
+    return {label: tuple(sorted(named)) for label, named in places.items()}
+
+
+def _places_by_number(
+    numbers_by_place: Mapping[int, set[str]],
+) -> dict[str, tuple[int, ...]] | None:
+    """The place of a context by its number.
+
+    A context that stands in the prompt twice may have two numbers. None where a context
+    has no number, or two contexts have the same: nobody can tell what a number means.
+    """
+    numbers = [number for given in numbers_by_place.values() for number in given]
+    if not all(numbers_by_place.values()) or len(set(numbers)) < len(numbers):
+        return None
+    return {
+        number: (place,)
+        for place, given in numbers_by_place.items()
+        for number in sorted(given)
+    }
+
+
+def _without_number(line: _Line) -> _Line:
+    """The line with its names alone."""
+    return _Line(line.shape, line.labels)
 
 
 def _own_lines(text: str) -> list[_Line]:
@@ -139,8 +173,7 @@ def _own_lines(text: str) -> list[_Line]:
     if len(lines) == n_lines_of_text:
         return []
     return [
-        _Line(line.shape, line.labels) if line.shape.startswith("[") else line
-        for line in lines
+        _without_number(line) if line.shape.startswith("[") else line for line in lines
     ]
 
 
@@ -268,44 +301,61 @@ def _line(raw: str) -> _Line | None:
     line = raw.strip()
     if len(line) > _LONGEST_LINE:
         return None
+    readers = (_line_of_tags, _line_of_brackets, _line_of_number, _line_of_field)
+    return next(filter(None, (reader(line) for reader in readers)), None)
+
+
+def _line_of_tags(line: str) -> _Line | None:
+    """A line of elements: their attributes, and what stands in them."""
     tags = list(_TAG.finditer(line))
-    if tags:
-        return _line_of_tags(line, tags)
-    brackets = [match[1] or match[2] for match in _BRACKETS.finditer(line)]
-    if brackets:
-        rest = _BRACKETS.sub(" ", line)
-        begins = line[: line.index(brackets[0]) - 1]
-        is_numbered = _BEFORE_A_NUMBER.fullmatch(begins) is not None
-        number = _number_in(brackets) if is_numbered else None
-        shape = f"[{len(brackets)}]{_shape_of(begins)}"
-        return _Line(shape, _labels([*brackets, rest]), number)
-    numbered = _NUMBERED.match(line)
-    if numbered is not None:
-        labels = _labels([line[numbered.end() :]])
-        if _ITEM.match(line):
-            return None
-        return _Line(_shape_of(numbered[0]), labels, str(int(numbered["number"])))
-    pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
-    if pair is not None:
-        value = pair[2].strip(" \"',")
-        return _Line(
-            f"{pair[1].lower()}:",
-            _labels([value]),
-            _number_of(pair[1], value),
-            is_heading=not value,
-        )
-    return None
-
-
-def _line_of_tags(line: str, tags: Sequence[re.Match[str]]) -> _Line:
-    """A line of elements: their attributes and what stands in them."""
+    if not tags:
+        return None
     shape = "".join(f"<{tag[1]}{tag[2]}>" for tag in tags)
-    fields = [field for tag in tags for field in _ATTRIBUTE.findall(tag[3].strip())]
+    fields = [found for tag in tags for found in _ATTRIBUTE.findall(tag[3].strip())]
     inside = _TAG.sub(" ", line).strip()
     fields.append((tags[0][2], inside))
     numbers = (_number_of(key, value) for key, value in fields)
     values = [value for _, value in fields]
     return _Line(shape, _labels(values), next(filter(None, numbers), None))
+
+
+def _line_of_brackets(line: str) -> _Line | None:
+    """A line with something in brackets, such as ``[Source 1] report.pdf``."""
+    brackets = [match[1] or match[2] for match in _BRACKETS.finditer(line)]
+    if not brackets:
+        return None
+    before_first = line[: line.index(brackets[0]) - 1]
+    is_numbered = _BEFORE_A_NUMBER.fullmatch(before_first) is not None
+    rest = _BRACKETS.sub(" ", line)
+    return _Line(
+        f"[{len(brackets)}]{_shape_of(before_first)}",
+        _labels([*brackets, rest]),
+        _number_in(brackets) if is_numbered else None,
+    )
+
+
+def _line_of_number(line: str) -> _Line | None:
+    """A line that begins with a number, such as ``Source 1:`` or ``2. report.pdf``."""
+    numbered = _NUMBERED.match(line)
+    if numbered is None or _ITEM.match(line):
+        return None
+    labels = _labels([line[numbered.end() :]])
+    return _Line(_shape_of(numbered[0]), labels, str(int(numbered["number"])))
+
+
+def _line_of_field(line: str) -> _Line | None:
+    """A line of a key and its value, such as ``file_name: report.pdf``."""
+    pair = _FIELD.fullmatch(line.strip("#*>{}-, \t"))
+    if pair is None:
+        return None
+    key = pair[1]
+    value = pair[2].strip(" \"',")
+    return _Line(
+        f"{key.lower()}:",
+        _labels([value]),
+        _number_of(key, value),
+        is_heading=not value,
+    )
 
 
 def _number_of(key: str, value: str) -> str | None:
