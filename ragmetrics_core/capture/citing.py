@@ -33,6 +33,9 @@ from ragmetrics_core.data.citations import (
 )
 
 _LONGEST_LABEL = 80
+_OPENING = 200  # signs of a text by which it is found in a prompt
+# how contexts must be known for it to be known what nobody was shown
+_ALL_THAT_WAS_SHOWN = ("prompt", "undivided", "named", "none_found")
 # between the file, the page and the section in the name of a source
 _PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
 _NO_MEANING = "the prompt does not tell which context {} means"
@@ -46,6 +49,7 @@ _NOT_RETURNED = (
     "the model's provider names a source whose text it does not return, or that none of"
     " the contexts is called"
 )
+_NOT_KNOWN = "it is not known what the model was shown"
 _UNREAD_FORM = "the answer may cite in a form that is not read"
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 
@@ -109,7 +113,13 @@ def _without_marks(search: _Search) -> Cited:
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What the rules of the citations look at."""
+    """What the rules of the citations look at.
+
+    Attributes:
+        turn: The turn.
+        answered: The answer, and the call that wrote it.
+        evidenced: What the answer could rest on.
+    """
 
     turn: Turn
     answered: Answered
@@ -143,10 +153,10 @@ class _Search:
         readers = [*self.evidenced.feeding, *([call] if call is not None else [])]
         return _messages_shown_to(readers)
 
-    @cached_property
-    def is_told_by_prompts(self) -> bool:
-        """Whether the prompts tell the contexts."""
-        return self.evidenced.contexts.evidence_from in ("prompt", "undivided")
+    @property
+    def knows_what_was_shown(self) -> bool:
+        """Whether the contexts are all that the model was shown, or it was shown nothing."""
+        return self.evidenced.contexts.evidence_from in _ALL_THAT_WAS_SHOWN
 
     @cached_property
     def labels(self) -> Labels:
@@ -172,35 +182,37 @@ class _Search:
 
         A number that also stands above a text of an earlier turn is ambiguous.
         """
-        if not self.is_told_by_prompts:
-            return Labels()
-        labels = labels_in(prompts, self.texts)
-        ambiguous = set(labels.ambiguous)
-        places = dict(labels.places)
-        numbers = {label for label in places if label.isdigit()}
-        by_number = None
-        if not numbers and not ambiguous:
-            uses_numbers = bool(marks_in(self.text) or self.sources)
-            by_number = numbering_in(prompts, self.texts, lists=uses_numbers)
-        places |= {number: (place,) for number, place in (by_number or {}).items()}
+        labels = self._labels_of_contexts(prompts)
         earlier = labels_in(prompts, self._texts_of_earlier_turns(prompts))
-        ambiguous |= set(earlier.ambiguous) & set(places)
-        ambiguous |= {
-            label for label in earlier.places if label.isdigit() and label in places
+        earlier_numbers = {label for label in earlier.places if label.isdigit()}
+        used_twice = (earlier_numbers | earlier.ambiguous) & labels.places.keys()
+        places = {
+            label: named
+            for label, named in labels.places.items()
+            if label not in used_twice
         }
-        return Labels(
-            {label: named for label, named in places.items() if label not in ambiguous},
-            frozenset(ambiguous),
-        )
+        return Labels(places, labels.ambiguous | used_twice)
+
+    def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
+        """The labels of the contexts; where lines do not tell the numbers, each text's own line may."""
+        labels = labels_in(prompts, self.texts)
+        if labels.ambiguous or any(label.isdigit() for label in labels.places):
+            return labels
+        uses_numbers = bool(marks_in(self.text) or self.sources)
+        place_by_number = numbering_in(prompts, self.texts, lists=uses_numbers)
+        if place_by_number is None:
+            return labels
+        places = {number: (place,) for number, place in place_by_number.items()}
+        return Labels({**labels.places, **places})
 
     def _texts_of_earlier_turns(self, prompts: Sequence[str]) -> list[str]:
         """Texts that earlier turns found and these prompts still show."""
         items = (item.text for call in self.evidenced.earlier for item in call.items)
+        texts = [text for text in dict.fromkeys(items) if text not in self.texts]
         return [
             text
-            for text in dict.fromkeys(items)
-            if text not in self.texts
-            and any(text[:200] in prompt for prompt in prompts)
+            for text in texts
+            if any(text[:_OPENING] in prompt for prompt in prompts)
         ]
 
     @cached_property
@@ -208,29 +220,35 @@ class _Search:
         """A later call that was shown the answer and names its sources; None if there is none.
 
         langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: a second call
-        annotates the answer of the first.
+        annotates the answer of the first. Where the answer's own reply names sources,
+        no annotator is looked for.
         """
         call = self.answered.call
-        if call is None or not self.text.strip():
+        has_own_sources = self.reply is not None and _sources_of(self.reply) is not None
+        if call is None or has_own_sources or not self.text.strip():
             return None
-        line = as_one_line(self.text)
-        for later in self.calls.models:
-            if later.began < end_of(call) or later is call:
-                continue
-            reads_answer = any(
-                line in as_one_line(message.text) for message in later.prompt
-            )
-            if reads_answer and _sources_of(self.calls.replies[later]):
+        later_calls = [
+            later
+            for later in self.calls.models
+            if later is not call and later.began >= end_of(call)
+        ]
+        for later in later_calls:
+            names_sources = bool(_sources_of(self.calls.replies[later]))
+            if names_sources and self._was_shown_the_answer(later):
                 return later
         return None
 
+    def _was_shown_the_answer(self, call: Node) -> bool:
+        """Whether the answer stands in the prompt of a call."""
+        line = as_one_line(self.text)
+        return any(line in as_one_line(message.text) for message in call.prompt)
+
     @cached_property
     def sources(self) -> tuple[CitedSource, ...] | None:
-        """The sources that the structured reply names; None if it names none."""
-        sources = None if self.reply is None else _sources_of(self.reply)
-        if sources is None and self.annotator is not None:
+        """The sources that the structured reply, or its annotator, names; None if none does."""
+        if self.annotator is not None:
             return _sources_of(self.calls.replies[self.annotator])
-        return sources
+        return None if self.reply is None else _sources_of(self.reply)
 
     @property
     def has_lost_its_marks(self) -> bool:
@@ -248,29 +266,41 @@ class _Search:
 
         It is all of the answer where that stands in the reply, or has its marks.
         """
-        everything = [(0, len(self.text))]
+        all_of_it = [(0, len(self.text))]
         if self.reply is None:
-            return everything
+            return all_of_it
         line = as_one_line(self.text)
         if line in self.reply.line or line in self.reply.fields:
-            return everything
-        replies = [self.calls.replies[call].text for call in self.evidenced.feeding]
-        written = {self.reply.text, *replies, *self.answered.answer.replies}
-        spans = [
+            return all_of_it
+        spans = self._spans_of_replies()
+        if spans:
+            return spans
+        return all_of_it if self._has_the_marks_of(self.reply) else None
+
+    def _spans_of_replies(self) -> list[tuple[int, int]]:
+        """Where replies stand in the answer as they were written.
+
+        A synthesizer may put the replies of several calls one behind the other, and an
+        application may write a list of sources behind a reply.
+        """
+        feeding = [self.calls.replies[call].text for call in self.evidenced.feeding]
+        own_text = "" if self.reply is None else self.reply.text
+        written = {own_text, *feeding, *self.answered.answer.replies}
+        return [
             found.span()
             for text in written
             if text.strip()
             for found in re.finditer(re.escape(text.strip()), self.text)
         ]
-        if spans:
-            return spans
+
+    def _has_the_marks_of(self, reply: Reply) -> bool:
+        """Whether the marks of the answer stand in a reply in this order, one behind the other."""
         of_answer = [mark.labels for mark in marks_in(self.text)]
-        of_reply = [mark.labels for mark in marks_in(self.reply.text)]
-        fits = any(
-            of_reply[place : place + len(of_answer)] == of_answer
-            for place in range(len(of_reply) - len(of_answer) + 1)
+        of_reply = [mark.labels for mark in marks_in(reply.text)]
+        starts = range(len(of_reply) - len(of_answer) + 1)
+        return any(
+            of_reply[start : start + len(of_answer)] == of_answer for start in starts
         )
-        return everything if fits else None
 
 
 def _messages_shown_to(calls: Iterable[Node]) -> list[str]:
@@ -312,14 +342,31 @@ def _by_the_provider(search: _Search) -> tuple[Citation, ...] | None:
     holders = holders_of_quotes([source.quote for source in sources], contexts)
     citations = []
     for source, holder in zip(sources, holders, strict=True):
-        places = _places_by_names(source.names, search)
-        if holder is not None and (not places or holder in places):
-            places = (holder,)
-        if not places:
-            raise _UnknownMeaning(_NOT_RETURNED)
         start, end = _span_in_answer(source, message.text, search.text)
+        places = _places_of_provided_source(source, holder, search)
         citations.append(Citation(start=start, end=end, contexts=places))
     return tuple(dict.fromkeys(citations))
+
+
+def _places_of_provided_source(
+    source: CitedSource, holder: int | None, search: _Search
+) -> tuple[int, ...]:
+    """Places of the contexts that a source of the provider is.
+
+    Args:
+        source: The source.
+        holder: The place of the context that holds its quote; None if none does.
+        search: What the rules look at.
+
+    Raises:
+        _UnknownMeaning: If none of the contexts is called so, or holds the quote.
+    """
+    places = _places_by_names(source.names, search)
+    if holder is not None and (not places or holder in places):
+        return (holder,)
+    if not places:
+        raise _UnknownMeaning(_NOT_RETURNED)
+    return places
 
 
 def _places_by_names(names: Iterable[str], search: _Search) -> tuple[int, ...]:
@@ -531,10 +578,13 @@ def _check_that_it_dangles(
     """Make sure that a name that means no context was shown to nobody.
 
     Raises:
-        _UnknownMeaning: If the prompt gives its contexts no numbers or names, gives
-            this number to several texts, or shows the name elsewhere.
+        _UnknownMeaning: If it is not known what the model was shown, or if the prompt
+            gives its contexts no numbers or names, gives this number to several texts,
+            or shows the name elsewhere.
     """
     label = plain_label(name)
+    if not search.knows_what_was_shown:
+        raise _UnknownMeaning(_NOT_KNOWN)
     if not label.isdigit():
         parts = _PART_OF_NAME.split(label)
         if any(_is_part_shown(part, prompts) for part in parts):
