@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ragmetrics_core.capture.letters import Text
+from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import quotation
 from ragmetrics_core.capture.tree import Tree
@@ -45,6 +46,8 @@ class CapturedTurn:
         ledger: Its ledger, with the calls of earlier turns.
         history: What was said before it.
         words: Question and answer in one line each, as they are compared.
+        is_quoting: Whether its own prompts held the answer: it is a sentence of the
+            instructions, or of what was found.
     """
 
     question: str
@@ -52,6 +55,7 @@ class CapturedTurn:
     ledger: Ledger
     history: tuple[Turn, ...]
     words: tuple[str, ...]
+    is_quoting: bool = False
 
     @property
     def so_far(self) -> tuple[Turn, ...]:
@@ -289,6 +293,30 @@ class Conversations:
             if is_said or not is_of_now:
                 yield QuotedTurn(turn, is_said)
 
+    def holds_answer_alone(
+        self, prompts: Sequence[str], said_now: Collection[str]
+    ) -> bool:
+        """Whether a prompt holds the answer of an earlier turn without its question.
+
+        A memory may keep what the assistant said and nothing else. Short answers, and
+        answers that their own prompts held, stand in a prompt for other reasons.
+
+        Args:
+            prompts: The prompts of one run.
+            said_now: What is asked in that run, what models said in it and what was
+                found, each in one line.
+        """
+        prompt_lines = [as_one_line(prompt) for prompt in prompts]
+        for turn in list(self.turns)[-_NEAR:]:
+            answer = as_one_line(turn.answer)
+            if len(answer) < OWN or turn.is_quoting:
+                continue
+            if any(answer in line for line in said_now):
+                continue
+            if any(answer in line for line in prompt_lines):
+                return True
+        return False
+
 
 def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
     """A sample as a turn that others may go on with.
@@ -298,6 +326,9 @@ def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
         ledger: Its ledger.
         tree: Its run, placed in the conversation.
     """
+    prompt_texts = [
+        message.text for node in tree.root.walk() for message in node.prompt
+    ]
     calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
     calls = (*tree.earlier, *calls_of_turn)
     question = sample.question or ""
@@ -308,6 +339,7 @@ def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
         ledger=ledger.model_copy(update={"calls": calls[-_MOST_CALLS:]}),
         history=sample.history,
         words=(as_one_line(question), as_one_line(answer)),
+        is_quoting=any(answer in text for text in prompt_texts),
     )
 
 

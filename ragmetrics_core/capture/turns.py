@@ -46,6 +46,10 @@ _MOST_FOUND = 10_000
 _TALK = (
     "an earlier question and its answer stand in the prompt, but no history was found"
 )
+_ANSWER_ALONE = (
+    "an earlier answer stands in the prompt without its question, and no history was"
+    " found"
+)
 _MAY_BE_EXAMPLES = (
     "messages of user and assistant stand before the question in the prompt: they are"
     " taken for earlier turns, and may be examples"
@@ -483,8 +487,21 @@ class Turns(Generic[Run]):
                 last_said_turn = quoted.turn
         placed = self.conversations.place_turn(tree, last_said_turn)
         if quoted_turns and not placed.history:
-            return replace(placed, doubts=(*placed.doubts, _TALK))
+            return doubtful(placed, _TALK)
+        if not placed.history and self._shows_an_answer_alone(tree):
+            return doubtful(placed, _ANSWER_ALONE)
         return placed
+
+    def _shows_an_answer_alone(self, tree: Tree) -> bool:
+        """Whether the prompts of a run hold an earlier answer without its question."""
+        calls = Calls(tree)
+        lines_of_now = {calls.replies[call].line for call in calls.models}
+        for node in calls.nodes:
+            lines_of_now |= {as_one_line(node.query), as_one_line(node.text)}
+        for documents in calls.lists():
+            lines_of_now |= {as_one_line(document.text) for document in documents}
+        prompts = [message.text for call in calls.models for message in call.prompt]
+        return self.conversations.holds_answer_alone(prompts, lines_of_now)
 
     def _with_turns_of_prompt(self, tree: Tree) -> Tree | None:
         """A run with the history that stands as messages in the prompt of its answer.

@@ -169,3 +169,54 @@ def test_the_same_question_in_a_memory_is_an_earlier_turn() -> None:
     assert said == [("user", ASKED), ("assistant", "Hourly.")]
     assert sample.ledger is not None
     assert sample.ledger.turn == 2
+
+
+@component
+class AnswersAlone:
+    """A memory that keeps what the assistant said, and nothing else."""
+
+    def __init__(self) -> None:
+        self.answers: list[ChatMessage] = []
+
+    @component.output_types(messages=list[ChatMessage])
+    def run(self) -> dict[str, Any]:
+        return {"messages": list(self.answers)}
+
+
+@component
+class Prompts:
+    @component.output_types(messages=list[ChatMessage])
+    def run(
+        self, memories: list[ChatMessage], asked: str, documents: list[Document]
+    ) -> dict[str, Any]:
+        said = "\n".join(memory.text or "" for memory in memories)
+        prompt = f"History:\n{said}\n{text_of(documents)}\nQuestion: {asked}"
+        return {"messages": [ChatMessage.from_user(prompt)]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "grade"),
+    [
+        ("As far as the pages tell, it goes every hour.", "inferred"),
+        (FERRY, "exact"),  # a sentence of the page, which is found again
+    ],
+)
+def test_an_earlier_answer_without_its_question_leaves_a_doubt(
+    answer: str, grade: str
+) -> None:
+    memory = AnswersAlone()
+    made = connected(
+        ("retriever.documents", "prompts.documents"),
+        ("memory.messages", "prompts.memories"),
+        ("prompts.messages", "llm.messages"),
+        retriever=InMemoryBM25Retriever(STORE, top_k=1),
+        memory=memory,
+        prompts=Prompts(),
+        llm=MockChatGenerator(["The pages do not tell.", answer][::-1]),
+    )
+    with capture() as captured:
+        for asked in (ASKED, "And does the Osta ferry go in winter?"):
+            made.run({"retriever": {"query": asked}, "prompts": {"asked": asked}})
+            memory.answers.append(ChatMessage.from_assistant(answer))
+    grades = [one.capture.grade for one in captured.samples if one.capture is not None]
+    assert grades == ["exact", grade]
