@@ -361,8 +361,8 @@ function passagesOf({ passages }) {
   const stages = STAGES_OF_PASSAGE.filter(([, isKnown]) => passages.some(isKnown));
   if (!stages.length) return [];
   const name = (passage) => (passage.rank !== undefined ? "#" + passage.rank : passage.context !== undefined ? "text #" + passage.context : "found inside");
-  const rows = passages.map((passage) => element("tr", {}, element("th", { scope: "row" }, name(passage)), ...stages.map(([, , cell]) => element("td", {}, cell(passage)))));
-  const tableOf = (some) => element("div", { class: "scroll", tabindex: "0" }, element("table", { class: "plain way" }, element("thead", {}, element("tr", {}, ...["passage", ...stages.map(([title]) => title)].map((title) => element("th", { scope: "col" }, title)))), element("tbody", {}, ...some)));
+  const rows = passages.map((passage) => element("tr", {}, element("th", { scope: "row" }, name(passage)), ...stages.map(([title, , cell]) => element("td", { "data-label": title }, cell(passage)))));
+  const tableOf = (some) => element("div", { class: "scroll", tabindex: "0" }, element("table", { class: "stack way" }, element("thead", {}, element("tr", {}, ...["passage", ...stages.map(([title]) => title)].map((title) => element("th", { scope: "col" }, title)))), element("tbody", {}, ...some)));
   const rest = rows.splice(20);
   return [tableOf(rows), rest.length ? folded(counted(rest.length, "more passage"), () => [tableOf(rest)]) : null];
 }

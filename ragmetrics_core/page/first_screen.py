@@ -320,24 +320,22 @@ class ScreenTally:
         n_not_scored = self._n_not_scored
         n_scored = self._n_rows - n_not_scored
         drawn = " drawn at random" if self._n_rows < summary.rows else ""
+        scored_rows = count_in_words(n_scored, "row") + drawn
         if not n_not_scored:
-            rows = count_in_words(n_scored, "row") + drawn
-            return f"{loss_in_words(losses, rows, n_scored, summary)}."
-        reasons = self._reasons_of_no_score()
+            return f"{loss_in_words(losses, scored_rows, n_scored, summary)}."
         verb = "was" if n_not_scored == 1 else "were"
+        why = f"{verb} not scored: {self._reasons_of_no_score()}."
         if n_not_scored <= count_rows(losses):
-            rows = count_in_words(n_scored, "row") + drawn
-            loss = loss_in_words(losses, rows, n_scored, summary)
-            more = count_in_words(n_not_scored, "more row")
-            return f"{loss}; {more} {verb} not scored: {reasons}."
-        rows = count_in_words(self._n_rows, "row") + drawn
-        sentence = f"{n_not_scored:,} of {rows} {verb} not scored: {reasons}."
-        if n_scored:
-            others = "the other row"
-            if n_scored > 1:
-                others = f"the other {n_scored:,} rows"
-            sentence += f" {loss_in_words(losses, others, n_scored, summary)}."
-        return sentence
+            loss = loss_in_words(losses, scored_rows, n_scored, summary)
+            return f"{loss}; {count_in_words(n_not_scored, 'more row')} {why}"
+        all_rows = count_in_words(self._n_rows, "row") + drawn
+        sentence = f"{n_not_scored:,} of {all_rows} {why}"
+        if not n_scored:
+            return sentence
+        scored_rows = "the other row"
+        if n_scored > 1:
+            scored_rows = f"the other {n_scored:,} rows"
+        return f"{sentence} {loss_in_words(losses, scored_rows, n_scored, summary)}."
 
     @property
     def _n_not_scored(self) -> int:
@@ -468,24 +466,25 @@ class ScreenTally:
             only_spoilt: Count of them only rows without an answer that holds up.
             among: The groups of all rows of which it is the share.
         """
-        shares, clusters = array("d"), array("q")
-        unknown = array("b")  # 1 for a row on which the judge failed
+        # a row on which the judge failed may be of the groups or not
+        if_failed_are_not = array("d")  # 1 for each row that counts
+        if_failed_are = array("d")
+        clusters = array("q")
         rows = zip(self._groups, self._holding_up, self._clusters, strict=True)
         for place, holds_up, cluster in rows:
             group = _CODES[place]
-            if group not in among and group != JUDGE_FAILED:
+            has_failed = group == JUDGE_FAILED
+            if group not in among and not has_failed:
                 continue
-            shares.append(group in codes and not (only_spoilt and holds_up))
-            unknown.append(group == JUDGE_FAILED)
+            counts = group in codes and not (only_spoilt and holds_up)
+            if_failed_are_not.append(counts)
+            if_failed_are.append(counts or has_failed)
             clusters.append(cluster)
-        if not shares:
+        lowest = mean_interval(if_failed_are_not, clusters)
+        highest = mean_interval(if_failed_are, clusters)
+        if lowest is None or highest is None:
             return ""
-        # a row on which the judge failed may be of the groups or not
-        at_worst = array("d", map(max, shares, unknown))
-        low, high = mean_interval(shares, clusters), mean_interval(at_worst, clusters)
-        if low is None or high is None:
-            return ""
-        return f"{round(100 * low.low)} to {round(100 * high.high)} %"
+        return f"{round(100 * lowest.low)} to {round(100 * highest.high)} %"
 
     def _verdicts(self, decisions: Sequence[Decision]) -> tuple[str, ...]:
         """What each gate decides, those that failed first; without gates, that none is.

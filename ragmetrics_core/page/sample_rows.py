@@ -162,27 +162,30 @@ def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
     Short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows
     with one; after 20 fields empty.
     """
-    rows_facts = [
+    facts_by_row = [
         _short_facts(row.sample.metadata) if row.sample else {} for row in rows
     ]
-    names = dict.fromkeys(name for facts in rows_facts for name in facts)
+    names = dict.fromkeys(name for facts in facts_by_row for name in facts)
     facets: dict[str, dict[str, list[Any]]] = {}
     for name in names:
-        counts = Counter(facts[name] for facts in rows_facts if name in facts)
-        most_values = min(_VALUES, counts.total() - 1)
-        has_few_values = 1 < len(counts) <= most_values
-        if not has_few_values or max(map(len, counts)) > _VALUE:
+        values = [facts.get(name) for facts in facts_by_row]
+        counts = Counter(value for value in values if value is not None)
+        if not _is_filter(counts):
             continue
-        if len(facets) >= _FIELDS:
-            facets[name] = {}
-            continue
-        values = [value for value, _ in counts.most_common()]
-        places = {value: place for place, value in enumerate(values)}
-        of_rows = [
-            places[facts[name]] if name in facts else None for facts in rows_facts
-        ]
-        facets[name] = {"values": values, "of": of_rows}
+        facets[name] = {}
+        # the page only counts the fields behind the first twenty
+        if len(facets) <= _FIELDS:
+            frequent_first = [value for value, _ in counts.most_common()]
+            places = {value: place for place, value in enumerate(frequent_first)}
+            of_rows = [None if value is None else places[value] for value in values]
+            facets[name] = {"values": frequent_first, "of": of_rows}
     return facets
+
+
+def _is_filter(counts: Counter[str]) -> bool:
+    """Whether people can filter by a field, by how often it has each value."""
+    most_values = min(_VALUES, counts.total() - 1)
+    return 1 < len(counts) <= most_values and max(map(len, counts)) <= _VALUE
 
 
 def _short_facts(metadata: Mapping[str, Any]) -> dict[str, str]:

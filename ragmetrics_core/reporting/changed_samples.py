@@ -47,6 +47,7 @@ def rank_losses(
     """
 
     def place(loss: Changed) -> tuple[tuple[bool, float], float, int]:
+        """Where a loss stands: the worst metric first, then the largest loss."""
         return badness[loss.metric], loss.difference, loss.second.index
 
     by_row: dict[int, Changed] = {}

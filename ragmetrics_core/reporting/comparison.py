@@ -190,6 +190,7 @@ class Comparison(Frozen):
 
     @property
     def _over_all_samples(self) -> list[MetricChange]:
+        """The changes over all samples, without those of slices."""
         return [change for change in self.changes if change.slice is None]
 
     @property
@@ -237,6 +238,7 @@ class Comparison(Frozen):
         return tuple(decisions)
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
+        """What the gate on a loss decides of one change, and why."""
         outcome, why = self._loss(change, min_scored)
         sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
         return Decision(metric=change.name, outcome=outcome, sentence=sentence)

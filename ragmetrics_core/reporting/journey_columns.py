@@ -18,6 +18,16 @@ COUNTS = (
 COLUMNS = (*COUNTS, "lost_at")
 """Names of the columns that a table has of the journey of each row."""
 
+# by count of passages, the stages of which something must be known
+_STAGES_TO_KNOW = {
+    "passages_retrieved": ("retrieved",),
+    "passages_kept": ("kept",),
+    "passages_shown": ("shown",),
+    "passages_cut": ("shown",),
+    "passages_useful": ("shown", "useful"),
+    "passages_cited": ("shown", "cited"),
+}
+
 
 def counts_of(row: SampleResult) -> dict[str, int | str | None]:
     """Count what passed each stage of one row, by ``COLUMNS``; None: not known."""
@@ -33,34 +43,30 @@ def counts_of_journey(journey: SampleJourney | None) -> dict[str, int | str | No
 
 
 def _counts_of_passages(journey: SampleJourney) -> dict[str, int | None]:
-    unknown = journey.unknown
-    retrieved_passages = [
-        passage for passage in journey.passages if passage.rank is not None
-    ]
-    shown_passages = [passage for passage in journey.passages if passage.was_shown]
+    """How many passages passed each stage; None where that is not known."""
+    retrieved = [passage for passage in journey.passages if passage.rank is not None]
+    shown = [passage for passage in journey.passages if passage.was_shown]
+    n_by_count = {
+        "passages_retrieved": len(retrieved),
+        "passages_kept": sum(passage.kept is not False for passage in retrieved),
+        "passages_shown": len(shown),
+        "passages_cut": sum(passage.shown == "cut" for passage in shown),
+        "passages_useful": sum(passage.useful is True for passage in shown),
+        "passages_cited": sum(passage.cited is True for passage in shown),
+    }
     counts: dict[str, int | None] = dict.fromkeys(COUNTS)
-    if "retrieved" not in unknown:
-        counts["passages_retrieved"] = len(retrieved_passages)
-    if "kept" not in unknown:
-        counts["passages_kept"] = sum(
-            passage.kept is not False for passage in retrieved_passages
-        )
-    if "shown" in unknown:
-        return counts
-    counts["passages_shown"] = len(shown_passages)
-    counts["passages_cut"] = sum(passage.shown == "cut" for passage in shown_passages)
-    if "useful" not in unknown:
-        counts["passages_useful"] = sum(
-            passage.useful is True for passage in shown_passages
-        )
-    if "cited" not in unknown:
-        counts["passages_cited"] = sum(
-            passage.cited is True for passage in shown_passages
-        )
+    for count, n_passages in n_by_count.items():
+        stages = _STAGES_TO_KNOW[count]
+        if not any(stage in journey.unknown for stage in stages):
+            counts[count] = n_passages
     return counts
 
 
 def _counts_of_facts(journey: SampleJourney) -> dict[str, int | None]:
+    """How many facts were asked about, and in how many texts they stood.
+
+    Where it is not known of a fact what became of it, only their number is known.
+    """
     facts = journey.facts
     if not facts:
         return {}

@@ -187,11 +187,10 @@ def _text_of_value(value: object) -> str:
 
 
 def _quote(value: object) -> str:
-    return (
-        json.dumps(value, ensure_ascii=False)
-        if isinstance(value, str)
-        else _text_of_value(value)
-    )
+    """A value as text; a text in quotation marks, so that "1" is not 1."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return _text_of_value(value)
 
 
 class KeysSought:
@@ -391,6 +390,7 @@ class Matched(Frozen):
 
 
 def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
+    """The slice that each run names for a sample; None where it names none."""
     before, after = pair
     return group_of(before.sample, by), group_of(after.sample, by)
 
@@ -451,6 +451,7 @@ def count_other_questions(pairs: Iterable[Pair]) -> int:
 
 
 def _is_another(before: Sample | None, after: Sample | None) -> bool:
+    """Whether two samples of one id ask or expect something else."""
     if before is None or after is None:
         return False
     other_question = (
@@ -525,6 +526,7 @@ def _content(sample: Sample) -> tuple[object, ...]:
 
 
 def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
+    """The texts of contexts, without ids and scores."""
     return tuple(context.text for context in contexts)
 
 
@@ -643,4 +645,5 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
 
 
 def _words(values: set[str] | None) -> str:
+    """The values of a setting in words; None and an empty set are "not set"."""
     return " and ".join(sorted(values or ())) or "not set"

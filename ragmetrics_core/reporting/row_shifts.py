@@ -59,54 +59,66 @@ def row_shifts(
             )
             for before_row, after_row in pairs
         ]
-        if all(before == after for before, after in traits):
-            continue
-        n_first = sum(before for before, _ in traits)
-        n_second = sum(after for _, after in traits)
-        p = _p_of_shift(traits) if is_tested else None
-        newly = [
-            (before_row, after_row)
-            for (before_row, after_row), (before, after) in zip(
-                pairs, traits, strict=True
+        if any(before != after for before, after in traits):
+            freed_pairs = [
+                pair
+                for pair, (before, after) in zip(pairs, traits, strict=True)
+                if before and not after
+            ]
+            highest = _highest_scores([second for _, second in pairs], metrics)
+            shift = RowShift(
+                title,
+                first=sum(before for before, _ in traits),
+                second=sum(after for _, after in traits),
+                p=_p_of_shift(traits) if is_tested else None,
+                newly_scored=_means_in_words(freed_pairs, highest),
             )
-            if before and not after
-        ]
-        highest = _highest_scores([second for _, second in pairs], metrics)
-        words = _means_of(newly, highest)
-        shifts.append(RowShift(title, n_first, n_second, p, words))
+            shifts.append(shift)
     return tuple(shifts)
 
 
-def _means_of(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
-    """The means of rows in the second run, in words; "" if it scored none of them.
+def _means_in_words(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
+    """The means that rows have in the second run; "" if it scored none of them.
 
-    Beside each stands what the same rows had before, where all of them were scored
-    then, and the highest score of any row in the second run, where that is under 1: a
-    judge may give no more.
+    Args:
+        pairs: The rows in both runs.
+        highest: By metric the highest score that any row has in the second run.
     """
-    parts = []
-    for metric, most in highest.items():
-        scored = [
-            (first.results.get(metric), result.value)
-            for first, second in pairs
-            if isinstance(result := second.results.get(metric), Scored)
-        ]
-        if not scored:
-            continue
-        before = [first.value for first, _ in scored if isinstance(first, Scored)]
-        beside = []
-        if len(before) == len(scored):
-            beside.append(f"before: {fmean(before):.3f}")
-        if most < 1 - ROUNDING:
-            beside.append(f"no row has more than {most:.3f}")
-        words = f"{metric} {fmean(score for _, score in scored):.3f}"
-        parts.append(f"{words} ({'; '.join(beside)})" if beside else words)
-    if not parts:
+    means = [_mean_in_words(metric, pairs, most) for metric, most in highest.items()]
+    means = [mean for mean in means if mean]
+    if not means:
         return ""
     rows = f"The {len(pairs):,} rows that no longer do have"
     if len(pairs) == 1:
         rows = "The 1 row that no longer does has"
-    return f"{rows} these means in the second run: {', '.join(parts)}."
+    return f"{rows} these means in the second run: {', '.join(means)}."
+
+
+def _mean_in_words(metric: str, pairs: Sequence[Pair], highest: float) -> str:
+    """The mean of one metric over rows of the second run; "" if none is scored.
+
+    Beside it stands what the same rows had before, where all of them were scored then,
+    and the highest score of any row, where that is under 1: a judge may give no more.
+    """
+    results_before: list[MetricResult | None] = []
+    scores: list[float] = []
+    for first, second in pairs:
+        result = second.results.get(metric)
+        if isinstance(result, Scored):
+            results_before.append(first.results.get(metric))
+            scores.append(result.value)
+    if not scores:
+        return ""
+    notes = []
+    scores_before = [
+        result.value for result in results_before if isinstance(result, Scored)
+    ]
+    if len(scores_before) == len(scores):
+        notes.append(f"before: {fmean(scores_before):.3f}")
+    if highest < 1 - ROUNDING:
+        notes.append(f"no row has more than {highest:.3f}")
+    words = f"{metric} {fmean(scores):.3f}"
+    return f"{words} ({'; '.join(notes)})" if notes else words
 
 
 def _highest_scores(

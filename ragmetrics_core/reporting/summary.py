@@ -14,6 +14,7 @@ from ragmetrics_core.data import (
     Grade,
     JudgedChunks,
     Ledger,
+    Sample,
     Share,
     Usage,
     answer_holds_contexts,
@@ -405,21 +406,29 @@ class Tally:
             self._add_bad_row(result)
             return
         self.rows["judged" if result.results else "not_judged"] += 1
+        self._add_to_slices(result, sample)
+        cluster = self._number_of(sample)
+        for name, metric in self.metrics.items():
+            metric.add(result.results.get(name), cluster, sample.ledger)
+        self._add_traits(sample)
+        self._capture_warnings.add(sample, result.index)
+
+    def _add_to_slices(self, result: SampleResult, sample: Sample) -> None:
+        """Count a row in the slice of each key to which its sample belongs."""
         for key, tallies in self._by.items():
             value = group_of(sample, key)
             name = f"without {key}" if value is None else value
             if name not in tallies:
                 tallies[name] = deepcopy(tallies[None])
             tallies[name].add(result)
-        cluster = self._number_of(sample)
-        for name, metric in self.metrics.items():
-            metric.add(result.results.get(name), cluster, sample.ledger)
+
+    def _add_traits(self, sample: Sample) -> None:
+        """Count what is known of a sample without any metric."""
         self.rows["without_context"] += has_answer_without_context(sample)
         self.rows["holding_contexts"] += answer_holds_contexts(sample)
         self.rows["application_errors"] += sample.error is not None
         if sample.capture is not None and sample.capture.grade is not None:
             self.grades[sample.capture.grade] += 1
-        self._capture_warnings.add(sample, result.index)
 
     def _add_bad_row(self, result: SampleResult) -> None:
         """Count a row that is no sample: it belongs to no slice, and so to each."""
@@ -454,26 +463,7 @@ class Tally:
             for name, metric in self.metrics.items()
         )
         if run.decisions:
-            bounds = {
-                decision.metric: decision.interval
-                for decision in run.decisions
-                if decision.at_least is not None
-            }
-            # for its gates, which have said so
-            enough = limits.model_copy(update={"count": 0})
-            metrics = tuple(
-                numbers.model_copy(
-                    update={
-                        "interval": interval,
-                        "worst": interval,
-                        "best": interval,
-                        "limits": enough,
-                    }
-                )
-                for numbers, interval in (
-                    (numbers, bounds.get(numbers.metric)) for numbers in metrics
-                )
-            )
+            metrics = tuple(_with_bounds(numbers, run.decisions) for numbers in metrics)
         slices = {
             key: {
                 name: tally.summary(thresholds, run=run, bootstrap=bootstrap)
@@ -494,6 +484,29 @@ class Tally:
             caption=_caption(run),
             slices=slices,
         )
+
+
+def _with_bounds(
+    numbers: MetricSummary, decisions: Iterable[SequentialDecision]
+) -> MetricSummary:
+    """The numbers of a metric with the bounds of its gate in place of intervals.
+
+    The gate has said that its rows are enough, so no number of rows is too few.
+    """
+    bounds_by_metric = {
+        decision.metric: decision.interval
+        for decision in decisions
+        if decision.at_least is not None
+    }
+    bounds = bounds_by_metric.get(numbers.metric)
+    return numbers.model_copy(
+        update={
+            "interval": bounds,
+            "worst": bounds,
+            "best": bounds,
+            "limits": numbers.limits.model_copy(update={"count": 0}),
+        }
+    )
 
 
 class MetricTally:
@@ -548,13 +561,11 @@ class MetricTally:
     ) -> MetricSummary:
         """The metric's numbers."""
         values, unknown = self.values, len(self.unknown)
-        found = worst = best = mean_interval(values, self.keys, bootstrap=bootstrap)
+        interval = mean_interval(values, self.keys, bootstrap=bootstrap)
+        worst = best = interval
         if values and (unknown or bootstrap):
-            keys = self.keys + self.unknown
-            worst, best = (
-                mean_interval(values + array("d", [end]) * unknown, keys)
-                for end in (0.0, 1.0)
-            )
+            worst = self._interval_if_unknown_scored(0.0)
+            best = self._interval_if_unknown_scored(1.0)
         useful = array("d", compress(values, self.useful))
         return MetricSummary(
             metric=name,
@@ -565,7 +576,7 @@ class MetricTally:
             sd=sd(values),
             min=min(values, default=None),
             max=max(values, default=None),
-            interval=found,
+            interval=interval,
             unknown=unknown,
             worst=worst,
             best=best,
@@ -579,6 +590,11 @@ class MetricTally:
             conversations=self.turns.summary(limits.mean),
             limits=limits,
         )
+
+    def _interval_if_unknown_scored(self, score: float) -> Interval | None:
+        """The interval of the mean if each row of unknown score had this one."""
+        scores = self.values + array("d", [score]) * len(self.unknown)
+        return mean_interval(scores, self.keys + self.unknown)
 
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:

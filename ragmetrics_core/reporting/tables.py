@@ -54,6 +54,7 @@ def _headings(summary: Summary) -> tuple[str, ...]:
 
 
 def _number(value: float | None, digits: int) -> str:
+    """A number with so many digits; a dash where there is none."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
@@ -261,6 +262,7 @@ def markdown(
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
+    """A row of a table in Markdown; a bar in a cell does not end it."""
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
