@@ -502,29 +502,35 @@ class ContextAdherence(Metric):
         if n_answered == 0 and polls.failures:
             return self.failed(polls.failures[0])
         evidence = _evidence(polls, ranks, grounds)
-        if 2 * n_answered <= polls.asked:
+        is_majority_answered = 2 * n_answered > polls.asked
+        if not is_majority_answered:
             return self.failed(_too_few(polls), evidence)
-        has_verdict = evidence.yes + evidence.no > 0
-        if 2 * evidence.abstained > n_answered or not has_verdict:
+        n_decided = evidence.yes + evidence.no
+        do_most_abstain = 2 * evidence.abstained > n_answered
+        if do_most_abstain or n_decided == 0:
             return self.undefined(
                 _reason_without_claim(evidence), "abstained", evidence
             )
-        value = evidence.yes / (evidence.yes + evidence.no)
+        value = evidence.yes / n_decided
         if evidence.probability is not None:
             value = evidence.probability
-        if (
-            self.early_stop
-            and not polls.together
-            and self._count_open_polls(polls) <= 0
-        ):
+        if self._has_stopped_early(polls):
             verdicts = [True] * evidence.yes + [False] * evidence.no
             value = stopped_estimate(verdicts, self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})
         if evidence.missing:
-            evidence = evidence.model_copy(
-                update={"bounds": _bounds_with_missing_polls(evidence)}
-            )
+            bounds = _bounds_with_missing_polls(evidence)
+            evidence = evidence.model_copy(update={"bounds": bounds})
         return self.scored(value, _reason(evidence), evidence)
+
+    def _has_stopped_early(self, polls: Asked[Any]) -> bool:
+        """Whether polling ended at a decided majority.
+
+        It never does where one request gives all polls.
+        """
+        if not self.early_stop or polls.together:
+            return False
+        return self._count_open_polls(polls) <= 0
 
     def _find_cause(
         self, parts: Mapping[str, Part], *, in_windows: bool

@@ -448,24 +448,25 @@ class ContextUtilization(Metric):
         """The score of complete verdicts, and what stands beside it."""
         chunks = evidence.chunks
         useful = [bool(chunk.useful) for chunk in chunks]
-        beside: dict[str, Any]
+        probabilities = [
+            chunk.probability for chunk in chunks if chunk.probability is not None
+        ]
+        beside: dict[str, Any] = {}
         if self.relevance == "graded":
             grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
             value, beside = _score_of_grades(grades)
-        elif self.relevance == "probability":
-            probabilities = [
-                chunk.probability for chunk in chunks if chunk.probability is not None
-            ]
-            if len(probabilities) < len(chunks):
-                return self._fail_without_probabilities()
-            value, beside = ap.expected_average_precision(probabilities), {}
-        else:
+        elif self.relevance == "binary":
             value, beside = _binary_score(useful)
+        elif len(probabilities) < len(chunks):
+            return self._fail_without_probabilities()
+        else:
+            value = ap.expected_average_precision(probabilities)
+        n_useful = sum(useful)
+        beside["useful"] = n_useful
+        beside["noise_share"] = (len(chunks) - n_useful) / len(chunks)
         if sample.ledger is not None:
             contexts = sample.contexts[: self.k]
             beside["ledger"] = call_table(sample, contexts, useful)
-        beside["useful"] = sum(useful)
-        beside["noise_share"] = (len(chunks) - sum(useful)) / len(chunks)
         evidence = evidence.model_copy(update=beside)
         return self.scored(value, _reason(useful, value), evidence)
 

@@ -281,11 +281,6 @@ class RetrievalAccuracy(Metric):
         """The matrix of the facts of one reference, and the values beside the score."""
         contexts = _contexts_to_evaluate(sample)
         rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]
-        combination = self.combination
-        if combination == "or" and not sample.facts and _is_lexical(rows):
-            # The embedded judge split the reference itself: its soft mean is nearer to
-            # people's labels.
-            combination = "soft"
         evidence = matrix.AccuracyEvidence(
             facts=tuple(facts),
             facts_from="sample" if sample.facts else self.extraction,
@@ -293,13 +288,13 @@ class RetrievalAccuracy(Metric):
             context_ids=tuple(context.id for context in contexts),
             cells=tuple(rows),
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
-            combination=combination,
+            combination=self._combination_for(sample, rows),
             duplicate_of=(
                 _duplicate_of(contexts) if self.combination == "noisy_or" else ()
             ),
         )
         beside: dict[str, float] = {}
-        if all(cell.probability is not None for row in rows for cell in row):
+        if _has_all_probabilities(rows):
             soft = evidence.model_copy(
                 update={"combination": "soft", "duplicate_of": ()}
             )
@@ -308,6 +303,18 @@ class RetrievalAccuracy(Metric):
         if columns_shown is not None:
             beside["contexts_value"] = evidence.combine(columns_shown)
         return evidence.model_copy(update=beside)
+
+    def _combination_for(
+        self, sample: Sample, rows: Sequence[Sequence[Cell]]
+    ) -> matrix.Combination:
+        """How the cells of a fact are combined: as the setting says, with one exception.
+
+        Where the embedded judge split the reference itself, its soft mean is nearer to
+        people's labels than counting.
+        """
+        if self.combination == "or" and not sample.facts and _is_lexical(rows):
+            return "soft"
+        return self.combination
 
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
         """How many facts are covered, and what else one must know of the score."""
@@ -397,6 +404,11 @@ def _is_lexical(rows: Iterable[Sequence[Cell]]) -> bool:
     """True if the embedded judge gave all verdicts."""
     modes = {cell.mode for row in rows for cell in row if cell is not matrix.EMPTY}
     return modes == {"lexical"}
+
+
+def _has_all_probabilities(rows: Sequence[Sequence[Cell]]) -> bool:
+    """Whether the judge answered for every fact in every context."""
+    return all(cell.probability is not None for row in rows for cell in row)
 
 
 def _is_covered(row: Sequence[Cell]) -> bool:
