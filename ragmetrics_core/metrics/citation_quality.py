@@ -496,36 +496,43 @@ class CitationQuality(Metric):
 
     def _outcome(self, statements: Sequence[JudgedStatement]) -> Outcome:
         """The score of all sentences, with what is wrong beside it."""
-        claiming = [statement for statement in statements if statement.claims]
-        if not claiming:
+        if not any(statement.claims for statement in statements):
             return self.undefined("the answer makes no claim", "no_claim")
-        citations: list[JudgedCitation] = []
-        n_dangling = 0
-        for statement in claiming:
-            citations += statement.citations
-            n_dangling += len(statement.dangling)
-        n_cited = len(citations) + n_dangling
-        n_precise = sum(1 for citation in citations if citation.precise)
-        n_supported = sum(1 for statement in claiming if statement.supported)
-        recall = Fraction(n_supported, len(claiming))
-        precision = Fraction(n_precise, n_cited) if n_cited else None
-        count_by_fault = Counter(statement.fault for statement in claiming)
-        evidence = CitationEvidence(
-            recall=float(recall),
-            precision=None if precision is None else float(precision),
-            claims=len(claiming),
-            supported=n_supported,
-            citations=n_cited,
-            precise=n_precise,
-            uncited=count_by_fault["uncited"],
-            misattributed=count_by_fault["misattributed"],
-            unsupported=count_by_fault["unsupported"],
-            dangling=n_dangling,
-            irrelevant=sum(1 for citation in citations if citation.irrelevant),
-            statements=tuple(statements),
-        )
-        score = harmonic_mean(recall, precision or Fraction(0))
+        evidence = _evidence(statements)
+        recall = Fraction(evidence.supported, evidence.claims)
+        precision = Fraction(0)
+        if evidence.citations:
+            precision = Fraction(evidence.precise, evidence.citations)
+        score = harmonic_mean(recall, precision)
         return self.scored(float(score), _reason(evidence), evidence)
+
+
+def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
+    """What was found, counted over the sentences with a claim, of which there are some."""
+    claiming = [statement for statement in statements if statement.claims]
+    citations: list[JudgedCitation] = []
+    n_dangling = 0
+    for statement in claiming:
+        citations += statement.citations
+        n_dangling += len(statement.dangling)
+    n_cited = len(citations) + n_dangling
+    n_precise = sum(1 for citation in citations if citation.precise)
+    n_supported = sum(1 for statement in claiming if statement.supported)
+    count_by_fault = Counter(statement.fault for statement in claiming)
+    return CitationEvidence(
+        recall=n_supported / len(claiming),
+        precision=n_precise / n_cited if n_cited else None,
+        claims=len(claiming),
+        supported=n_supported,
+        citations=n_cited,
+        precise=n_precise,
+        uncited=count_by_fault["uncited"],
+        misattributed=count_by_fault["misattributed"],
+        unsupported=count_by_fault["unsupported"],
+        dangling=n_dangling,
+        irrelevant=sum(1 for citation in citations if citation.irrelevant),
+        statements=tuple(statements),
+    )
 
 
 def _ranks_of_support(

@@ -83,13 +83,14 @@ def groups_of_texts(sample: Sample) -> Groups:
     of_this_turn = [entry for entry in brought if entry.turn >= turn]
     of_earlier_turns = [entry for entry in brought if entry.turn < turn]
     not_hidden = [entry for entry in of_this_turn if entry.was_shown is not False]
-    evidence = (*_texts_of_contexts(contexts), *_further_texts(not_hidden, contexts))
+    beside_contexts = _further_texts(not_hidden, contexts)
+    evidence = (*_texts_of_contexts(contexts), *beside_contexts)
     # a text of this turn and of an earlier one belongs to this turn
     earlier = _further_texts(of_earlier_turns, contexts, known_texts=evidence)
 
-    behind_last_rank = _numbers_behind(
-        len(sample.contexts), len(evidence) - len(contexts) + len(earlier)
-    )
+    # What stands among no contexts is ranked behind all of them.
+    n_beside_contexts = len(beside_contexts) + len(earlier)
+    behind_last_rank = _numbers_behind(len(sample.contexts), n_beside_contexts)
     return Groups(
         evidence=evidence,
         ranks=(*context_by_rank, *behind_last_rank),

@@ -200,6 +200,7 @@ class RetrievalAccuracy(Metric):
 
         best = self._best_evidence(sample, fact_lists, grid)
         questions_per_text = len(questions) // len(judged_texts)
+        # The control is no part of the matrix, and its questions are not counted.
         beside: dict[str, object] = {"matrix_calls": questions_per_text * len(texts)}
         if control is not None:
             beside["control"] = _share_covered(control, best.facts, grid)
