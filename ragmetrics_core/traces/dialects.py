@@ -98,7 +98,8 @@ def reading_of(
         _fill_gaps(reading, _read(attributes, names))
     if reading.kind != "model":
         # messages of a whole run are what it was given and returned
-        reading.input = reading.input or _text_or_messages(reading.prompt)
+        asked = tuple(one for one in reading.prompt if one.role != "system")
+        reading.input = reading.input or _text_or_messages(asked)
         reading.output = reading.output or _text_or_messages(reading.replies)
     return reading
 
@@ -195,9 +196,11 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
         return _documents(attributes, names.get(field, ()))
 
     metadata = mapping(plain(attributes.get("metadata")))
+    transcript = messages_in(tuple(values("transcript")))
+    asked = _until_asked(transcript, first_value("transcript_start"))
     return Reading(
         kind=_kind(attributes, names["mark"]),
-        input=_unwrap(first_value("input"), "inputs"),
+        input=_unwrap(first_value("input"), "inputs") or asked or None,
         output=_unwrap(first_value("output"), "outputs"),
         documents=documents("documents"),
         input_documents=documents("input_documents") or (),
@@ -209,6 +212,21 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
         model=text("model"),
         user_fields=mapping(metadata.get("ragmetrics") or first_value("user_fields")),
     )
+
+
+def _until_asked(transcript: Sequence[Message], start: object) -> tuple[Message, ...]:
+    """The messages of a run's transcript up to the one in which the user asked.
+
+    Args:
+        transcript: All messages of the run, earlier turns first.
+        start: How many of them are of earlier turns; None for none.
+    """
+    digits = str(start)
+    n_earlier = int(digits) if digits.isdecimal() else 0
+    for place, message in enumerate(transcript):
+        if place >= n_earlier and message.role == "user" and message.text.strip():
+            return tuple(transcript[: place + 1])
+    return ()
 
 
 def _kind(attributes: Mapping[str, Any], mark: str) -> Kind | None:

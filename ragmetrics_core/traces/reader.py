@@ -27,7 +27,13 @@ from ragmetrics_core.traces.separate_retrievals import (
     WaitingRetrievals,
     only_retrieves,
 )
-from ragmetrics_core.traces.span_trees import Call, Resolve, calls_of, trees_of
+from ragmetrics_core.traces.span_trees import (
+    ANSWER_TOOLS,
+    Call,
+    Resolve,
+    calls_of,
+    trees_of,
+)
 from ragmetrics_core.traces.spans import WRONG, Span
 
 # The traces of these codes may hold answers that nobody judged.
@@ -276,13 +282,13 @@ def _why_no_sample(readings: Sequence[Reading]) -> Code:
 
 
 def _tools_with_text(calls: Sequence[Call]) -> set[str]:
-    """The names of the tools of a trace that returned anything."""
+    """The names of the tools of a trace that returned anything but the answer."""
     names = set()
     for call in chain.from_iterable(call.walk() for call in calls):
         reading = call.reading
         if reading is not None and reading.kind == "tool" and reading.output:
             names.add(reading.tool or call.span.name)
-    return names
+    return names - ANSWER_TOOLS
 
 
 def _has_content(reading: Reading) -> bool:

@@ -32,7 +32,7 @@ from ragmetrics_core.capture.plain_values import (
 )
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.written import name_authors
-from ragmetrics_core.data import InputError
+from ragmetrics_core.data import InputError, Turn
 from ragmetrics_core.traces.dialects import Reading, reading_of, session_of
 from ragmetrics_core.traces.notes import ATTRIBUTES_DROPPED
 from ragmetrics_core.traces.spans import Span
@@ -42,6 +42,8 @@ Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
 _DEEPEST = 250  # levels of calls inside one another that are read
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 _ABANDONED = "the stream was abandoned before its end"
+# Tools of smolagents and of Pydantic AI by which a model gives its answer.
+ANSWER_TOOLS = frozenset({"final_answer", "final_result"})
 # where a question was read from, if the run's own span does not record it
 _FIRST_PROMPT = "first prompt"
 _ASKED_IN_PROMPT = (
@@ -441,6 +443,8 @@ def _tell_question(tree: Tree, reading: Reading) -> None:
         return
     handed_in = talk_in(reading.input)
     tree.history = handed_in.turns or history_in(reading.output, question)
+    if not tree.history and tree.conversation is not None:
+        tree.history = _history_of_first_prompt(root, question)
     tree.doubts += handed_in.doubts
     if not root.taken and not has_written(reading.input):
         root.taken = tuple(documents_in(reading.input))
@@ -471,6 +475,9 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         question = question_in(reading.input)
         if question is not None and not _FIELDS.match(question):
             return question, f"input of {root.name}"
+        question = _only_message_of_user(reading.input)
+        if question is not None:
+            return question, f"input of {root.name}"
     question = question_in_state(reading.output)
     if question is not None:
         return question, f"output of {root.name}"
@@ -479,6 +486,28 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         if question is not None:
             return question, _FIRST_PROMPT
     return None, ""
+
+
+def _only_message_of_user(inputs: Any) -> str | None:
+    """The only message of the user in what a run was given; None for several, or none."""
+    messages: list[Message] = list(find_instances(inputs, Message))
+    texts = [message.text for message in messages if message.role == "user"]
+    if len(messages) == 1 and texts and texts[0].strip():
+        return texts[0]
+    return None
+
+
+def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
+    """The turns that stand before the question in the first prompt of a run."""
+    for node in root.walk():
+        if node.kind == "model":
+            places = [
+                place
+                for place, message in enumerate(node.prompt)
+                if message.role == "user" and message.text == question
+            ]
+            return talk_in(node.prompt[: places[-1] + 1]).turns if places else ()
+    return ()
 
 
 def _question_of_first_prompt(root: Node) -> str | None:
@@ -616,11 +645,19 @@ def _answers(
     if _holds_only(output, Answer):
         return tuple(output)
     text, key = answer_in(output)
+    if text is None and _is_of_crewai(output):
+        text = str(output["raw"])
+        key = "raw"
     if text is None:
         return ()
     place = f"output {key}".strip()
     replies = _replies_put_together(text, synthesizers)
     return (Answer(text, place, replies),)
+
+
+def _is_of_crewai(output: Any) -> bool:
+    """Whether an output is that of a crew, which holds the answer beside its tasks."""
+    return isinstance(output, Mapping) and {"raw", "tasks_output"} <= set(output)
 
 
 def _replies_put_together(answer: str, synthesizers: Sequence[Node]) -> tuple[str, ...]:
@@ -761,7 +798,7 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     node.query = _argument(reading.input)
     node.text = _result(reading.output)
     node.call = reading.call_id
-    node.control = reading.hands_over
+    node.control = reading.hands_over or node.name in ANSWER_TOOLS
     result = reading.output
     if message is not None:
         node.call = node.call or message.calls[0].id
@@ -798,10 +835,18 @@ def _argument(inputs: Any) -> str | None:
     """
     if inputs is None:
         return None
-    arguments = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    named = _named_arguments(inputs)
+    arguments = list(named.values()) if isinstance(named, Mapping) else [named]
     if len(arguments) == 1 and isinstance(arguments[0], str):
         return arguments[0]
-    return compact(inputs)
+    return compact(named)
+
+
+def _named_arguments(inputs: Any) -> Any:
+    """The arguments by their names, without what smolagents writes beside them."""
+    if not isinstance(inputs, Mapping) or not {"args", "kwargs"} <= set(inputs):
+        return inputs
+    return inputs["kwargs"] or inputs["args"]
 
 
 def _result(output: Any) -> str | None:
@@ -815,8 +860,26 @@ def _result(output: Any) -> str | None:
         return output
     if isinstance(output, Message):
         return output.text
-    if not isinstance(output, Mapping):
-        texts = [text for text in texts_in(output) if text.strip()]
+    result = _unwrap_result(output)
+    if isinstance(result, str):
+        return result
+    if not isinstance(result, Mapping):
+        texts = [text for text in texts_in(result) if text.strip()]
         if len(texts) == 1:
             return texts[0]
-    return compact(output)
+    return compact(result)
+
+
+def _unwrap_result(output: Any) -> Any:
+    """The result of a tool without what Google's ADK puts around it.
+
+    ADK writes a text as ``{"result": text}``, and OpenInference the response of ADK as
+    ``{"id": …, "name": …, "response": …}``.
+    """
+    if not isinstance(output, Mapping):
+        return output
+    if set(output) == {"id", "name", "response"}:
+        return _unwrap_result(output["response"])
+    if set(output) == {"result"}:
+        return output["result"]
+    return output

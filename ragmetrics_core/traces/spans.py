@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ragmetrics_core.traces.message_events import attributes_of_events
+
 _HEX_ID = re.compile(r"(?:0x)?([0-9a-f]{16}|[0-9a-f]{32})", re.IGNORECASE)
 _FAILED = (2, "STATUS_CODE_ERROR", "ERROR")
 _TRACE = ("trace_id", "traceId", "context.trace_id")
@@ -194,7 +196,7 @@ def _span(value: Any, **further_fields: Any) -> Span:
             scope=str(fields.get("scope") or ""),
             start=start,
             end=end,
-            attributes=_attributes(fields),
+            attributes=_attributes_and_messages(fields),
             error=_error(fields),
             remote=bool(flags & _PARENT_IS_REMOTE),
             dropped=_n_dropped(fields),
@@ -205,6 +207,17 @@ def _span(value: Any, **further_fields: Any) -> Span:
     if trace and name and has_times:
         return span
     return Span(trace, "", name="unreadable")
+
+
+def _attributes_and_messages(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a span recorded in its attributes, and in events that hold messages."""
+    attributes = _attributes(fields)
+    events = []
+    for event in fields.get("events") or ():
+        told = _attributes({"attributes": event.get("attributes") or {}})
+        events.append((str(event.get("name")), told))
+    operation = attributes.get("gen_ai.operation.name")
+    return {**attributes_of_events(events, operation), **attributes}
 
 
 def _with_context(fields: dict[str, Any]) -> dict[str, Any]:

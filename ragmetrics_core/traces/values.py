@@ -31,6 +31,8 @@ _TEXT_OR_OBJECT = re.compile(
     re.DOTALL,
 )
 _HAYSTACK_FIELDS = ("id", "content", "blob", "score", "embedding", "sparse_embedding")
+# smolagents has two roles of its own
+_ROLES = {**ROLES, "tool-call": "assistant", "tool-response": "tool"}
 _CONTENT_FIELDS = ("content", "contents", "parts", "blocks")
 _PROMPT_FIELDS = ("messages", "prompt", "prompts")
 _REPLY_FIELDS = (
@@ -262,10 +264,14 @@ def _pair(value: list[Any]) -> Document | Message | None:
 def _message(value: Mapping[str, Any]) -> Message | None:
     """A message of LangChain, a provider or a convention; None for anything else."""
     kind, bare_fields = unwrap_message(value)
-    role = ROLES.get(str(bare_fields.get("role") or kind or bare_fields.get("type")))
+    role = _ROLES.get(str(bare_fields.get("role") or kind or bare_fields.get("type")))
     if role is None:
         return None
     content = _first_of(bare_fields, _CONTENT_FIELDS)
+    result = _only_tool_result(content)
+    if result is not None:  # some write it into a message of the user
+        role = "tool"
+        bare_fields = {"tool_call_id": result.get("id"), **bare_fields}
     fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
     calls = list(fields.get("tool_calls") or ())
     calls += _calls_in_content(content)
@@ -281,6 +287,19 @@ def _message(value: Mapping[str, Any]) -> Message | None:
         tool_calls = (ToolCall(name, id=fields.get("tool_call_id")),)
     artifact = _plain(fields.get("artifact"), _DEPTH - 1)
     return ToolMessage(role, text, tool_calls, artifact)
+
+
+def _only_tool_result(content: object) -> Mapping[str, Any] | None:
+    """The result of a tool that is all that a message holds; None for other messages.
+
+    Of several results it is the first one.
+    """
+    if not isinstance(content, list) or not content:
+        return None
+    parts = [mapping(part) for part in content]
+    if any(part.get("type") != "tool_call_response" for part in parts):
+        return None
+    return parts[0]
 
 
 def _first_of(fields: Mapping[str, Any], names: Iterable[str]) -> Any:

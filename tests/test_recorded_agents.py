@@ -1,0 +1,104 @@
+"""Agents of other frameworks, as their spans were recorded by ``benchmarks/record_agents.py``.
+
+The frameworks themselves are no dependency of the tests: some of them are larger than
+all others together. Where one is installed, the nightly lane records it anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ragmetrics_core import Sample
+from ragmetrics_core.traces import samples_from_spans
+
+ROOT = Path(__file__).parents[1]
+RECORDED = ROOT / "tests" / "golden" / "agents"
+FOUND = "The gate was built in 1632.\n\nThe mill lies by the river Lahn."
+WANTED = [
+    ("When was the gate built?", "It was built in 1632."),
+    ("Where is the mill?", "It lies by the river Lahn."),
+]
+# The grades of the two turns, and whether the second one knows the first one.
+EXPECTED = {
+    "pydantic_ai": (["exact", "exact"], True),
+    # the run's span records no question, and nothing names the conversation
+    "openai_agents": (["inferred", "inferred"], False),
+    "agent_framework": (["exact", "inferred"], False),
+    "google_adk": (["exact", "exact"], True),
+    # the run's span records no question
+    "google_adk_itself": (["inferred", "inferred"], True),
+    "strands": (["exact", "exact"], True),
+    "strands_latest": (["exact", "exact"], True),
+    # the calls of models are not recorded
+    "crewai": (["inferred", "inferred"], False),
+    "smolagents": (["exact", "inferred"], False),
+}
+MODULES = {"google_adk_itself": "google_adk", "strands_latest": "strands"}
+
+
+def _check(name: str, path: Path) -> None:
+    """Hold what the reader makes of a recording against what is expected."""
+    grades, knows_the_first = EXPECTED[name]
+    read = samples_from_spans(path, context_tools={"search_knowledge"})
+    samples = list(read)
+    assert [_said(sample) for sample in samples] == WANTED
+    assert read.notes.without_sample == []
+    assert read.notes.unreadable == []
+    for sample, grade in zip(samples, grades, strict=True):
+        assert [context.text for context in sample.contexts] == [FOUND]
+        assert sample.capture is not None
+        assert sample.capture.grade == grade
+        assert sample.ledger is not None
+        # the tool by which smolagents' model answers brings no evidence
+        assert {call.name for call in sample.ledger.calls} == {"search_knowledge"}
+        assert sample.ledger.calls[-1].query == "gate and mill"
+    history = [turn.content.strip() for turn in samples[1].history]
+    assert history == (list(WANTED[0]) if knows_the_first else [])
+
+
+def _said(sample: Sample) -> tuple[str | None, str]:
+    return sample.question, (sample.answer or "").strip()
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_recorded_agent_gives_its_two_turns(name: str) -> None:
+    _check(name, RECORDED / f"{name}.jsonl")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_tool_of_a_recorded_agent_is_named_where_the_user_names_none(
+    name: str,
+) -> None:
+    read = samples_from_spans(RECORDED / f"{name}.jsonl")
+    n_samples = len(list(read))
+    assert n_samples + len(read.notes.without_sample) == len(WANTED)
+    if read.notes.without_sample:
+        assert {code for _, code in read.notes.without_sample} == {"no_retrieval"}
+        assert read.notes.tools == {"search_knowledge": 2}
+
+
+def test_each_recording_has_its_line_in_the_tests() -> None:
+    assert {path.stem for path in RECORDED.iterdir()} == set(EXPECTED)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_installed_framework_writes_what_was_recorded(
+    name: str, tmp_path: Path
+) -> None:
+    module = MODULES.get(name, name).replace("google_adk", "google.adk")
+    module = module.replace("openai_agents", "agents")
+    try:
+        is_installed = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        is_installed = False
+    if not is_installed:
+        pytest.skip(f"{module} is not installed; see benchmarks/record_agents.py")
+    script = ROOT / "benchmarks" / "record_agents.py"
+    subprocess.run([sys.executable, str(script), name, str(tmp_path)], check=True)
+    _check(name, tmp_path / f"{name}.jsonl")
