@@ -26,9 +26,10 @@ WANTED = [
 # The grades of the two turns, and whether the second one knows the first one.
 EXPECTED = {
     "pydantic_ai": (["exact", "exact"], True),
-    # the run's span records no question, and nothing names the conversation
-    "openai_agents": (["inferred", "inferred"], False),
-    "agent_framework": (["exact", "inferred"], False),
+    # the run's span records no question
+    "openai_agents": (["inferred", "inferred"], True),
+    # no conversation is named; the first turn is known by the words of the prompt
+    "agent_framework": (["exact", "inferred"], True),
     "google_adk": (["exact", "exact"], True),
     # the run's span records no question
     "google_adk_itself": (["inferred", "inferred"], True),
