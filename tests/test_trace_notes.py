@@ -108,11 +108,24 @@ def _attributes(recorded: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ["gen_ai.conversation.id", "session.id"])
 def test_a_trace_of_a_conversation_that_gives_no_sample_is_named(name: str) -> None:
-    spans = agent(**{name.replace(".", "__"): "thread 1"})
+    conversation = {name.replace(".", "__"): "thread 1"}
+    chat = agent(**conversation)[-1]
+    spans = [{**chat, "parentSpanId": ""}]
     read = samples_from_spans([otlp(*spans), otlp(*openinference("b"))])
     assert [sample.id for sample in read] == ["b" * 32]
     assert read.notes.without_sample == [("a" * 32, "no_retrieval")]
+
+
+def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named() -> None:
+    read = samples_from_spans([otlp(*agent())])
+    (sample,) = read
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+    assert sample.contexts == ()
+    assert sample.ledger is not None
+    assert [call.kind for call in sample.ledger.calls] == ["tool"]
     assert read.notes.tools == {"search_knowledge": 1}
+    (sentence,) = read.notes.sentences
+    assert "--context-tools search_knowledge" in sentence
 
 
 def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
@@ -133,14 +146,14 @@ def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
     said = capsys.readouterr().out
     assert "incomplete samples: 2: documents are recorded by their ids alone" in said
     assert "--resolve module:name" in said
-    assert "traces that gave no sample: 1 no_retrieval, 1 no_content" in said
+    assert "traces that gave no sample: 1 no_content" in said
     assert "search_knowledge (1)" in said
     assert "--context-tools search_knowledge" in said
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY" in said
     tools = ["--context-tools", "search_knowledge"]
     assert command.main([*options, "--metrics", "adherence", *tools]) == 0
     said = capsys.readouterr().out
-    assert "traces that gave no sample: 1 no_content" in said
+    assert "incomplete samples: 2" in said
     assert "--context-tools" not in said
 
 

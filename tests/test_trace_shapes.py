@@ -303,8 +303,9 @@ SHAPES: dict[str, Shape] = {
                 kind="AGENT",
             )
         ],
-        [],
-        named={"a": "no_retrieval"},
+        [(ASK_GATE, (), SAY_GATE)],
+        n_exact=0,
+        warns="context_tools",
     ),
     "a search that is repeated with a query that a model wrote": Shape(
         [

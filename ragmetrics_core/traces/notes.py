@@ -78,8 +78,8 @@ class Notes:
             docs/traces.md.
         unreadable: A problem for each line that was not read, and for each span.
         incomplete: How many samples are incomplete, by what they lack.
-        tools: In how many of the traces without retrieval a tool returned text, by its
-            name.
+        tools: How often a tool returned text that is no context, by its name: in traces
+            without a sample, and in samples that have no contexts.
         switches: What makes the instrumentations seen record texts, by their dialect.
     """
 
@@ -89,11 +89,19 @@ class Notes:
     tools: Counter[str] = field(default_factory=Counter)
     switches: dict[str, str] = field(default_factory=dict)
 
-    def count_if_incomplete(self, sample: Sample) -> None:
-        """Count what a sample lacks, if it is incomplete."""
+    def count_what_is_missing(self, sample: Sample) -> None:
+        """Count what a sample lacks, and the tools whose text is its only evidence."""
         gap = _gap_of(sample)
         if gap is not None:
             self.incomplete[gap] += 1
+        if sample.contexts or sample.ledger is None:
+            return
+        names = {
+            call.name
+            for call in sample.ledger.calls
+            if call.kind == "tool" and call.name and call.items
+        }
+        self.tools.update(names)
 
     @property
     def sentences(self) -> list[str]:
@@ -105,7 +113,11 @@ class Notes:
             lines.append(f"traces that gave no sample: {listed}")
         for code in counts:
             if code in _MENDS_TRACE:
-                lines.append(f"{code}: {_MENDS_TRACE[code]}{self._more_about(code)}")
+                is_silent = code == "no_content"
+                switches = self._switches_in_words() if is_silent else ""
+                lines.append(f"{code}: {_MENDS_TRACE[code]}{switches}")
+        if self.tools:
+            lines.append(self._tools_in_words())
         for gap, count in self.incomplete.items():
             switches = self._switches_in_words() if gap in _TEXTS_MAY_BE_OFF else ""
             lines.append(f"incomplete samples: {count}: {_MENDS_SAMPLE[gap]}{switches}")
@@ -113,25 +125,15 @@ class Notes:
             lines.append(f"{len(self.unreadable)} unreadable lines or spans")
         return lines
 
-    def _more_about(self, code: Code) -> str:
-        """What else can be said of traces of a code: their tools, or the switches."""
-        if code == "no_content":
-            return self._switches_in_words()
-        if code == "no_retrieval":
-            return self._tools_in_words()
-        return ""
-
     def _tools_in_words(self) -> str:
         """Which tools returned text, and the setting that makes it contexts."""
-        if not self.tools:
-            return ""
         names = [name for name, _ in self.tools.most_common(_MOST_TOOLS)]
         counts = ", ".join(f"{name} ({self.tools[name]})" for name in names)
         setting = ", ".join(repr(name) for name in names)
         return (
-            f". Tools returned text: {counts}. If that is evidence, name them:"
-            f" context_tools={{{setting}}}, on the command line --context-tools"
-            f" {','.join(names)}"
+            f"tools returned text that is no context: {counts}. If it was searched for,"
+            f" name them: context_tools={{{setting}}}, on the command line"
+            f" --context-tools {','.join(names)}"
         )
 
     def _switches_in_words(self) -> str:

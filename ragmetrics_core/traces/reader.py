@@ -404,13 +404,13 @@ class SpanSamples(Iterable[Sample]):
             raise InputError(_NO_MARK.format(known, seen))
         yield from self._counted(reader.finish())
         self.notes.without_sample = list(reader.without_sample.items())
-        self.notes.tools = reader.tools
+        self.notes.tools.update(reader.tools)
         self.notes.switches = switches_of(reader.dialects)
 
     def _counted(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """Yield samples, and count those that are incomplete."""
+        """Yield samples, and count what they lack."""
         for sample in samples:
-            self.notes.count_if_incomplete(sample)
+            self.notes.count_what_is_missing(sample)
             yield sample
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:

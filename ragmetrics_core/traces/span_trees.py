@@ -405,7 +405,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     _tell_what_was_not_recorded(tree, call)
     _tell_end(tree, call, models)
     tree.answers = _answers(root, reading.output, synthesizers)
-    tree.is_query = _is_query(root, reading, models)
+    tree.is_query = _is_query(tree, reading, models)
     tree.gives_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
         tree.flow = ()
@@ -475,7 +475,7 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         question = question_in(reading.input)
         if question is not None and not _FIELDS.match(question):
             return question, f"input of {root.name}"
-        question = _only_message_of_user(reading.input)
+        question = _only_message(reading.input, role="user")
         if question is not None:
             return question, f"input of {root.name}"
     question = question_in_state(reading.output)
@@ -488,13 +488,15 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
     return None, ""
 
 
-def _only_message_of_user(inputs: Any) -> str | None:
-    """The only message of the user in what a run was given; None for several, or none."""
-    messages: list[Message] = list(find_instances(inputs, Message))
-    texts = [message.text for message in messages if message.role == "user"]
-    if len(messages) == 1 and texts and texts[0].strip():
-        return texts[0]
-    return None
+def _only_message(value: Any, *, role: str) -> str | None:
+    """The text of the only message in a value; None if there are several or none.
+
+    It is the user's or the assistant's, by ``role``.
+    """
+    messages: list[Message] = list(find_instances(value, Message))
+    if len(messages) != 1 or messages[0].role != role:
+        return None
+    return messages[0].text if messages[0].text.strip() else None
 
 
 def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
@@ -615,9 +617,20 @@ def _shows_no_documents(reading: Reading, synthesizers: Sequence[Node]) -> bool:
     return not synthesizers[-1].taken
 
 
-def _is_query(root: Node, reading: Reading, models: Sequence[Node]) -> bool:
-    """Whether a run is a turn even if it retrieved nothing."""
-    return root.kind == "agent" and (bool(models) or reading.query is not None)
+def _is_query(tree: Tree, reading: Reading, models: Sequence[Node]) -> bool:
+    """Whether a run is a turn even if it retrieved nothing.
+
+    It is one if it is an engine or workflow of LlamaIndex or Haystack that was asked,
+    or if models answered after a tool was called. A tool that only hands the run over,
+    or the answer in, does not count.
+    """
+    if tree.root.kind == "agent":
+        return bool(models) or reading.query is not None
+    has_reply = bool(models) and models[-1].reply is not None
+    is_answered = bool(tree.answers) or (_says_nothing(reading) and has_reply)
+    tools = [node for node in tree.root.walk() if node.kind == "tool"]
+    called_a_tool = any(not tool.control for tool in tools)
+    return tree.root.kind == "step" and has_reply and is_answered and called_a_tool
 
 
 def _gives_only_documents(root: Node, output: Any, models: Sequence[Node]) -> bool:
@@ -648,6 +661,8 @@ def _answers(
     if text is None and _is_of_crewai(output):
         text = str(output["raw"])
         key = "raw"
+    if text is None and isinstance(output, Mapping):
+        text = _only_message(output, role="assistant")
     if text is None:
         return ()
     place = f"output {key}".strip()
@@ -763,7 +778,19 @@ def _fill_model(node: Node, reading: Reading) -> None:
     replies = reading.replies
     if not any(reply.text or reply.calls for reply in replies):
         replies = replies_in(reading.output)
-    node.reply = replies[0] if replies else None
+    node.reply = _without_earlier_calls(replies[0], node.prompt) if replies else None
+
+
+def _without_earlier_calls(reply: Message, prompt: Sequence[Message]) -> Message:
+    """A reply without calls of tools that its prompt holds already, with their results.
+
+    OpenInference writes two calls of a model of Google's ADK into one span.
+    """
+    earlier_ids = {call.id for message in prompt for call in message.calls if call.id}
+    if not reply.text or earlier_ids.isdisjoint(call.id for call in reply.calls):
+        return reply
+    new_calls = tuple(call for call in reply.calls if call.id not in earlier_ids)
+    return replace(reply, calls=new_calls)
 
 
 def _n_characters(messages: Sequence[Message]) -> int:
