@@ -102,6 +102,12 @@ def test_an_answer_that_took_several_calls_counts_as_many() -> None:
     assert "after 12 calls" in report.run.stopped
 
 
+def test_an_answer_that_tells_no_call_counts_as_one() -> None:
+    judge = Oracle(Usage(cost=0.1))
+    judged(judge, limits=Limits(max_calls=10))
+    assert judge.asked == 10
+
+
 def test_no_more_questions_are_in_flight_than_the_run_allows() -> None:
     judge = Oracle()
     report = judged(judge, concurrency=4)
@@ -268,6 +274,15 @@ def test_a_crash_of_a_judge_blames_the_judge_and_leaks_no_text(
     assert "SECRET" not in error.message + caplog.text
 
 
+def test_a_judge_with_a_session_of_its_own_is_blamed_as_well() -> None:
+    class WithSession(Saying):
+        def session(self, **settings: Any) -> Judge:
+            return self
+
+    report = judged(WithSession(KeyError("SECRET")))
+    assert report.results[0].results[USEFUL].error.type == "JudgeCrashed"
+
+
 class Tone(BaseModel):
     polite: Bit
     reason: str = ""
@@ -389,8 +404,19 @@ def test_a_bad_reply_of_a_decision_model_names_the_model_and_the_form(
 
 # A question of one's own.
 
+
+class Tones(BaseModel):
+    """Several verdicts in one reply."""
+
+    tones: tuple[Tone, ...]
+
+
 BAD_QUESTIONS: list[tuple[dict[str, Any], str]] = [
     ({"weigh": LabelProbability("polit")}, "no field 'polit'.*polite, reason"),
+    (
+        {"Reply": Tones, "weigh": LabelProbability("polite", cell_key="labell")},
+        "Tone has no field 'labell'",
+    ),
     ({"weigh": "polite"}, "weigh must be LabelProbability"),
     ({"parts": {"answer": "Sit."}}, "Part for 'answer'.*got str"),
     ({"parts": "Sit."}, "parts must be a mapping"),

@@ -217,6 +217,31 @@ def test_a_sink_is_flushed_while_the_application_runs(monkeypatch):
     assert background.stop(timeout=30)
 
 
+def test_a_sink_that_is_never_idle_is_flushed_as_well(monkeypatch):
+    monkeypatch.setattr("ragmetrics_core.capture.sinks.FLUSH_SECONDS", 0.01)
+    calls = []
+    all_queued = threading.Event()
+
+    class Busy(Kept):
+        def write(self, result):
+            all_queued.wait(30)
+            time.sleep(0.01)
+            calls.append("write")
+
+        def flush(self):
+            calls.append("flush")
+
+    background = watched(Busy())
+    for number in range(5):
+        background.record(sample(number))
+    while background.pending:
+        time.sleep(0.01)
+    all_queued.set()
+    assert background.stop(timeout=30)
+    assert "flush" in calls[: calls.index("write") + 3]
+    assert calls.count("write") == 5
+
+
 def test_the_words_on_a_sink_that_fails_name_the_place_in_it_and_no_text(caplog):
     class Full(Kept):
         def write(self, result):
