@@ -480,6 +480,37 @@ def test_marks_are_read_where_numbers_are_known(
             "no contexts were recorded",
         ),
         (
+            Sample(contexts=["Source 1: AA"], answer="Source 1 says AA."),
+            "may cite in a form that is not read",
+        ),
+        (
+            Sample(contexts=["AA"], answer="AA (see https://a.b)."),
+            "may cite in a form that is not read",
+        ),
+        (
+            Sample(contexts=["AA"], answer="AA².", citations=()),
+            "may cite in a form that is not read",
+        ),
+        (
+            Sample(
+                contexts=["[1] AA"],
+                answer="AA[1].",
+                capture=CaptureNotes(
+                    grade="exact", citations_unknown="the application changed the marks"
+                ),
+            ),
+            "the application changed the marks",
+        ),
+        (
+            # what a capture looked at, it looked at better
+            Sample(
+                contexts=["[1] AA"],
+                answer="AA[1].",
+                capture=CaptureNotes(grade="exact"),
+            ),
+            "nothing says which context a number means",
+        ),
+        (
             citing_sample("AA[1].", ["AA"], capture=CaptureNotes(grade="incomplete")),
             "the capture is incomplete",
         ),

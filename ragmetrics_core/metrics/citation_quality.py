@@ -31,9 +31,11 @@ from ragmetrics_core.data.asking import ask_side_by_side
 from ragmetrics_core.data.citations import (
     Citation,
     CitedStatement,
+    Numbering,
     citations_of_marks,
     cited_statements,
     marks_in,
+    may_cite,
     numbering_shown,
 )
 from ragmetrics_core.data.metric_evidence import SOURCE_BY_MODE, ProbabilityFrom
@@ -55,6 +57,7 @@ FORMULA = (
 )
 """The formula of the score, in words."""
 
+_UNREAD_FORM = "the answer may cite in a form that is not read"
 _SENTENCES_BEFORE = 3  # shown so that a statement's words can be read
 
 _StatementsByPlace = dict[int, "JudgedStatement"]
@@ -265,8 +268,8 @@ class CitationQuality(Metric):
 
     The score is the harmonic mean of two shares, which stand in the evidence. Recall
     is the share of the sentences with a claim that are supported by all they cite,
-    taken together. Precision is the share of the citations without which their
-    sentence would lose support.
+    taken together. Precision is the share of all citations whose sentence is supported,
+    and that support it alone, or without which the others do not support it.
 
     Returns:
         A score in [0, 1], higher is better. It is 0 where nothing is cited and the
@@ -372,11 +375,10 @@ class CitationQuality(Metric):
         if gap is not None:
             return gap
         citations = self._citations_of(sample)
-        if citations is None and marks_in(sample.answer or ""):
-            return self.undefined(
-                f"{sample.citations_unknown}, or set numbered_from=1 where the prompt"
-                " numbered the contexts in order"
-            )
+        if not citations:
+            why = self._why_citations_are_unknown(sample, citations)
+            if why:
+                return self.undefined(why)
         if citations is None and not self.required:
             return self.undefined(
                 f"{sample.citations_unknown}; where answers have to cite, set"
@@ -388,18 +390,41 @@ class CitationQuality(Metric):
             return self.undefined(why) if why else None
         return None
 
+    def _why_citations_are_unknown(
+        self, sample: Sample, citations: tuple[Citation, ...] | None
+    ) -> str:
+        """Why an answer of which no citation is known may cite all the same.
+
+        "" for an answer that holds nothing that looks like a citation.
+        """
+        answer = sample.answer or ""
+        if citations is None and _reason_of_capture(sample):
+            return _reason_of_capture(sample)
+        if citations is None and marks_in(answer):
+            return (
+                f"{sample.citations_unknown}, or set numbered_from=1 where the prompt"
+                " numbered the contexts in order"
+            )
+        return _UNREAD_FORM if may_cite(answer) else ""
+
     def _citations_of(self, sample: Sample) -> tuple[Citation, ...] | None:
         """What the answer of a sample cites; None where that is not known.
 
         The sample says it. Else its marks do, where the contexts begin with numbers,
-        have them in their metadata, or are numbered as the metric's setting says.
+        have them in their metadata, or are numbered as the metric's setting says. Of a
+        captured run all but the setting was looked at before.
         """
         if sample.citations is not None:
             return sample.citations
-        numbering = numbering_shown(
-            [context.text for context in sample.contexts],
-            [context.metadata for context in sample.contexts],
-        )
+        if _reason_of_capture(sample):
+            return None
+        is_captured = sample.capture is not None and sample.capture.grade is not None
+        numbering: Numbering | None = None
+        if not is_captured:
+            numbering = numbering_shown(
+                [context.text for context in sample.contexts],
+                [context.metadata for context in sample.contexts],
+            )
         if numbering is None and self.numbered_from is not None:
             numbering = {
                 str(number): place
@@ -555,6 +580,12 @@ def _ranks_of_support(
         for place in other_places
         if answer.contexts[place].text in supporting_texts
     )
+
+
+def _reason_of_capture(sample: Sample) -> str:
+    """Why the capture could not tell what the answer cites; "" without such a reason."""
+    recorded = None if sample.capture is None else sample.capture.citations_unknown
+    return recorded or ""
 
 
 def _judged_citations(
