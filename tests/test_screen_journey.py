@@ -246,6 +246,15 @@ def test_a_run_until_decided_has_no_interval_of_a_loss() -> None:
     assert first.lost_on_the_way.startswith("Lost on the way: 1 of 2 facts dropped")
 
 
+def test_rows_that_were_drawn_are_said_to_be_drawn() -> None:
+    rows = numbered(dropped(0), well(1))
+    report = Report(rows)
+    more = report.summary().model_copy(update={"rows": 3})
+    words = screen_of(report, more, report.run).lost_on_the_way
+    assert words.startswith("Lost on the way in the rows drawn, with 95 % intervals: ")
+    assert "drawn" not in screen(rows).lost_on_the_way
+
+
 def test_nothing_known_is_nothing_said() -> None:
     bare = SampleResult(index=0, sample=Sample(question="q"), results={})
     assert screen([bare]).lost_on_the_way == ""

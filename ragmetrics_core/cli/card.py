@@ -44,7 +44,13 @@ from ragmetrics_core.metrics.registry import (
 from ragmetrics_core.models.limits import Limits
 from ragmetrics_core.models.urls import public_address
 from ragmetrics_core.page.render import check_page, write_html
-from ragmetrics_core.reporting.judge_card import CASCADED, cell, reach, too_few_rows
+from ragmetrics_core.reporting.judge_card import (
+    CASCADED,
+    Card,
+    cell,
+    reach,
+    too_few_rows,
+)
 from ragmetrics_core.statistics.deciding import (
     Reach,
     fewest_rows,
@@ -224,11 +230,23 @@ def _make_card(
         "inputs": inputs_of(options.data),
     }
     card = card.model_copy(update=made_by)
-    if options.out and not options.dry_run:
+    if not options.dry_run:
+        _write_card(card, options)
+    files_of_card = [path for path in (options.out, options.html) if path]
+    return [*_lines_on_card(card), *(f"Card: {path}" for path in files_of_card)]
+
+
+def _write_card(card: Card, options: argparse.Namespace) -> None:
+    """Write the card as JSON and as a page, where these are asked for."""
+    if options.out:
         write_text(options.out, card.model_dump_json(indent=1) + "\n", "the card")
-    if options.html and not options.dry_run:
+    if options.html:
         data = {"card": card, "cell": cell, "reach": reach}
         write_html(options.html, "card.html.j2", (), data)
+
+
+def _lines_on_card(card: Card) -> list[str]:
+    """The figures over all sources, by what the judge was asked, and the notes."""
     lines = [
         f"{card.judge}, 95 % intervals; n: sources, from abstained on answers. Each"
         " source: --html, --out"
@@ -238,9 +256,7 @@ def _make_card(
         for figure in figures:
             if figure.source is None:
                 lines.append(f"  {figure.measure:44} {cell(figure)}")
-    lines += card.notes
-    files_of_card = [path for path in (options.out, options.html) if path]
-    return lines + [f"Card: {path}" for path in files_of_card]
+    return [*lines, *card.notes]
 
 
 def _command(options: argparse.Namespace, judge: Judge) -> str:
@@ -317,21 +333,29 @@ def _bands(
         _check_number_of_rows(len(scored), loss)
     chosen = reach_of_chosen_band(rows, rows, "lost", loss, source=None)
     question_type = CASCADED[samples[0].question]
-    lines = [
+    n_scored_by_source = Counter(sample.source for sample in scored)
+    return [
         f"band={{{question_type!r}: ({chosen.low:g}, {chosen.high:g})}}",
-        f"It {_cost_of_band_in_words(chosen)}, means over sources. Chosen on {len(rows)} verdicts;"
-        " the strong judge is taken to be always right.",
+        f"It {_cost_of_band_in_words(chosen)}, means over sources. Chosen on"
+        f" {len(rows)} verdicts; the strong judge is taken to be always right.",
+        *_lines_on_sources_left_out(rows, loss),
+        *_doubts(rows, chosen, n_scored_by_source),
     ]
-    choices_by_others = reach_on_sources_left_out(rows, "lost", loss)
-    lines += [
+
+
+def _lines_on_sources_left_out(rows: Sequence[Labelled], loss: float) -> list[str]:
+    """What the band of the other sources costs on each source; none with one source."""
+    choices = reach_on_sources_left_out(rows, "lost", loss)
+    if not choices:
+        return []
+    lines = [
         f"  {choice.source}, with the band of the other sources"
         f" ({choice.low:g}, {choice.high:g}): {_cost_of_band_in_words(choice)}"
-        for choice in choices_by_others
+        for choice in choices
     ]
-    if choices_by_others:
-        mean_loss = fmean(choice.lost for choice in choices_by_others)
-        lines.append(f"  Sources that the band does not know lose {mean_loss:.3f}.")
-    return lines + _doubts(rows, chosen, Counter(sample.source for sample in scored))
+    mean_loss = fmean(choice.lost for choice in choices)
+    lines.append(f"  Sources that the band does not know lose {mean_loss:.3f}.")
+    return lines
 
 
 def _error_without_probabilities(metric: str) -> SettingError:

@@ -366,17 +366,30 @@ def _finish(plan: _Plan, measured: _Measured) -> int:
     screen = measured.screen_tally.screen(
         applied, facts, decisions, exit_code=exit_code
     )
-    if measured.kept is not None:
-        report = report_of(run, measured.kept, asked=options.metrics is not None)
-        of_files = {"inputs": facts.inputs, "name": facts.name}
-        page_facts = report.run.model_copy(update=of_files)
-        write_page_from(screen, options.report, report.results, applied, page_facts)
+    _write_page(plan, measured, screen, applied, facts)
     if lines := _closing_lines(plan, measured, summary, applied, screen, facts):
         show("\n".join(lines))
     if summary_failure:
         raise summary_failure
     _say_why_nothing_was_scored(plan, measured, summary)
     return exit_code
+
+
+def _write_page(
+    plan: _Plan,
+    measured: _Measured,
+    screen: FirstScreen,
+    applied: Summary,
+    facts: RunFacts,
+) -> None:
+    """Write the page where one is asked for; ``applied`` is of metrics that apply."""
+    if measured.kept is None:
+        return
+    options = plan.options
+    report = report_of(measured.run, measured.kept, asked=options.metrics is not None)
+    facts_of_files = {"inputs": facts.inputs, "name": facts.name}
+    page_facts = report.run.model_copy(update=facts_of_files)
+    write_page_from(screen, options.report, report.results, applied, page_facts)
 
 
 def _exit_code(

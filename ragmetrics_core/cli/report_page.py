@@ -86,13 +86,7 @@ def _run(options: argparse.Namespace) -> int:
     reports = [results_at(path) for path in options.files]
     report = _report(reports, options)
     warnings = list(warn_of_repeated_questions(reports, _names(options)))
-    gates = [parse_gate(text, report.metrics) for text in options.fail_under]
-    slices = {gate.by for gate in gates if gate.by}
-    summary = report.summary(cluster=options.cluster, slices=slices)
-    decisions = report.decisions or [
-        decide(gate, summary, on=options.gate, min_scored=options.min_scored)
-        for gate in gates
-    ]
+    summary, decisions = _summary_and_decisions(report, options)
     exit_code = _exit_code(summary, decisions, options)
     text = markdown(summary, report.run, decisions, exit_code)
     summary_failure = shared.summary_failure(options, text)
@@ -113,6 +107,22 @@ def _run(options: argparse.Namespace) -> int:
     if summary_failure:
         raise summary_failure
     return exit_code
+
+
+def _summary_and_decisions(
+    report: Report, options: argparse.Namespace
+) -> tuple[Summary, Sequence[Decision]]:
+    """The numbers of a report, and what its gates decide or those of the options."""
+    gates = [parse_gate(text, report.metrics) for text in options.fail_under]
+    slices = {gate.by for gate in gates if gate.by}
+    summary = report.summary(cluster=options.cluster, slices=slices)
+    if report.decisions:
+        return summary, report.decisions
+    decisions = [
+        decide(gate, summary, on=options.gate, min_scored=options.min_scored)
+        for gate in gates
+    ]
+    return summary, decisions
 
 
 def _exit_code(

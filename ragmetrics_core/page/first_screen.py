@@ -233,7 +233,11 @@ class ScreenTally:
             sentences=_sentences(counts, summary),
             highest=highest,
             journey=journey,
-            lost_on_the_way=journey_in_words(journey, has_intervals=has_intervals),
+            lost_on_the_way=journey_in_words(
+                journey,
+                has_intervals=has_intervals,
+                are_drawn=self._n_rows < summary.rows,
+            ),
             unscored_first=unscored_first,
             answering=tuple(
                 tally.answering(self._n_rows, has_intervals=has_intervals)

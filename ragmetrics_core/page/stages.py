@@ -69,15 +69,25 @@ def _losses_of_facts(sample: SampleJourney) -> Sequence[str]:
     return tuple(dict.fromkeys(codes))
 
 
-def journey_in_words(journey: Journey, *, has_intervals: bool) -> str:
-    """What each stage lost, in one line; "" if nothing is known of any."""
+def journey_in_words(
+    journey: Journey, *, has_intervals: bool, are_drawn: bool = False
+) -> str:
+    """What each stage lost, in one line; "" if nothing is known of any.
+
+    Args:
+        journey: What each stage lost.
+        has_intervals: Whether the intervals hold.
+        are_drawn: Whether the rows were drawn at random from those of the run.
+    """
     losses = [stage for stage in journey.stages if stage.lost]
     n_without = len(journey.stages) - len(losses)
     sentences = []
     if losses:
-        title = "Lost on the way, with 95 % intervals"
-        if not has_intervals:
-            title = "Lost on the way"
+        title = "Lost on the way"
+        if are_drawn:
+            title += " in the rows drawn"
+        if has_intervals:
+            title += ", with 95 % intervals"
         stages = "; ".join(
             stage_in_words(stage, has_interval=has_intervals) for stage in losses
         )
