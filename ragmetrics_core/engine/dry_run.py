@@ -663,16 +663,11 @@ def estimate(
     Raises:
         SettingError: If a metric or judge is one that a run refuses.
     """
-    judge_by_metric = {
-        metric.name: resolve_judge(judge, metric_model=metric.model)
-        for metric in metrics
-    }
-    for metric_judge in judge_by_metric.values():
-        check_judge(metric_judge)
+    judge_by_metric = _judge_by_metric(judge, metrics)
+    judges = list(judge_by_metric.values())
     # Metrics of one judge share its counters, as they share its replies in a run.
     counters_by_judge = {
-        id(metric_judge): counting_judges(metric_judge)
-        for metric_judge in judge_by_metric.values()
+        id(metric_judge): counting_judges(metric_judge) for metric_judge in judges
     }
     counters_by_metric = {
         name: counters_by_judge[id(metric_judge)]
@@ -680,16 +675,10 @@ def estimate(
     }
     rows = iter(samples)
     first_rows = list(islice(rows, POOL))
-    first_samples = [row for row in first_rows if isinstance(row, Sample)]
-    ready_metrics = [prepare_metric(metric, first_samples) for metric in metrics]
-    for metric in ready_metrics:
-        # refuses what a run refuses
-        signature_with_judge(metric, judge_by_metric[metric.name])
-
+    ready_metrics = _prepare_metrics(metrics, judge_by_metric, first_rows)
     rows_counted = _RowsCounted()
     for row in chain(first_rows, rows):
         rows_counted.add(row, ready_metrics, counters_by_metric)
-    judges = list(judge_by_metric.values())
     return Estimate(
         samples=rows_counted.n_samples,
         low=_sum_of(lower.total for lower, _ in counters_by_judge.values()),
@@ -700,6 +689,34 @@ def estimate(
         batch_share=_batch_share(judges),
         own_judges=_names_of_own_judges(judges),
     )
+
+
+def _judge_by_metric(
+    judge: Judge | None, metrics: Sequence[Metric]
+) -> dict[str, Judge]:
+    """The judge of each metric by the metric's name; ``SettingError`` if it is none."""
+    judge_by_metric: dict[str, Judge] = {}
+    for metric in metrics:
+        metric_judge = resolve_judge(judge, metric_model=metric.model)
+        check_judge(metric_judge)
+        judge_by_metric[metric.name] = metric_judge
+    return judge_by_metric
+
+
+def _prepare_metrics(
+    metrics: Sequence[Metric],
+    judge_by_metric: Mapping[str, Judge],
+    first_rows: Sequence[Sample | RowError],
+) -> list[Metric]:
+    """The metrics, ready for a run, which looks at its first samples for some of them.
+
+    ``SettingError`` for a metric or judge that a run refuses.
+    """
+    first_samples = [row for row in first_rows if isinstance(row, Sample)]
+    ready_metrics = [prepare_metric(metric, first_samples) for metric in metrics]
+    for metric in ready_metrics:
+        signature_with_judge(metric, judge_by_metric[metric.name])
+    return ready_metrics
 
 
 def _sum_of(usages: Iterable[Usage]) -> Usage:

@@ -98,7 +98,7 @@ class Run:
         _check_concurrency(concurrency)
         _check_settings(self._budget.limits, batch=batch, until=until, gates=gates)
         self._started = time.monotonic()
-        self._date = datetime.now(UTC).isoformat(timespec="seconds")
+        self._date = _now()
         self.metrics = choose_metrics(metrics)
         self.concurrency = concurrency
         # Most samples in flight: memory is bounded, and every call slot is used.
@@ -109,24 +109,27 @@ class Run:
         self.why_part = ""
         # of a stream without end the last samples, for metrics that look at others
         self._samples_before: tuple[Sample, ...] = ()
-        self._is_judge_chosen = all(
-            is_judge_chosen(judge, metric.model) for metric in self.metrics
-        )
+        self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
         # where requests wait for a batch; None in a run that asks live
         self.parking: ParkingStore | None = None
         self.store = self._resolve_store(store, batch=batch)
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
-        self._judging = SampleJudging(
+        self._judging = self._make_judging(judge_by_metric)
+        self.rows = RowsInFlight(self._judging, self.window)
+        self.decider = self._make_decider(until, gates)
+
+    def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
+        """Make what judges a sample: the judges' sessions for this run."""
+        judging = SampleJudging(
             judge_by_metric,
-            concurrency=concurrency,
+            concurrency=self.concurrency,
             store=self.store,
             budget=self._budget,
         )
-        self._judging.check_signatures(self.metrics)
-        self.rows = RowsInFlight(self._judging, self.window)
-        self.decider = self._make_decider(until, gates)
+        judging.check_signatures(self.metrics)
+        return judging
 
     def _resolve_store(self, store: StoreLike, *, batch: bool) -> ReplyStore:
         """Return where replies are kept.
@@ -361,6 +364,16 @@ def _versions_of_packages() -> dict[str, str]:
 def _distinct_judges(judges: Iterable[Judge]) -> list[Judge]:
     """Each judge once, in order."""
     return list({id(judge): judge for judge in judges}.values())
+
+
+def _now() -> str:
+    """The date and time of this moment, to the second, as ISO 8601 writes it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _is_judge_chosen_for_all(judge: JudgeLike, metrics: Iterable[Metric]) -> bool:
+    """Whether somebody chose the judge of every metric, instead of leaving it open."""
+    return all(is_judge_chosen(judge, metric.model) for metric in metrics)
 
 
 def _check_concurrency(concurrency: int) -> None:

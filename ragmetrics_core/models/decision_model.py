@@ -85,9 +85,9 @@ class ServedDecisionModel(DecisionModel):
         api_base: Address of the endpoint, up to and with ``/v1``; None takes that of
             the provider's variable, else the provider's own.
         api_key: The key.
-        api_key_env: The environment variable that holds it. With neither, the
-            provider's own address gets the key in the provider's usual variable, and
-            ``api_base`` gets none.
+        api_key_env: The environment variable that holds the key. If neither ``api_key``
+            nor ``api_key_env`` is given, the provider's own address gets the key in the
+            provider's usual variable. ``api_base`` then gets no key.
         timeout: Seconds for one call.
         prices: US dollars per token read and given; by default those of our dated file,
             at the provider's own address.
@@ -118,9 +118,8 @@ class ServedDecisionModel(DecisionModel):
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         if most_questions is not None:
-            place = f"{type(self).__name__}(most_questions=)"
-            check_number(place, most_questions, least=1)
-            self.most_questions = most_questions
+            self.most_questions = self._checked_most_questions(most_questions)
+        # its name without the beginning that names the form of its endpoint
         model_name = model.removeprefix(self.form)
         self.name = f"{self.form}{model_name}"
         has_key = api_key is not None or api_key_env is not None
@@ -129,6 +128,8 @@ class ServedDecisionModel(DecisionModel):
         self.model = self._name_there(model_name, is_named_address=api_base is not None)
         if not self.model.strip("/"):
             raise no_model(self.form)
+        if prices is None and address == self.provider.address:
+            prices = decision_prices(model_name)  # those of our dated file
         self._extra = dict(extra or {})
         self._client = _DecisionClient(
             address,
@@ -136,15 +137,17 @@ class ServedDecisionModel(DecisionModel):
             api_key=api_key,
             api_key_env=api_key_env or endpoint.key_variable,
             timeout=timeout,
-            prices=prices or self._find_prices(model_name, address),
+            prices=prices,
             extra=extra,
             name=self.name,
         )
         self.cache_key = f"{self.form}|{self._client.cache_key}"
 
-    def _find_prices(self, model: str, address: str) -> tuple[float, float] | None:
-        """What our dated file says of a model at its provider's own address."""
-        return decision_prices(model) if address == self.provider.address else None
+    def _checked_most_questions(self, most_questions: int) -> int:
+        """The number of questions in a request; ``SettingError`` if it is none."""
+        place = f"{type(self).__name__}(most_questions=)"
+        check_number(place, most_questions, least=1)
+        return most_questions
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, api_base={self.address!r})"
