@@ -239,10 +239,10 @@ APPS: dict[str, App] = {
     "numbers from 0, read from 1 by the builder": App(
         run(
             "[{{ loop.index0 }}] {{ doc.content }}",
-            "In 1874 [2].",
+            "In 1874 [2]. Red [3].",
             builder=referenced(),
         ),
-        [("In 1874 [2].", (2,), ())],
+        [("In 1874 [2].", (2,), ()), ("Red [3].", (), ("3",))],
     ),
     "addresses": App(
         run(
@@ -300,6 +300,16 @@ APPS: dict[str, App] = {
         ),
         [(None, (2,), ())],
     ),
+    "marks of the application's own, all documents kept": App(
+        run(
+            "<{{ loop.index }}> {{ doc.content }}",
+            "In 1874 <3>.",
+            builder=AnswerBuilder(
+                reference_pattern=r"<(\d+)>", return_only_referenced_documents=False
+            ),
+        ),
+        [(None, (2,), ())],
+    ),
     "Anthropic, documents of the prompt": App(
         provided("opened at last in 1874", document_index=2), [(None, (2,), ())]
     ),
@@ -334,3 +344,26 @@ def test_every_citation_is_right_or_unknown_with_its_reason(name: str) -> None:
         )
         for citation in sample.citations
     ] == [(part or answer, named, lost) for part, named, lost in app.expected]
+
+
+def test_numbers_that_an_earlier_answer_gave_texts_do_not_count() -> None:
+    earlier = f"[7] {TEXTS[0]}"
+    template = [
+        ChatMessage.from_assistant(earlier),
+        ChatMessage.from_user(
+            "Cite.\n\n" + loop("[{{ loop.index }}] {{ doc.content }}") + "{{ query }}"
+        ),
+    ]
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", Finds())
+    pipeline.add_component(
+        "prompt", ChatPromptBuilder(template, required_variables=["documents", "query"])
+    )
+    pipeline.add_component("llm", MockChatGenerator("Old [1]. Red [7]."))
+    pipeline.connect("retriever.documents", "prompt.documents")
+    pipeline.connect("prompt", "llm")
+    asked = {"retriever": {"query": QUESTION}, "prompt": {"query": QUESTION}}
+    sample = captured(lambda: pipeline.run(asked))
+    assert sample.citations is not None, sample.citations_unknown
+    named = [(one.contexts, one.dangling) for one in sample.citations]
+    assert named == [((0,), ()), ((), ("7",))]

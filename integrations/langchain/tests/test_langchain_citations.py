@@ -180,6 +180,16 @@ class ExactQuotes(BaseModel):
     is_refusal: bool = False
 
 
+def json_chain(reply: dict[str, Any], label: str) -> Callable[[], Any]:
+    """A model that replies in JSON, as its prompt asks."""
+
+    def run() -> Any:
+        model = FakeListChatModel(responses=[json.dumps(reply)])
+        return (asked(model, label) | JsonOutputParser()).invoke(QUESTION)
+
+    return run
+
+
 def state_graph(model: Runnable[Any, Any], label: str) -> Callable[[], Any]:
     class State(TypedDict, total=False):
         question: str
@@ -579,6 +589,35 @@ APPS: dict[str, App] = {
     "an answer made nicer by a second call": App(
         rewritten, [("The bridge opened in 1874 [3], they say.", (2,), ())]
     ),
+    "a file and a quote": App(
+        json_chain(
+            {
+                "answer": WHOLE,
+                "citations": [
+                    {"source": "rivers.pdf", "quote": "opened at last in 1874"}
+                ],
+            },
+            "[{source}]\n{text}",
+        ),
+        [(WHOLE, (2,), ())],
+    ),
+    "a number that nobody gave, and a quote": App(
+        json_chain(
+            {
+                "answer": WHOLE,
+                "citations": [{"id": 7, "quote": "opened at last in 1874"}],
+            },
+            "{text}",
+        ),
+        [(WHOLE, (2,), ())],
+    ),
+    "a list of unknown form": App(
+        json_chain({"answer": WHOLE, "backing": [{"at": 3}]}, "[{n}] {text}"),
+        "may name sources",
+    ),
+    "a list, and no numbers in the prompt": App(
+        chain("{text}", "It was opened in May."), "nobody looked"
+    ),
     "an empty list": App(
         lambda: asked(
             structured(CitedAnswer, {"answer": WHOLE, "citations": []}), SOURCE_ID
@@ -625,24 +664,49 @@ def test_words_that_only_the_provider_was_shown_are_a_context_that_is_cited() ->
     assert [sample.contexts[place].text for place in citation.contexts] == [words]
 
 
+@tool
+def search_places(places: str) -> str:
+    """Search for some texts, numbered from 1 each time."""
+    found = Found().invoke(places)
+    return numbered("[{n}] {text}")([found[int(place)] for place in places])
+
+
+def searches(places: str) -> AIMessage:
+    call = ToolCall(name="search_places", args={"places": places}, id=f"call-{places}")
+    return AIMessage("", tool_calls=[call])
+
+
+def turns(replies: list[AIMessage], questions: list[str]) -> list[Sample]:
+    """Turns of one conversation with an agent that searches."""
+    agents = pytest.importorskip("langchain.agents")
+    memory = pytest.importorskip("langgraph.checkpoint.memory")
+    made = agents.create_agent(
+        Structured(messages=iter(replies)),
+        tools=[search_places],
+        checkpointer=memory.InMemorySaver(),
+    )
+    with capture() as runs:
+        for question in questions:
+            made.invoke(
+                {"messages": [{"role": "user", "content": question}]},
+                {"configurable": {"thread_id": "1"}},
+            )
+    return list(runs.samples)
+
+
 @pytest.mark.parametrize("mark", ["[1]", "[2]"])
 def test_numbers_of_two_searches_mean_no_single_text(mark: str) -> None:
-    agents = pytest.importorskip("langchain.agents")
-
-    @tool
-    def search(places: str) -> str:
-        """Search for some texts, numbered from 1 each time."""
-        found = Found().invoke(places)
-        return numbered("[{n}] {text}")([found[int(place)] for place in places])
-
-    def calls(places: str) -> AIMessage:
-        call = ToolCall(name="search", args={"places": places}, id=f"call-{places}")
-        return AIMessage("", tool_calls=[call])
-
-    replies = [calls("01"), calls("2"), AIMessage(f"It was opened in 1874 {mark}.")]
-    made = agents.create_agent(Structured(messages=iter(replies)), tools=[search])
-    sample = captured(
-        lambda: made.invoke({"messages": [{"role": "user", "content": QUESTION}]})
-    )
+    replies = [searches("01"), searches("2"), AIMessage(f"It was opened {mark}.")]
+    (sample,) = turns(replies, [QUESTION])
     assert sample.citations is None
     assert "several texts" in sample.citations_unknown
+
+
+def test_a_number_that_an_earlier_turn_used_means_no_single_text() -> None:
+    replies = [searches("01"), AIMessage("Old [1].")]
+    replies += [searches("2"), AIMessage("In 1874 [1].")]
+    first, second = turns(replies, ["What is the Velm?", QUESTION])
+    assert first.citations is not None
+    assert [citation.contexts for citation in first.citations] == [(0,)]
+    assert second.citations is None
+    assert "several texts" in second.citations_unknown
