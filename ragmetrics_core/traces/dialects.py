@@ -6,7 +6,7 @@ A **dialect** is one set of such names. They stand in ``dialects.toml``.
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any, cast
@@ -74,6 +74,12 @@ class Reading:
     model: str | None = None
     # what the application said for us: ``metadata={"ragmetrics": …}``
     user_fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether neither what went into the call nor what came out was recorded."""
+        is_silent = self.input is None and self.output is None
+        return is_silent and self.query is None
 
 
 def reading_of(
@@ -177,41 +183,61 @@ def _text_or_messages(messages: tuple[Message, ...]) -> Any:
 
 def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
     """Read a span by the names of one dialect."""
-
-    def values(field: str) -> Iterator[Any]:
-        """Values of the attributes that hold a field, of those that hold anything."""
-        for name in names.get(field, ()):
-            value = plain(_value(attributes, name))
-            if value not in (None, ""):
-                yield value
-
-    def first_value(field: str) -> Any:
-        return next(values(field), None)
-
-    def text(field: str) -> str | None:
-        value = first_value(field)
-        return None if value is None else str(value)
-
-    def documents(field: str) -> tuple[Document, ...] | None:
-        return _documents(attributes, names.get(field, ()))
-
+    fields = _Fields(attributes, names)
+    transcript = messages_in(fields.values("transcript"))
+    asked = _until_asked(transcript, fields.first_value("transcript_start"))
     metadata = mapping(plain(attributes.get("metadata")))
-    transcript = messages_in(tuple(values("transcript")))
-    asked = _until_asked(transcript, first_value("transcript_start"))
+    user_fields = metadata.get("ragmetrics") or fields.first_value("user_fields")
     return Reading(
         kind=_kind(attributes, names["mark"]),
-        input=_unwrap(first_value("input"), "inputs") or asked or None,
-        output=_unwrap(first_value("output"), "outputs"),
-        documents=documents("documents"),
-        input_documents=documents("input_documents") or (),
-        prompt=messages_in(tuple(values("prompt"))),
-        replies=messages_in(tuple(values("replies"))),
-        query=text("query"),
-        tool=text("tool"),
-        call_id=text("call_id"),
-        model=text("model"),
-        user_fields=mapping(metadata.get("ragmetrics") or first_value("user_fields")),
+        input=_unwrap(fields.first_value("input"), "inputs") or asked or None,
+        output=_unwrap(fields.first_value("output"), "outputs"),
+        documents=fields.documents("documents"),
+        input_documents=fields.documents("input_documents") or (),
+        prompt=messages_in(fields.values("prompt")),
+        replies=messages_in(fields.values("replies")),
+        query=fields.text("query"),
+        tool=fields.text("tool"),
+        call_id=fields.text("call_id"),
+        model=fields.text("model"),
+        user_fields=mapping(user_fields),
     )
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The fields of a reading, as a span holds them under the names of one dialect.
+
+    Attributes:
+        attributes: The attributes of the span.
+        names: The names of the attributes that hold a field, by the field.
+    """
+
+    attributes: Mapping[str, Any]
+    names: Mapping[str, Any]
+
+    def values(self, field_name: str) -> tuple[Any, ...]:
+        """The values of the attributes that hold a field, of those that hold anything."""
+        values = []
+        for name in self.names.get(field_name, ()):
+            value = plain(_value(self.attributes, name))
+            if value not in (None, ""):
+                values.append(value)
+        return tuple(values)
+
+    def first_value(self, field_name: str) -> Any:
+        """The first value of a field; None if there is none."""
+        values = self.values(field_name)
+        return values[0] if values else None
+
+    def text(self, field_name: str) -> str | None:
+        """The first value of a field as a text; None if there is none."""
+        value = self.first_value(field_name)
+        return None if value is None else str(value)
+
+    def documents(self, field_name: str) -> tuple[Document, ...] | None:
+        """The documents of a field; None if nothing is said of any."""
+        return _documents(self.attributes, self.names.get(field_name, ()))
 
 
 def _until_asked(transcript: Sequence[Message], start: object) -> tuple[Message, ...]:

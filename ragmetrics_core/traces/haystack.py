@@ -13,7 +13,7 @@ from typing import Any
 from ragmetrics_core.capture.plain_values import find_instances, question_in
 from ragmetrics_core.capture.tree import Answer, Document, Kind, Message
 from ragmetrics_core.traces.dialects import Reading
-from ragmetrics_core.traces.span_trees import Call
+from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.spans import Span
 from ragmetrics_core.traces.values import (
     mapping,

@@ -19,7 +19,7 @@ from ragmetrics_core.capture.plain_values import find_instances, texts_in
 from ragmetrics_core.capture.tree import Kind
 from ragmetrics_core.data import Sample
 from ragmetrics_core.traces.dialects import Reading
-from ragmetrics_core.traces.span_trees import Call
+from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.values import (
     ToolMessage,
     mapping,

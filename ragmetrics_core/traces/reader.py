@@ -27,13 +27,9 @@ from ragmetrics_core.traces.separate_retrievals import (
     WaitingRetrievals,
     only_retrieves,
 )
-from ragmetrics_core.traces.span_trees import (
-    ANSWER_TOOLS,
-    Call,
-    Resolve,
-    calls_of,
-    trees_of,
-)
+from ragmetrics_core.traces.span_calls import Call, Resolve, calls_of
+from ragmetrics_core.traces.span_nodes import ANSWER_TOOLS
+from ragmetrics_core.traces.span_trees import trees_of
 from ragmetrics_core.traces.spans import WRONG, Span
 
 # The traces of these codes may hold answers that nobody judged.

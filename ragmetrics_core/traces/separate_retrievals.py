@@ -15,7 +15,8 @@ from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.passages import share_a_passage
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.traces.dialects import session_of
-from ragmetrics_core.traces.span_trees import Call, trees_of
+from ragmetrics_core.traces.span_calls import Call
+from ragmetrics_core.traces.span_trees import trees_of
 
 _MOST_WAITING = 1000
 

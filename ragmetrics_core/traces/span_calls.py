@@ -1,0 +1,203 @@
+"""The spans of one trace as calls inside one another.
+
+A **call** is a span with what it says, and with the calls inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from ragmetrics_core.capture.plain_values import find_instances
+from ragmetrics_core.capture.tree import Document
+from ragmetrics_core.data import InputError
+from ragmetrics_core.traces.dialects import Reading, reading_of
+from ragmetrics_core.traces.spans import Span
+
+Resolve = Mapping[str, str] | Callable[[Sequence[str]], Mapping[str, str]]
+_DEEPEST = 250  # levels of calls inside one another that are read
+# what a function of the user may raise
+_RESOLVE_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(eq=False)
+class Call:
+    """A span, what it says, and the calls inside it.
+
+    Attributes:
+        span: The span.
+        reading: What it says; None if it bears no known mark.
+        inside: The calls inside it, in the order in which they began.
+    """
+
+    span: Span
+    reading: Reading | None
+    inside: list[Call] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Call]:
+        """Yield the call and all below it, in the order in which they began."""
+        yield self
+        for inner in self.inside:
+            yield from inner.walk()
+
+
+def calls_of(
+    spans: Sequence[Span], dialect: str | None = None, resolve: Resolve | None = None
+) -> list[Call]:
+    """Make calls of the spans of a trace, and return the outermost.
+
+    Args:
+        spans: The spans of one trace, in any order.
+        dialect: The only dialect that is read; None for all.
+        resolve: Texts of documents of which only ids were recorded.
+
+    Raises:
+        ValueError: If a span cannot be read, or spans stand inside each other in a
+            circle or too deep.
+        InputError: If ``resolve`` raises.
+    """
+    ordered = sorted(spans, key=_outermost_of_the_same_start)
+    calls: dict[str, Call] = {}
+    for span in ordered:
+        calls[span.id] = Call(span, reading_of(span.attributes, dialect))
+    if "" in calls:
+        raise ValueError("a span cannot be read")
+    roots = _put_inside_parents(calls)
+    if _count_down_to_deepest(roots) < len(calls):
+        raise ValueError("spans stand inside each other in a circle or too deep")
+    readings = [call.reading for call in calls.values() if call.reading is not None]
+    _restore_ids(readings)
+    if resolve is not None:
+        _resolve_texts(readings, resolve, ordered[0].trace)
+    return roots
+
+
+def _put_inside_parents(calls: Mapping[str, Call]) -> list[Call]:
+    """Put each call, by the id of its span, inside its parent; return the outermost."""
+    roots: list[Call] = []
+    for call in calls.values():
+        parent = calls.get(call.span.parent)
+        if parent is None or _is_run_of_batch(call, parent):
+            roots.append(call)
+        else:
+            parent.inside.append(call)
+    return roots
+
+
+def _outermost_of_the_same_start(span: Span) -> tuple[int, int, str]:
+    return span.start, -span.end, span.id
+
+
+def _is_run_of_batch(call: Call, parent: Call) -> bool:
+    """Whether two runs of a batch, which Traceloop puts one inside the other."""
+    has_name_of_parent = call.span.name == parent.span.name
+    is_workflow = call.span.name.endswith(".workflow")
+    return has_name_of_parent and is_workflow and not parent.inside
+
+
+def _count_down_to_deepest(roots: list[Call]) -> int:
+    """Count the calls from the roots down to the deepest level that is read.
+
+    Those of a circle hang on no root.
+    """
+    count = 0
+    level = roots
+    for _ in range(_DEEPEST):
+        count += len(level)
+        level = list(chain.from_iterable(call.inside for call in level))
+    return count
+
+
+def _restore_ids(readings: Sequence[Reading]) -> None:
+    """Give retrieved documents the ids that were not recorded with their texts.
+
+    Later steps were given the same texts with their ids.
+    """
+    # The inner dictionaries hold ids in order, each once; their values say nothing.
+    ids_by_text: dict[str, dict[str, None]] = {}
+    for reading in readings:
+        for document in find_instances(reading.input, Document):
+            if document.id is not None:
+                ids_by_text.setdefault(document.text, {})[document.id] = None
+    if not ids_by_text:
+        return
+    for reading in readings:
+        if reading.kind != "retriever" or reading.documents is not None:
+            continue
+        documents = list(find_instances(reading.output, Document))
+        if any(document.id is None for document in documents):
+            reading.documents = _with_ids(documents, ids_by_text)
+            # else the tree would take its documents, which have no ids
+            reading.output = None
+
+
+def _with_ids(
+    documents: Sequence[Document], ids_by_text: Mapping[str, Mapping[str, None]]
+) -> tuple[Document, ...]:
+    """The documents, those without an id with one that their text has.
+
+    Of several ids of a text each is used once, in their order.
+    """
+    unused_ids = {text: iter(ids) for text, ids in ids_by_text.items()}
+    with_ids: list[Document] = []
+    for document in documents:
+        name = document.id
+        if not name and document.text in unused_ids:
+            name = next(unused_ids[document.text], None)
+        with_ids.append(replace(document, id=name or None))
+    return tuple(with_ids)
+
+
+def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:
+    """Give retrieved documents the texts that the spans do not hold."""
+    missing_ids: dict[str, None] = {}
+    for reading in readings:
+        for document in reading.documents or ():
+            if document.id and not document.text:
+                missing_ids[document.id] = None
+    if not missing_ids:
+        return
+    texts = _texts_by_id(list(missing_ids), resolve, trace)
+    for reading in readings:
+        if reading.documents:
+            reading.documents = tuple(
+                _with_text(document, texts) for document in reading.documents
+            )
+
+
+def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[str, str]:
+    """Return the texts of documents by their ids, as ``resolve`` gives them.
+
+    Raises:
+        InputError: If ``resolve`` raises, or returns no mapping.
+    """
+    if isinstance(resolve, Mapping):
+        return resolve
+    try:
+        texts: object = resolve(ids)
+    except _RESOLVE_ERRORS as error:
+        raise InputError(
+            f"resolve= failed on trace {trace}: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(texts, Mapping):
+        raise InputError(
+            f"resolve= failed on trace {trace}: it must return a mapping of ids to"
+            f" texts, got {type(texts).__name__}"
+        )
+    return texts
+
+
+def _with_text(document: Document, texts: Mapping[str, str]) -> Document:
+    if document.text or not document.id:
+        return document
+    text = texts.get(document.id) or ""
+    return replace(document, text=str(text))

@@ -1,0 +1,248 @@
+"""A call of a trace as a node of the core's trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from ragmetrics_core.capture import compact, documents_in
+from ragmetrics_core.capture.plain_values import (
+    find_instances,
+    question_in,
+    texts_in,
+)
+from ragmetrics_core.capture.tree import Document, Message, Node
+from ragmetrics_core.traces.dialects import Reading
+from ragmetrics_core.traces.span_calls import Call
+from ragmetrics_core.traces.values import ToolMessage, messages_in, replies_in
+
+# Tools of smolagents and of Pydantic AI by which a model gives its answer.
+ANSWER_TOOLS = frozenset({"final_answer", "final_result"})
+
+
+def node_of(call: Call, reading: Reading) -> Node:
+    """A call as a node of the core's tree, with those inside it.
+
+    Attempts that a later one replaced are left out.
+    """
+    node = Node(
+        reading.kind or "step",
+        name=call.span.name,
+        began=call.span.start,
+        ended=call.span.end,
+        children=_children(call),
+        error=call.span.error,
+    )
+    match node.kind:
+        case "model":
+            _fill_model(node, reading)
+        case "retriever" | "reranker":
+            _fill_retriever(node, reading)
+        case "tool":
+            _fill_tool(node, reading)
+        case "step" | "agent":
+            _fill_step(node, reading)
+    if node.error:
+        node.documents = None
+        node.reply = None
+        node.text = None
+    return node
+
+
+def _children(call: Call) -> list[Node]:
+    """The calls inside a call as nodes, in the order in which they began."""
+    steps = _drop_replaced_attempts(call.inside)
+    _take_prompts_of_steps_before(steps)
+    children: list[Node] = []
+    for step in steps:
+        child = node_of(step, step.reading or Reading())
+        models_beside = _take_out_models_beside(child)
+        children += [child, *models_beside]
+    return children
+
+
+def _drop_replaced_attempts(calls: Sequence[Call]) -> list[Call]:
+    """Calls beside each other, without failed ones that were tried again."""
+    latest_first: list[Call] = []
+    later_names: set[str] = set()
+    for call in reversed(calls):
+        was_tried_again = call.span.name in later_names
+        if call.span.error and was_tried_again:
+            continue
+        latest_first.append(call)
+        later_names.add(call.span.name)
+    return latest_first[::-1]
+
+
+def _take_prompts_of_steps_before(steps: Sequence[Call]) -> None:
+    """Fill prompts that were recorded only as the output of the step before."""
+    for step, following in pairwise(steps):
+        model = following.reading
+        if model is None or model.kind != "model" or model.prompt:
+            continue
+        if step.reading is not None:
+            model.prompt = tuple(find_instances(step.reading.output, Message))
+
+
+def _take_out_models_beside(node: Node) -> list[Node]:
+    """Take models that ran beside a model out of its calls, and return them.
+
+    MLflow puts one inside the other.
+    """
+    if node.kind != "model":
+        return []
+    models_beside = []
+    children = []
+    for child in node.children:
+        # a model with the same prompt is the same call, recorded twice
+        if child.kind == "model" and child.prompt != node.prompt:
+            models_beside.append(child)
+        else:
+            children.append(child)
+    node.children = children
+    return models_beside
+
+
+def _fill_model(node: Node, reading: Reading) -> None:
+    """Write into a call of a model its prompt, its name and its first reply."""
+    messages_of_input = messages_in(reading.input)
+    # the longer one is whole; the other may be cut, or hold the last message alone
+    node.prompt = max(reading.prompt, messages_of_input, key=_n_characters)
+    node.model = reading.model
+    replies = reading.replies
+    if not any(reply.text or reply.calls for reply in replies):
+        replies = replies_in(reading.output)
+    node.reply = _without_earlier_calls(replies[0], node.prompt) if replies else None
+
+
+def _without_earlier_calls(reply: Message, prompt: Sequence[Message]) -> Message:
+    """A reply without calls of tools that its prompt holds already, with their results.
+
+    OpenInference writes two calls of a model of Google's ADK into one span.
+    """
+    earlier_ids = {call.id for message in prompt for call in message.calls if call.id}
+    if not reply.text or earlier_ids.isdisjoint(call.id for call in reply.calls):
+        return reply
+    new_calls = tuple(call for call in reply.calls if call.id not in earlier_ids)
+    return replace(reply, calls=new_calls)
+
+
+def _n_characters(messages: Sequence[Message]) -> int:
+    return sum(len(message.text) for message in messages)
+
+
+def _fill_retriever(node: Node, reading: Reading) -> None:
+    """Write into a retriever what it was asked, what it was given and what it found.
+
+    Its documents are None where it says nothing of them.
+    """
+    node.query = reading.query or question_in(reading.input)
+    node.taken = reading.input_documents or tuple(
+        find_instances(reading.input, Document)
+    )
+    node.documents = tuple(find_instances(reading.output, Document))
+    has_other_output = reading.documents is None and reading.output is not None
+    if not node.documents and not has_other_output:
+        node.documents = reading.documents
+    if node.documents:
+        # what it found was recorded, so it was handed on, whatever came afterwards
+        node.error = None
+
+
+def _fill_tool(node: Node, reading: Reading) -> None:
+    """Write into a tool its name, what it was asked and what it returned.
+
+    The documents are None if its result holds none.
+    """
+    message = next(find_instances(reading.output, ToolMessage), None)
+    node.name = reading.tool or node.name
+    node.query = _argument(reading.input)
+    node.text = _result(reading.output)
+    node.call = reading.call_id
+    node.control = reading.hands_over or node.name in ANSWER_TOOLS
+    result = reading.output
+    if message is not None:
+        node.call = node.call or message.calls[0].id
+        result = message.artifact
+    # a tool without documents searched nothing that is known
+    node.documents = tuple(find_instances(result, Document)) or None
+
+
+def _fill_step(node: Node, reading: Reading) -> None:
+    """Write into a step what it was asked and brought.
+
+    Documents that it was handed and merely passed on are left out.
+    """
+    node.query = reading.query
+    node.taken = reading.input_documents
+    if reading.query is not None and isinstance(reading.output, str):
+        node.text = reading.output
+    passed_on = {_identity(document) for document in documents_in(reading.input)}
+    brought = []
+    for document in documents_in(reading.output):
+        if _identity(document) not in passed_on:
+            brought.append(document)
+    node.documents = tuple(brought) or None
+
+
+def _identity(document: Document) -> tuple[str | None, str, float | None]:
+    return document.id, document.text, document.score
+
+
+def _argument(inputs: Any) -> str | None:
+    """The one text argument of a tool, else all its arguments as JSON.
+
+    None if it was given nothing.
+    """
+    if inputs is None:
+        return None
+    named = _named_arguments(inputs)
+    arguments = list(named.values()) if isinstance(named, Mapping) else [named]
+    if len(arguments) == 1 and isinstance(arguments[0], str):
+        return arguments[0]
+    return compact(named)
+
+
+def _named_arguments(inputs: Any) -> Any:
+    """The arguments by their names, without what smolagents writes beside them."""
+    if not isinstance(inputs, Mapping) or not {"args", "kwargs"} <= set(inputs):
+        return inputs
+    return inputs["kwargs"] or inputs["args"]
+
+
+def _result(output: Any) -> str | None:
+    """The text that a tool returned, else its result as JSON.
+
+    None if it returned nothing.
+    """
+    if output is None:
+        return None
+    if isinstance(output, str):
+        return output
+    if isinstance(output, Message):
+        return output.text
+    result = _unwrap_result(output)
+    if isinstance(result, str):
+        return result
+    if not isinstance(result, Mapping):
+        texts = [text for text in texts_in(result) if text.strip()]
+        if len(texts) == 1:
+            return texts[0]
+    return compact(result)
+
+
+def _unwrap_result(output: Any) -> Any:
+    """The result of a tool without what Google's ADK puts around it.
+
+    ADK writes a text as ``{"result": text}``, and OpenInference the response of ADK as
+    ``{"id": …, "name": …, "response": …}``.
+    """
+    if not isinstance(output, Mapping):
+        return output
+    if set(output) == {"id", "name", "response"}:
+        return _unwrap_result(output["response"])
+    if set(output) == {"result"}:
+        return output["result"]
+    return output

@@ -1,0 +1,124 @@
+"""What a run was asked, as its spans tell it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ragmetrics_core.capture import documents_in, has_written, history_in, talk_in
+from ragmetrics_core.capture.plain_values import (
+    find_instances,
+    question_in,
+    question_in_state,
+)
+from ragmetrics_core.capture.tree import Message, Node, Tree
+from ragmetrics_core.data import Turn
+from ragmetrics_core.traces.dialects import Reading
+
+# where a question was read from, if the run's own span does not record it
+FIRST_PROMPT = "first prompt"
+_ASKED_IN_PROMPT = (
+    "the run's span records no question; the user's last message in the first prompt"
+    " stands for it"
+)
+_FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
+
+
+def tell_question(tree: Tree, reading: Reading) -> None:
+    """Write into a tree what the run was asked, and was given beside the question."""
+    root = tree.root
+    is_run = root.kind in ("step", "agent")
+    tree.continues = is_run and _continues_a_run(reading.input)
+    question, place = _question(tree, reading)
+    tree.question = question
+    tree.asked_at = place
+    if place == FIRST_PROMPT:
+        tree.doubts += (_ASKED_IN_PROMPT,)
+    if not is_run:
+        return
+    handed_in = talk_in(reading.input)
+    tree.history = handed_in.turns or history_in(reading.output, question)
+    if not tree.history and tree.conversation is not None:
+        tree.history = _history_of_first_prompt(root, question)
+    tree.doubts += handed_in.doubts
+    if not root.taken and not has_written(reading.input):
+        root.taken = tuple(documents_in(reading.input))
+
+
+def _continues_a_run(inputs: Any) -> bool:
+    """Whether a run of LangGraph goes on with an interrupted one.
+
+    It is given nothing then, or a command.
+    """
+    if isinstance(inputs, Mapping):
+        return {"resume", "goto"} <= set(inputs)
+    return inputs is None
+
+
+def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
+    """The user's question and where it was found, in words.
+
+    None and no words if it was not recorded.
+    """
+    root = tree.root
+    question = reading.user_fields.get("question")
+    if question is not None:
+        return question, "metadata['ragmetrics']['question']"
+    if root.kind not in ("step", "agent"):
+        return None, ""
+    if not tree.continues:
+        question = question_in(reading.input)
+        if question is not None and not _FIELDS.match(question):
+            return question, f"input of {root.name}"
+        question = only_message(reading.input, role="user")
+        if question is not None:
+            return question, f"input of {root.name}"
+    question = question_in_state(reading.output)
+    if question is not None:
+        return question, f"output of {root.name}"
+    if reading.says_nothing:
+        question = _question_of_first_prompt(root)
+        if question is not None:
+            return question, FIRST_PROMPT
+    return None, ""
+
+
+def only_message(value: Any, *, role: str) -> str | None:
+    """The text of the only message in a value; None if there are several or none.
+
+    It is the user's or the assistant's, by ``role``.
+    """
+    messages: list[Message] = list(find_instances(value, Message))
+    if len(messages) != 1 or messages[0].role != role:
+        return None
+    return messages[0].text if messages[0].text.strip() else None
+
+
+def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
+    """The turns that stand before the question in the first prompt of a run."""
+    for node in root.walk():
+        if node.kind == "model":
+            places = [
+                place
+                for place, message in enumerate(node.prompt)
+                if message.role == "user" and message.text == question
+            ]
+            return talk_in(node.prompt[: places[-1] + 1]).turns if places else ()
+    return ()
+
+
+def _question_of_first_prompt(root: Node) -> str | None:
+    """The last message of the user that the first model of a run was shown.
+
+    None where something was found before: an application may have put it into that
+    message.
+    """
+    for node in root.walk():
+        if node.documents or node.kind == "tool":
+            return None
+        if node.kind == "model":
+            messages = [one.text for one in node.prompt if one.role == "user"]
+            texts = [text for text in messages if text.strip()]
+            return texts[-1] if texts else None
+    return None
