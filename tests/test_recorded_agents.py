@@ -7,6 +7,7 @@ all others together. Where one is installed, the nightly lane records it anew.
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,19 @@ def test_the_tool_of_a_recorded_agent_is_named_where_the_user_names_none(
     else:
         assert [_said(sample) for sample in samples] == WANTED
         assert [sample.contexts for sample in samples] == [(), ()]
+    assert read.notes.tools == {"search_knowledge": 2}
+
+
+def test_the_tool_by_which_a_model_answers_is_named_as_no_evidence() -> None:
+    """Without its calls of models a trace of smolagents gives no sample."""
+    lines = (RECORDED / "smolagents.jsonl").read_text(encoding="utf-8").splitlines()
+    spans = [json.loads(line) for line in lines]
+    without_models = [
+        span for span in spans if span["attributes"]["openinference.span.kind"] != "LLM"
+    ]
+    read = samples_from_spans(without_models)
+    assert list(read) == []
+    assert len(read.notes.without_sample) == len(WANTED)
     assert read.notes.tools == {"search_knowledge": 2}
 
 

@@ -74,11 +74,12 @@ class _TracesOfSamples(Overrides):
 class TraceReader:
     """Makes samples of traces as they end.
 
-    It remembers of each trace what later ones go on with.
+    It remembers of each trace what later traces go on with.
 
     Args:
-        dialect: The only dialect that is read; None for all.
-        resolve: Texts of documents of which only ids were recorded.
+        dialect: The only dialect that is read; None for all. A **dialect** is a set of
+            names of attributes, such as OpenInference's.
+        resolve: Gives the texts of documents of which only ids were recorded.
         context_tools: Names of the tools whose text is a context.
 
     Raises:
@@ -86,12 +87,13 @@ class TraceReader:
         SettingError: If ``context_tools`` is one text.
 
     Attributes:
-        without_sample: Why a trace gives no sample, by its id; of each trace that was
-            read and gave none so far.
-        tools: In how many traces without retrieval a tool returned text, by its name.
-        dialects: The dialects whose marks were seen.
-        has_marked_spans: Whether any span bore a mark; until then ``keys`` are names of
-            attributes.
+        code_by_trace_without_sample: Why a trace gives no sample, by its id; of each
+            trace that was read and gave none so far.
+        tools: In how many traces without a sample a tool returned text, by its name.
+        dialects: The dialects whose marks were seen on spans.
+        has_marked_spans: Whether any span bore the mark of a dialect.
+        attributes_without_mark: Names of attributes that were seen while no span bore a
+            mark.
     """
 
     def __init__(
@@ -106,15 +108,18 @@ class TraceReader:
             )
         self._dialect = dialect
         self._resolve = resolve
+        # tells questions that an evaluator of LlamaIndex asked from those of users
         self._evaluator_questions = llamaindex.EvaluatorQuestions()
         self._traces_of_samples = _TracesOfSamples(context_tools=context_tools)
+        # joins runs of one question or conversation, and makes their samples
         self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)
+        # traces that only retrieved, until a later trace shows what they found
         self._retrievals = WaitingRetrievals()
-        self.without_sample: dict[str, Code] = {}
+        self.code_by_trace_without_sample: dict[str, Code] = {}
         self.tools: Counter[str] = Counter()
         self.dialects: set[str] = set()
         self.has_marked_spans = False
-        self.keys: set[str] = set()
+        self.attributes_without_mark: set[str] = set()
 
     def read(self, trace: str, spans: Sequence[Span] | None) -> list[Sample]:
         """Read a trace and return the samples that are complete with it.
@@ -127,14 +132,14 @@ class TraceReader:
             InputError: If ``resolve`` raises.
         """
         if spans is None:
-            self.without_sample[trace] = "too_large"
+            self.code_by_trace_without_sample[trace] = "too_large"
             return []
         try:
             samples = self._read(trace, spans)
         except InputError:
             raise
         except WRONG:
-            self.without_sample[trace] = "unreadable"
+            self.code_by_trace_without_sample[trace] = "unreadable"
             # what was read of it before joins no other trace
             with suppress(*WRONG):
                 self._turns.finish_trace()
@@ -151,7 +156,7 @@ class TraceReader:
 
     def forget_traces(self) -> None:
         """Forget which traces were read: a process that never ends has no end of them."""
-        self.without_sample.clear()
+        self.code_by_trace_without_sample.clear()
         self._traces_of_samples.by_first_trace.clear()
 
     def _strike_traces_of(self, samples: Iterable[Sample]) -> None:
@@ -160,13 +165,13 @@ class TraceReader:
         for sample in samples:
             first_trace = str(sample.id)
             for trace in by_first_trace.pop(first_trace, {first_trace}):
-                self.without_sample.pop(trace, None)
+                self.code_by_trace_without_sample.pop(trace, None)
 
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
         """Read a trace and return the samples that are complete with it.
 
-        It is noted in ``without_sample`` why the trace gives no sample. Whoever gets
-        samples of it strikes that again.
+        Why the trace gives no sample is noted first. Once it gives one, the note is
+        struck again.
         """
         calls = self._read_calls(trace, spans)
         if calls is None:
@@ -185,7 +190,7 @@ class TraceReader:
         if _is_llamaindex(spans):
             samples = self._leave_out_evaluators(samples)
             self._evaluator_questions.remember_tool_arguments(calls)
-        if not samples and self.without_sample[trace] == "no_retrieval":
+        if not samples and self.code_by_trace_without_sample[trace] == "no_retrieval":
             self.tools.update(_tools_with_text(calls))
         return samples
 
@@ -198,10 +203,10 @@ class TraceReader:
         all_calls = chain.from_iterable(call.walk() for call in calls)
         readings = [call.reading for call in all_calls if call.reading is not None]
         self._note_marks(spans, readings)
-        self.without_sample[trace] = _why_no_sample(readings)
+        self.code_by_trace_without_sample[trace] = _why_no_sample(readings)
         if _is_haystack(spans):
             if not any(_holds_sockets(span) for span in spans):
-                self.without_sample[trace] = "framework"
+                self.code_by_trace_without_sample[trace] = "framework"
                 return None
             haystack.read(calls)
         if _is_llamaindex(spans):
@@ -237,18 +242,19 @@ class TraceReader:
         return samples
 
     def _note_marks(self, spans: Sequence[Span], readings: Sequence[Reading]) -> None:
-        """Note the dialects of spans, or, while none is known, their attributes.
+        """Note the dialects whose marks spans bear.
 
-        The attributes are for the message that no span bears a mark.
+        While no span bore a mark, the names of the attributes are noted as well, for
+        the message that says so.
         """
         if readings:
             self.has_marked_spans = True
         for span in spans:
             self.dialects.update(dialects_of(span.attributes))
-        if self.has_marked_spans or len(self.keys) > _MAX_KEYS:
+        if self.has_marked_spans or len(self.attributes_without_mark) > _MAX_KEYS:
             return
         for span in spans:
-            self.keys.update(span.attributes)
+            self.attributes_without_mark.update(span.attributes)
 
     def _leave_out_evaluators(self, samples: Sequence[Sample]) -> list[Sample]:
         """Leave out samples that an evaluator asked for.
@@ -258,7 +264,7 @@ class TraceReader:
         users_samples = []
         for sample in samples:
             if self._evaluator_questions.is_not_from_user(sample):
-                self.without_sample[str(sample.id)] = "judge"
+                self.code_by_trace_without_sample[str(sample.id)] = "judge"
             else:
                 users_samples.append(sample)
         with_warnings = []
@@ -394,12 +400,12 @@ class SpanSamples(Iterable[Sample]):
         self.notes = Notes(unreadable=self.lines.unreadable)
         for trace, spans in traces_of(self.lines):
             yield from self._counted(reader.read(trace, spans))
-        if reader.keys and not reader.has_marked_spans:
+        if reader.attributes_without_mark and not reader.has_marked_spans:
             known = ", ".join(DIALECTS)
-            seen = ", ".join(sorted(reader.keys)[:_MAX_KEYS])
+            seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
             raise InputError(_NO_MARK.format(known, seen))
         yield from self._counted(reader.finish())
-        self.notes.without_sample = list(reader.without_sample.items())
+        self.notes.without_sample = list(reader.code_by_trace_without_sample.items())
         self.notes.tools.update(reader.tools)
         self.notes.switches = switches_of(reader.dialects)
 
@@ -410,26 +416,27 @@ class SpanSamples(Iterable[Sample]):
             yield sample
 
     def samples_and_bad_rows(self) -> Iterator[Sample | RowError]:
-        """Yield the samples, then an error for all that was not read.
+        """Yield the samples, then an error for each line, span or trace that was not read.
 
-        These are lines, spans, and traces that are too large or unreadable. Nobody
-        knows what they hold, so an evaluation counts them as bad rows. A trace that was
-        read and gave no sample is no error.
+        Nobody knows what an unreadable line or span, a trace that is too large, or a
+        trace whose spans make no tree holds. So an evaluation counts each as a bad row.
+        A trace that was read and gave no sample is no error.
         """
-        # reading to the end fills the notes
         yield from self
-        unknown_traces = {}
-        for trace, code in self.notes.without_sample:
-            if code in _UNKNOWN_CONTENT:
-                unknown_traces[trace] = code
+        # ``notes`` are whole now, since all samples were read
+        code_by_unread_trace = {
+            trace: code
+            for trace, code in self.notes.without_sample
+            if code in _UNKNOWN_CONTENT
+        }
         for error in self.notes.unreadable:
             # a span that made its whole trace unreadable is counted with the trace
-            if isinstance(error, UnreadableSpan) and error.trace in unknown_traces:
-                continue
-            yield error
-        for trace, code in unknown_traces.items():
-            in_words = code.replace("_", " ")
-            yield RowError(f"trace {trace} is {in_words}")
+            trace_of_span = error.trace if isinstance(error, UnreadableSpan) else None
+            if trace_of_span not in code_by_unread_trace:
+                yield error
+        for trace, code in code_by_unread_trace.items():
+            code_in_words = code.replace("_", " ")
+            yield RowError(f"trace {trace} is {code_in_words}")
 
     def _new_reader(self) -> TraceReader:
         return TraceReader(self._dialect, self._resolve, self._context_tools)

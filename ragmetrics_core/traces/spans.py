@@ -79,34 +79,43 @@ class UnknownForm(Exception):
 
 
 def spans_in(value: Any) -> Iterator[Span]:
-    """Yield the spans of one value.
+    """Yield the spans of one value, in any of the forms in which tools export them.
 
     Args:
         value: A file's JSON, one of its lines or elements, or a span of the
             OpenTelemetry SDK.
 
     Raises:
-        UnknownForm: If it has none of the forms.
+        UnknownForm: If it is an object of another form.
     """
-    if hasattr(value, "to_json"):  # of the SDK
+    if hasattr(value, "to_json"):  # a span of OpenTelemetry's SDK
         yield _span(_fields_of_sdk_span(value))
-        return
-    if isinstance(value, list):
+    elif isinstance(value, list):
         for element in value:
             yield from spans_in(element)
-        return
-    if not isinstance(value, Mapping):
+    elif isinstance(value, Mapping):
+        yield from _spans_in_object(value)
+    else:  # a text or a number holds no span: it is counted as unreadable
         yield _span(value)
-        return
-    observations = value.get("data", value.get("observations"))
-    if isinstance(observations, list):
-        yield from spans_in(observations)
-    elif not _OTLP_MARKS.isdisjoint(value):
+
+
+def _spans_in_object(value: Mapping[str, Any]) -> Iterator[Span]:
+    """Yield the spans of an object of JSON, whose form is told by its keys.
+
+    Raises:
+        UnknownForm: If its keys are those of no known form.
+    """
+    held_spans = value.get("data", value.get("observations"))
+    if isinstance(held_spans, list):  # an answer of Langfuse or Phoenix
+        yield from spans_in(held_spans)
+    elif not _OTLP_MARKS.isdisjoint(value):  # OTLP, as collectors write it
         yield from _otlp_spans(value)
-    elif isinstance(observations, Mapping) and "info" in value:
-        yield from _mlflow_spans(value["info"], observations)
+    elif isinstance(held_spans, Mapping) and "info" in value:  # a trace of MLflow
+        yield from _mlflow_spans(value["info"], held_spans)
     elif any(name in value for name in (*_TRACE, "context")):
+        # one span, of the console exporter, Phoenix, Langfuse or LangSmith
         yield _span(value)
+        # the runs inside a run of LangSmith
         yield from spans_in(value.get("child_runs") or [])
     else:
         keys = sorted(map(str, value))[:_MAX_KEYS]
