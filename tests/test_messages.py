@@ -209,5 +209,5 @@ def test_a_sink_that_raises_is_named(caplog: pytest.LogCaptureFixture) -> None:
     background.record(Sample(contexts=["Anna lit it."], answer="Anna lit it."))
     assert background.stop(timeout=30)
     assert background.problems.counts == {"Unmended: ValueError": 1}
-    assert "the sink Unmended raised ValueError at " in caplog.text
+    assert "the sink Unmended raised ValueError in write (" in caplog.text
     assert "secret" not in caplog.text

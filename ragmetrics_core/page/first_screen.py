@@ -136,21 +136,23 @@ class FirstScreen:
 
 
 class ScreenTally:
-    """The first screen of rows that come one by one; keeps some 100 bytes per row.
+    """The first screen of rows that come one by one; keeps some 200 bytes per row.
 
     ``cluster`` says which samples belong together, as in ``Report.summary``: the
     interval of a share counts them as such.
     """
 
     def __init__(self, cluster: GroupBy = "auto") -> None:
-        self._number_of = numbering(cluster)
+        self._number_of = numbering(cluster)  # gives a sample the number of its cluster
         self._groups = bytearray()  # of each row, by its place in _CODES
-        self._clusters = array("q")
-        self._hashes_of_contents = array("q")
+        self._clusters = array("q")  # of each row, the number of its cluster
+        self._hashes_of_contents = array("q")  # by which copies are known
+        # by metric what it counts of the rows that it scored
         self._counts: defaultdict[str, MetricCounts] = defaultdict(MetricCounts)
+        # by metric of sufficiency what the application did
         self._answering: dict[str, AnsweringTally] = {}
         self._holding_up = bytearray()  # of each row, 1 if its answer holds up
-        self._rows_by_group = GroupTally()
+        self._rows_by_group = GroupTally()  # each row stands in one
         self._rows_by_stage = GroupTally()  # of the journey; a row may stand in several
         self._journey = JourneyTally()
 
@@ -213,10 +215,10 @@ class ScreenTally:
         # the rows of a run until decided were chosen by their scores
         has_intervals = not run.decisions
         unscored_first = self._groups_whose_unscored_rows_are_first(losses)
-        counts = {
-            numbers.metric: self._counts[numbers.metric] for numbers in summary.metrics
+        highest = {
+            numbers.metric: self._counts[numbers.metric].highest_mean
+            for numbers in summary.metrics
         }
-        highest = {metric: counts[metric].highest_mean for metric in counts}
         return FirstScreen(
             title=title_of(run),
             origin=_origin(run),
@@ -230,7 +232,7 @@ class ScreenTally:
             groups=tuple(groups),
             rows=summary.rows,
             worst=tuple(self._rows_by_group.worst(unscored_first)),
-            sentences=_sentences(counts, summary),
+            sentences=_sentences(self._counts, summary),
             highest=highest,
             journey=journey,
             lost_on_the_way=journey_in_words(
@@ -239,10 +241,7 @@ class ScreenTally:
                 are_drawn=self._n_rows < summary.rows,
             ),
             unscored_first=unscored_first,
-            answering=tuple(
-                tally.answering(self._n_rows, has_intervals=has_intervals)
-                for tally in self._answering.values()
-            ),
+            answering=self._all_answering(has_intervals=has_intervals),
         )
 
     def _to_mend(
@@ -260,6 +259,13 @@ class ScreenTally:
             why=why_first(candidates, gate, journey, has_intervals=has_intervals),
             how_found=how_found(candidates, journey),
             at_risk=gate_in_words(gate, candidates),
+        )
+
+    def _all_answering(self, *, has_intervals: bool) -> tuple[Answering, ...]:
+        """What the application did, by each metric that says if contexts were enough."""
+        return tuple(
+            tally.answering(self._n_rows, has_intervals=has_intervals)
+            for tally in self._answering.values()
         )
 
     def _answering_of(self, metric: str) -> AnsweringTally:

@@ -236,8 +236,8 @@ class _StageTally:
     """One stage over samples: how many units it held in each, and how many it lost."""
 
     def __init__(self) -> None:
-        self._held_by_sample = array("L")
-        self._lost_by_sample = array("L")
+        self._held_by_sample = array("I")
+        self._lost_by_sample = array("I")
         self._last_sample = -1
         self._lost_by_name = Counter[str]()
 
