@@ -396,6 +396,7 @@ def test_an_empty_context_that_is_cited_supports_nothing() -> None:
     first, second = evidence.statements
     assert [one.irrelevant for one in first.citations] == [False, True]
     assert (second.supported, second.fault) == (False, "misattributed")
+    assert [one.irrelevant for one in second.citations] == [False]
     for asked in judge.asked:
         assert " " not in asked["passages"]
 
@@ -648,10 +649,33 @@ def test_marks_that_only_the_prompt_tells_are_no_part_of_a_sentence() -> None:
 def test_a_passage_is_judged_in_windows_and_several_together_are_not() -> None:
     judge = oracle()
     score("AA and BB[1][2].", judge=judge)
-    split_by_count = {
-        len(asked["passages"]): asked.split is not None for asked in judge.asked
+    score("DD[1].", judge=judge)
+    is_split = {
+        (type(asked), len(asked["passages"])): asked.split is not None
+        for asked in judge.asked
     }
-    assert split_by_count == {1: True, 2: False}
+    assert is_split == {
+        (Supports, 1): True,
+        (Supports, 2): False,
+        (SupportsAlone, 4): True,
+    }
+
+
+def test_what_the_capture_could_not_tell_no_setting_tells() -> None:
+    sample = Sample(
+        contexts=["AA"],
+        answer="AA[1].",
+        capture=CaptureNotes(grade="exact", citations_unknown="the marks were changed"),
+    )
+    result = CitationQuality(numbered_from=1).score(sample, judge=oracle())
+    assert (result.status, result.reason) == ("undefined", "the marks were changed")
+
+
+def test_lines_without_a_word_claim_nothing_and_nobody_is_asked() -> None:
+    judge = oracle()
+    evidence = evidence_of(score("---\nAA[1].\n***", judge=judge))
+    assert [type(asked) for asked in judge.asked] == [Supports]
+    assert (evidence.claims, evidence.recall) == (1, 1.0)
 
 
 # What judges are shown
