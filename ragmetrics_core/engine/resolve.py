@@ -148,14 +148,47 @@ def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
 def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     """Make the judge that a name stands for.
 
-    In this order: the embedded judge; by prefix an endpoint of our own client or a
-    decision model; a model of OpenAI; an object of the user's own; else LiteLLM's.
+    The first of these that fits decides:
+
+    1. the embedded judge, ``lexical``;
+    2. an endpoint that speaks OpenAI's protocol, ``openai-compatible/MODEL``;
+    3. a decision model, ``decisions/MODEL`` or ``systemone/MODEL``;
+    4. a guard, ``guard/FORM/MODEL``;
+    5. a model on this machine, ``local/FOLDER``;
+    6. a model of OpenAI, ``openai/MODEL`` or one that our price file lists;
+    7. an object of the user's own, ``module:name``;
+    8. a model that LiteLLM reaches.
     """
     if name in ("lexical", "lexical+vectors"):
         # imported only here: it is the largest part of judging, and often unused
         from ragmetrics_core.lexical.lexical_judge import LexicalJudge
 
         return LexicalJudge(vectors=name != "lexical")
+    _check_name(name)
+    address, key_variable = endpoint
+    if name.startswith(_COMPATIBLE_PREFIX):
+        return _make_compatible(name, endpoint)
+    typed = decision_model(name, api_base=address, api_key_env=key_variable)
+    if typed is not None:
+        _warn_of_changing_model(name)
+        return DecisionJudge(typed)
+    if name.startswith(_GUARD_PREFIX):
+        return _make_guard(name, endpoint)
+    if name.startswith(_LOCAL_PREFIX):
+        return _make_local(name, named_here=named_here)
+    if name.startswith("openai/") or facts_of_listed_model(name) is not None:
+        model = OpenAICompatibleModel.openai(
+            name, api_base=address, api_key_env=key_variable
+        )
+        return LLMJudge(model)
+    if _MODULE_AND_NAME.fullmatch(name):
+        return _import_judge(name, named_here=named_here)
+    _refuse_misspelt(name, address)
+    return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
+
+
+def _check_name(name: str) -> None:
+    """Refuse, by ``SettingError``, a name that is blank, or that holds an address."""
     if not name:
         raise SettingError(
             "the judge's name is blank; give a model's name such as"
@@ -166,36 +199,21 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
             "a model's name holds no address; name the address with api_base="
             " (--api-base)"
         )
+
+
+def _make_compatible(name: str, endpoint: Endpoint) -> Judge:
+    """Make the judge of an endpoint that speaks OpenAI's protocol.
+
+    ``SettingError`` if its address is not named.
+    """
     address, key_variable = endpoint
-    if name.startswith(_COMPATIBLE_PREFIX):
-        if not address:
-            raise SettingError(
-                f"{name} needs the address of its endpoint: api_base= (--api-base) or"
-                " RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1"
-            )
-        return LLMJudge(
-            OpenAICompatibleModel(
-                address, name.removeprefix(_COMPATIBLE_PREFIX), api_key_env=key_variable
-            )
+    if not address:
+        raise SettingError(
+            f"{name} needs the address of its endpoint: api_base= (--api-base) or"
+            " RAGMETRICS_API_BASE, e.g. http://127.0.0.1:8000/v1"
         )
-    typed = decision_model(name, api_base=address, api_key_env=key_variable)
-    if typed is not None:
-        _warn_of_changing_model(name)
-        return DecisionJudge(typed)
-    if name.startswith(_GUARD_PREFIX):
-        return _make_guard(name, endpoint)
-    if name.startswith(_LOCAL_PREFIX):
-        return _make_local(name, named_here=named_here)
-    if name.startswith("openai/") or facts_of_listed_model(name) is not None:
-        return LLMJudge(
-            OpenAICompatibleModel.openai(
-                name, api_base=address, api_key_env=key_variable
-            )
-        )
-    if _MODULE_AND_NAME.fullmatch(name):
-        return _import_judge(name, named_here=named_here)
-    _refuse_misspelt(name, address)
-    return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
+    model = name.removeprefix(_COMPATIBLE_PREFIX)
+    return LLMJudge(OpenAICompatibleModel(address, model, api_key_env=key_variable))
 
 
 def _make_local(name: str, *, named_here: bool) -> Judge:

@@ -123,6 +123,7 @@ def characters_of_question(question: str, *, most: bool) -> int:
 
 
 def _name(place: int) -> str:
+    """The name of a question in a request, by its place from 0, e.g. q1."""
     return f"q{place + 1}"
 
 
@@ -252,16 +253,27 @@ def _probabilities_in_order(
     return [by_value[value] for value in values]
 
 
-def _is_truncated(said: Any) -> bool:
-    """Whether a reply or an answer, or what is told of it, says that not all was read."""
-    if not isinstance(said, Mapping):
+def _is_truncated(body: Any) -> bool:
+    """Whether a reply, or an answer in it, says that the texts were not read whole.
+
+    Services say it in the reply or the answer itself, in its usage or its metadata.
+    """
+    if not isinstance(body, Mapping):
         return False
-    holders = [said, said.get("usage"), said.get("metadata")]
     return any(
-        bool(value) and _TRUNCATED.search(str(field)) is not None
-        for holder in holders
-        if isinstance(holder, Mapping)
-        for field, value in holder.items()
+        _names_a_truncation(part)
+        for part in (body, body.get("usage"), body.get("metadata"))
+    )
+
+
+def _names_a_truncation(part: Any) -> bool:
+    """Whether a field of that name says so, e.g. ``"state_truncated": true``."""
+    if not isinstance(part, Mapping):
+        return False
+    return any(
+        _TRUNCATED.search(str(name)) is not None
+        for name, value in part.items()
+        if value
     )
 
 
@@ -284,18 +296,8 @@ def chances_of(typed: Typed, choice: Choice, model: str) -> Chances:
         MalformedReply: If the answer is missing or of another type, a number is no
             probability, or the options' do not sum to one.
     """
-    if choice.finish == "refused":
-        raise ContentRefused("the model declined to answer a typed question")
-    if choice.finish == "length":
-        raise ContextWindowExceeded(
-            "the model reads only a part of the texts: use shorter contexts"
-        )
-    if choice.finish == "other" and choice.text.startswith(LABELS_UNLIKELY):
-        raise MalformedReply(
-            f"{choice.text}, so that the model would hardly answer a {typed.kind} with"
-            " any of them: take one that was trained to"
-        )
-    n_wanted = len(typed.options) or 1
+    _check_answered(typed, choice)
+    n_wanted = len(typed.options) or 1  # a predicate has one number, and no options
     numbers = _numbers_of(choice)
     if len(numbers) != n_wanted:
         number_or_numbers = "number" if n_wanted == 1 else "numbers"
@@ -318,6 +320,25 @@ def chances_of(typed: Typed, choice: Choice, model: str) -> Chances:
             raw=choice.text,
         )
     return tuple(float(number) for number in numbers)
+
+
+def _check_answered(typed: Typed, choice: Choice) -> None:
+    """Refuse what is no answer: a refusal, half of the texts read, unlikely labels.
+
+    Raises:
+        JudgeError: One of those that ``chances_of`` names.
+    """
+    if choice.finish == "refused":
+        raise ContentRefused("the model declined to answer a typed question")
+    if choice.finish == "length":
+        raise ContextWindowExceeded(
+            "the model reads only a part of the texts: use shorter contexts"
+        )
+    if choice.finish == "other" and choice.text.startswith(LABELS_UNLIKELY):
+        raise MalformedReply(
+            f"{choice.text}, so that the model would hardly answer a {typed.kind} with"
+            " any of them: take one that was trained to"
+        )
 
 
 def _numbers_of(choice: Choice) -> list[Any]:
@@ -355,19 +376,22 @@ def share_usage(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
     """
     if not lengths:
         return []
-    counted = {
+    count_by_field = {
         field.name: getattr(usage, field.name)
         for field in fields(usage)
         if field.type is int and field.name != "stored"
     }
-    ends = [end / sum(lengths) for end in accumulate(lengths)]
-    starts = [0.0, *ends[:-1]]
+    total_length = sum(lengths)
     shares: list[Usage] = []
-    for start, end in zip(starts, ends, strict=True):
-        part = {
+    start = 0.0  # where a question begins, as a share of the length of all
+    for end_of_question in accumulate(lengths):
+        end = end_of_question / total_length
+        # Rounded places, not rounded shares: so the shares sum to the whole count.
+        part_by_field = {
             name: round(count * end) - round(count * start)
-            for name, count in counted.items()
+            for name, count in count_by_field.items()
         }
         cost = None if usage.cost is None else usage.cost * (end - start)
-        shares.append(replace(usage, **part, stored=0, cost=cost))
+        shares.append(replace(usage, **part_by_field, stored=0, cost=cost))
+        start = end
     return shares

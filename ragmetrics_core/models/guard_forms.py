@@ -150,6 +150,7 @@ def _minicheck_fields(request: GuardRequest) -> Body:
 
 
 def _by_name(*forms: GuardForm) -> Mapping[str, GuardForm]:
+    """Forms by their names."""
     return {form.name: form for form in forms}
 
 
@@ -185,8 +186,10 @@ class GuardWord:
     after_thinking: bool = False
 
 
+# A reasoning before the word, and the beginning of one.
 _THINKING = re.compile(r"\s*<think>(?P<thought>.*?)</think>", re.DOTALL)
 _THINKING_BEGINS = re.compile(r"\s*<think>")
+# The word alone, perhaps with a confidence in words behind it; or between tags.
 _ALONE = re.compile(
     r"[\s\"'*]*(?P<word>yes|no)[\s\"'*.]*(?:<confidence>\s*\w+\s*</confidence>\s*)?",
     re.IGNORECASE,

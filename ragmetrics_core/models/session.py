@@ -414,25 +414,28 @@ class Session:
         await self.prepare()
         self._refuse_batches()
         question_by_key = self._keys_of_typed(state, questions)
-        unpaid = self._unpaid(question_by_key)
+        # those that this call will ask, and so pay, unless somebody else is faster
+        asked_by_key = self._not_stored_nor_in_flight(question_by_key)
         request_for = partial(_request_typed, state, question_by_key)
         outcomes, usage = await self._replies(
             request_for, list(question_by_key), fitted=False
         )
-        if usage.calls and not unpaid:
+        if usage.calls and not asked_by_key:
             # Whoever else had asked for all of them gave up meanwhile.
-            unpaid = question_by_key
-        shares = share_usage(usage, [len(text) for text in unpaid.values()])
-        share_by_key = dict(zip(unpaid, shares, strict=True))
+            asked_by_key = question_by_key
+        lengths = [len(question) for question in asked_by_key.values()]
+        share_by_key = dict(zip(asked_by_key, share_usage(usage, lengths), strict=True))
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
             outcomes, question_by_key.items(), strict=True
         ):
             result = _read_decision(outcome, partial(read, question))
-            if isinstance(outcome, Choice) and isinstance(result, errors.JudgeError):
+            is_unusable = isinstance(result, errors.JudgeError)
+            if isinstance(outcome, Choice) and is_unusable:
                 self._kept.reject(key)
-            spent = share_by_key.get(key, Usage(stored=1, models=usage.models))
-            decisions[question] = Decision(result, spent)
+            cost_of_stored = Usage(stored=1, models=usage.models)
+            cost = share_by_key.get(key, cost_of_stored)
+            decisions[question] = Decision(result, cost)
         return decisions
 
     def _refuse_batches(self) -> None:
@@ -450,7 +453,9 @@ class Session:
             _digest(f"{place}|typed|{question}"): question for question in questions
         }
 
-    def _unpaid(self, question_by_key: Mapping[str, str]) -> dict[str, str]:
+    def _not_stored_nor_in_flight(
+        self, question_by_key: Mapping[str, str]
+    ) -> dict[str, str]:
         """The typed questions that are neither stored nor asked by somebody else."""
         flights = self._prepared.flights
         return {
