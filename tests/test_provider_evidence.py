@@ -493,6 +493,24 @@ SHAPES: dict[str, Shape] = {
         says="PDF",
         grade="incomplete",
     ),
+    "Anthropic: a result in a form that it does not document": Shape(
+        [{"content": [*anthropic_search(FACT), said()]}],
+        calls=[A_WEB],
+        unread=1,
+        says="web_fetch",
+        grade="incomplete",
+    ),
+    "LangChain v1: a search for tools": Shape(
+        [
+            {
+                "content": [
+                    {**V1_CALL, "name": "tool_search_tool_bm25", "args": {}},
+                    {**V1_RESULT, "output": {"tool_references": [{"name": "a"}]}},
+                    said(),
+                ]
+            }
+        ]
+    ),
     "Haystack: Anthropic's blocks, and the citations once more": Shape(
         [
             {
@@ -735,6 +753,8 @@ def test_a_sample_of_it_is_no_surer_than_its_evidence(name: str) -> None:
     texts = [context.text for context in sample.contexts]
     expected = list(dict.fromkeys([SIZE, *shape.texts]))
     assert sorted(texts) == sorted(expected)
+    retrieved = [context.text for context in sample.retrieved or ()]
+    assert sorted(retrieved) == sorted(expected)
     kinds = {call.name: call.kind for call in sample.ledger.calls}
     for name_of_tool, _ in shape.calls if shape.tools else ():
         assert kinds[name_of_tool] == "tool"
@@ -760,6 +780,13 @@ def test_the_places_of_sources_are_told_in_characters_of_the_reply() -> None:
     blocks = [said("Well. "), said(annotations=[url_citation()])]
     (annotation,) = evidence_in_reply({"content": blocks}).annotations
     assert (annotation.start, annotation.end) == (6, 15)
+
+
+def test_a_search_that_found_nothing_is_a_call_without_items() -> None:
+    sample = sample_of(evidence_in_reply({"content": [file_search([]), said()]}))
+    assert sample.ledger is not None
+    calls = [(call.name, len(call.items)) for call in sample.ledger.calls]
+    assert calls == [(None, 1), ("file_search", 0)]
 
 
 def test_what_was_found_is_put_below_a_call_once() -> None:

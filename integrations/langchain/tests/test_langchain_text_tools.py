@@ -13,6 +13,7 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, tool
 from langchain_ragmetrics import capture
+from langgraph.checkpoint.memory import InMemorySaver
 
 QUESTION = "Who lit the lamp of the lighthouse first?"
 FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
@@ -176,3 +177,27 @@ def test_a_model_that_only_wishes_for_a_tool_gives_no_sample() -> None:
     with capture() as captured:
         model.invoke(QUESTION)
     assert not captured.samples
+
+
+def test_the_tools_of_an_earlier_turn_are_not_named_again() -> None:
+    def wish(name: str) -> AIMessage:
+        call = {"name": name, "args": {"query": "lamp"}, "id": f"call {name}"}
+        return AIMessage("", tool_calls=[call])
+
+    lines = [wish("search_rooms"), AIMessage("Eleven.")]
+    lines += [wish("search_knowledge"), AIMessage(ANSWER)]
+    agent = create_agent(
+        Scripted(messages=iter(lines)),
+        [search_knowledge, search_rooms],
+        checkpointer=InMemorySaver(),
+    )
+    thread: Any = {"configurable": {"thread_id": "one"}}
+    with capture() as captured:
+        agent.invoke({"messages": [("user", "How many rooms?")]}, thread)
+        agent.invoke({"messages": [("user", QUESTION)]}, thread)
+    _, second = captured.samples
+    assert second.ledger is not None
+    assert [call.turn for call in second.ledger.calls] == [1, 2]
+    report = captured.evaluate(["context_utilization"], judge="lexical")
+    reason = report.results[1].results["context_utilization"].reason
+    assert 'context_tools={"search_knowledge"}' in reason
