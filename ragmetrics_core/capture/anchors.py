@@ -251,10 +251,19 @@ class Search:
             self._add(number, offsets)
 
     def _offsets_instead_of(self, common_offsets: list[int], number: int) -> list[int]:
-        """Where new anchors of a text begin that stand for its common ones.
+        """Where new anchors of a text begin that replace its common ones.
 
-        They are its rarer anchors, shifted by a byte or two. Empty if these are found
-        at every place anyway. A text that has no rarer anchors keeps its common ones.
+        A common anchor is one that too many texts share. In a long prompt only every
+        third place is looked at, so that the anchors that are left may all be missed.
+        Shifted by a byte or two they are found at any place.
+
+        Args:
+            common_offsets: Where the text's common anchors begin.
+            number: The number of the text.
+
+        Returns:
+            Offsets of shifted anchors; the common ones for a text that has no others.
+            Empty if the others are found at any place anyway.
         """
         text = self._streams[number]
         end = len(text) - ANCHOR
@@ -264,8 +273,9 @@ class Search:
                 rare_offsets.append(offset)
         if not rare_offsets:
             return common_offsets
-        phases = {offset % self._every for offset in rare_offsets}
-        if len(phases) == self._every:
+        # with an anchor for each remainder, one of them is met wherever the text stands
+        remainders = {offset % self._every for offset in rare_offsets}
+        if len(remainders) == self._every:
             return []
         shifted_offsets = []
         for offset in rare_offsets:
@@ -358,15 +368,20 @@ class Search:
         return end_of_candidate
 
     def _note_unbroken(self, number: int, start: int) -> None:
-        """Note that a text stands at a place whole and in one piece.
+        """Note that a text stands at a place of the prompt whole and in one piece.
 
         A text that stands in too many places is looked for no longer: nobody knows
         which of them are its own.
+
+        Args:
+            number: The number of the text.
+            start: The place.
         """
         starts = self._unbroken[number]
         group = self.groups[number]
-        is_noted = bool(starts) and start < starts[-1] + ANCHOR
-        if is_noted:
+        # its beginning repeats itself, as in "na na na"
+        is_same_place = bool(starts) and start < starts[-1] + ANCHOR
+        if is_same_place:
             return
         starts.append(start)
         if len(starts) >= OCCURRENCES + group.n_known + len(group.members):

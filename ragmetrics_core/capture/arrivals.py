@@ -75,7 +75,7 @@ class Arrivals:
         earlier: Sequence[EvidenceCall],
         documents_of_steps: Mapping[Node, tuple[Document, ...]],
     ) -> list[Arrival]:
-        """Return the arrivals that the ledger lists, in its order.
+        """Return what arrived, as the ledger lists it: in the order of its calls.
 
         A text that a model wrote is left out where the ledger has it already: as the
         answer, or among the texts of earlier turns.
@@ -83,8 +83,8 @@ class Arrivals:
         Args:
             answer: The answer of this turn.
             earlier: The ledger's calls of earlier turns.
-            documents_of_steps: The documents that steps brought, as the method of that
-                name gives them.
+            documents_of_steps: The documents of searches that no framework reports, by
+                step. They are arrivals as well.
         """
         known_lines = {as_one_line(answer)}
         for call in earlier:

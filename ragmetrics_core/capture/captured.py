@@ -85,7 +85,11 @@ class Redaction:
 
     @guard_hook
     def redact(self, sample: Sample) -> Sample | None:
-        """The sample to keep; None, counted, where the function raises or gives no sample."""
+        """The sample to keep; None if it must be dropped.
+
+        It is dropped where the function raises or gives no sample. That is counted as a
+        problem.
+        """
         if self.function is None:
             return sample
         redacted: object = self.function(sample)
@@ -103,6 +107,7 @@ class Redaction:
         )
         if not changes_texts:
             return redacted
+        # the calls of the ledger repeat the texts that were hidden
         without_calls = ledger.model_copy(update={"calls": ()})
         return sample_with(redacted, {"ledger": without_calls})
 

@@ -383,7 +383,7 @@ class Groups:
             writer: The run that wrote it; None if none is known.
         """
         group_of_writer = None if writer is None else self._group_of(writer)
-        giving = self._groups_that_gave(tree, query)
+        giving = self._groups_it_was_handed(tree, query)
         if giving:
             if group_of_writer is not None and group_of_writer not in giving:
                 giving.append(group_of_writer)
@@ -398,10 +398,11 @@ class Groups:
                 return group
         return None
 
-    def _groups_that_gave(self, tree: Tree, query: str) -> list[Group]:
-        """The groups whose documents a retrieval was handed.
+    def _groups_it_was_handed(self, tree: Tree, query: str) -> list[Group]:
+        """The groups of runs whose documents a retrieval was handed, as a reranker is.
 
-        Those of its strand go before others. Empty if it was handed none of a group.
+        Groups of its own strand (task or thread) go before others. Empty if it was
+        handed documents of no group.
 
         Args:
             tree: The retrieval.
@@ -418,16 +419,22 @@ class Groups:
     def join(self, tree: Tree, calls: Calls) -> Group | None:
         """Add a run to the groups whose documents it shows to a model.
 
-        Several groups become one. Groups whose answer the run may only go on with are
-        put in doubt.
+        A group is the runs of one question. Several groups that the run shows become
+        one. A group is put in doubt where the run quotes its answer and nothing tells
+        whether it works on that answer or only goes on with the conversation.
+
+        Args:
+            tree: The run.
+            calls: Its calls.
 
         Returns:
-            That group; None if the run shows nothing of any.
+            The group that now holds the run; None if the run shows nothing of any.
         """
         groups = self._groups_of(tree.strand)
         groups_of_others = self._latest_of_other_strands(tree.strand)
         quotations = _quotations_of_last_answers([*groups, *groups_of_others], calls)
         over = _groups_that_are_over(quotations, tree, calls)
+        # "perhaps said": nobody is named behind the answer, so that it may be a draft
         for group in over:
             if quotations[group] == "perhaps said":
                 group.doubt(_MAY_GO_ON)
@@ -464,10 +471,11 @@ class Groups:
         return first_group
 
     def _searches_beside(self, group: Group, names: Collection[str]) -> list[Group]:
-        """Searches near those of a group that found some of the same documents.
+        """Other groups of the same strand that found some of the documents of a group.
 
-        No model has read them yet. They began after the first search of the group, or
-        right before it, so that nothing was read or answered in between.
+        Such a group is a search that no model has read yet. It began after the first
+        search of the group, or right before it, so that nothing was read or answered in
+        between.
 
         Args:
             group: The group.
@@ -484,15 +492,17 @@ class Groups:
             if found_the_same and not search.was_read:
                 beside.append(search)
             elif search.began < group.began:
+                # the searches are sorted: what began still earlier is of other turns
                 break
         return beside
 
     def _with_searches_beside(self, groups: Sequence[Group]) -> list[Group]:
-        """Some groups as they are if no further run comes.
+        """Some groups as they are if no further run comes, with the searches beside them.
 
-        A search beside a group that no model has read belongs to the question of that
-        group if it was made after the first search of the group, or asked the same.
-        Otherwise it may be a question of its own: both stay, and the group is in doubt.
+        A search beside a group found some of the same documents, and no model has read
+        it. It belongs to the question of the group if it was made after the first
+        search of the group, or asked the same. Otherwise it may be a question of its
+        own: both stay, and the group is in doubt.
 
         Args:
             groups: The groups; they stay as they are.
@@ -926,7 +936,7 @@ def _shown_groups(
     """
     shown_groups = []
     for group in groups:
-        is_asked = any(_stands_in(query, prompts) for query in group.queries)
+        is_asked = any(_is_asked_in(prompts, query) for query in group.queries)
         texts_found: list[str] = []
         for document in group.documents:
             texts_found += document.texts
@@ -943,6 +953,6 @@ def _shown_groups(
     return shown_groups
 
 
-def _stands_in(query: str, prompts: _Prompts) -> bool:
+def _is_asked_in(prompts: _Prompts, query: str) -> bool:
     """Whether a query stands in a message of the turn that goes on now."""
     return any(query in text for text in prompts.of_this_turn)

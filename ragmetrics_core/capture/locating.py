@@ -284,17 +284,20 @@ class _Settling:
     def _showings_of_candidates(self) -> dict[int, Showing]:
         """For each candidate that is shown, by its index, where it stands.
 
-        The first showings of a group explain its known texts, the next ones are its
-        candidates'. Where there are more than these, whole ones count, then the
-        longest.
+        Equal texts are one group: candidates, and known texts that stand in the prompt
+        for another reason. The first places at which they stand are those of the known
+        texts, the next ones those of the candidates. Where they stand at more places
+        than they are, whole showings count first, then the longest.
         """
         showing_of: dict[int, Showing] = {}
         for group in self.groups:
             n_wanted = group.n_known + len(group.members)
             best = sorted(group.showings, key=_whole_and_longest_first)[:n_wanted]
             best.sort(key=lambda showing: showing.place)
-            of_candidates = best[group.n_known :]
-            showing_of.update(zip(group.members, of_candidates, strict=False))
+            showings_of_members = best[group.n_known :]
+            # some candidates may be shown nowhere
+            pairs = zip(group.members, showings_of_members, strict=False)
+            showing_of.update(pairs)
         return showing_of
 
     def _share_parts(self, showing_of: dict[int, Showing]) -> None:

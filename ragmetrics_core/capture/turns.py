@@ -469,8 +469,9 @@ class Turns(Generic[Run]):
     def _place_tree(self, tree: Tree) -> Tree:
         """A run as a turn of its conversation, with its history and its earlier calls.
 
-        The run is in doubt where its prompts hold an earlier turn and nothing tells
-        that turn from a draft. A question that a model wrote is no turn of the user's.
+        A run without a history may hold earlier turns in its prompts. Where nothing
+        tells such a turn from a draft that is worked on, the run is in doubt. A
+        question that a model wrote is no turn of the user's.
         """
         quoted_turns: list[QuotedTurn] = []
         if not tree.history:
