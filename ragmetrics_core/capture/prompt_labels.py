@@ -222,49 +222,90 @@ def _end_of(text: str, prompt: str, opened: int) -> int:
     return at + len(closing) if is_near else opened
 
 
-def _lines_of(blocks: Sequence[_Block], prompt: str) -> Iterator[list[_Line]]:
-    """The lines that label each block."""
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """The lines that stand around the contexts of a prompt.
+
+    Args:
+        before: Lines that label, before the first context.
+        between: For each context but the last, the lines up to the next one.
+        behind: Lines that label, behind the last context.
+    """
+
+    before: Sequence[_Line]
+    between: Sequence[Sequence[_Line]]
+    behind: Sequence[_Line]
+
+
+def _lines_of(blocks: Sequence[_Block], prompt: str) -> list[list[_Line]]:
+    """The lines that label each block; none where nobody can tell which these are."""
     if not blocks:
-        return
+        return []
+    around = _surroundings(blocks, prompt)
+    if not around.between:
+        return [_lines_of_a_single_text(around)]
+    n_behind = _count_behind(around)
+    if n_behind is None:
+        return [[] for _ in blocks]
+    n_above = len(around.between[0]) - n_behind
+    nearest = around.before[len(around.before) - n_above :]
+    above = [nearest, *(lines[n_behind:] for lines in around.between)]
+    below = [*around.between, around.behind]
+    return [
+        [*lines_above, *lines_below[:n_behind]]
+        for lines_above, lines_below in zip(above, below, strict=True)
+    ]
+
+
+def _surroundings(blocks: Sequence[_Block], prompt: str) -> _Surroundings:
+    """What stands before, between and behind the blocks of a prompt."""
     first, last = blocks[0], blocks[-1]
-    before = _run(prompt[max(0, first.start - _REGION) : first.start], direction=-1)
-    behind = _run(prompt[last.end : last.end + _REGION], direction=1)
+    before = prompt[max(0, first.start - _REGION) : first.start]
+    behind = prompt[last.end : last.end + _REGION]
     between = [
-        _lines(prompt[block.end : following.start])
+        prompt[block.end : following.start]
         for block, following in itertools.pairwise(blocks)
     ]
-    n_behind = _number_behind(before, between, behind)
-    n_above = len(between[0]) - (n_behind or 0) if between else len(before)
-    nearest = before[len(before) - n_above :]
-    for number in range(len(blocks)):
-        if n_behind is None:
-            yield []
-            continue
-        above = between[number - 1][n_behind:] if number else nearest
-        below = between[number] if number < len(between) else behind
-        yield [*above, *below[:n_behind]]
+    return _Surroundings(
+        before=_run(before, direction=-1),
+        between=[_lines(region) for region in between],
+        behind=_run(behind, direction=1),
+    )
 
 
-def _number_behind(
-    before: Sequence[_Line], between: Sequence[Sequence[_Line]], behind: Sequence[_Line]
-) -> int | None:
-    """How many of the lines between two texts belong to the first; None if nobody can tell."""
-    if not between:
-        labels_before = any(line.labels or line.number for line in before)
-        return 0 if labels_before else len(behind)
-    shapes = [line.shape for line in between[0]]
-    if any([line.shape for line in lines] != shapes for lines in between):
+def _lines_of_a_single_text(around: _Surroundings) -> list[_Line]:
+    """The lines before the only context, if they name it; else those behind it."""
+    names_it = any(line.labels or line.number for line in around.before)
+    return list(around.before if names_it else around.behind)
+
+
+def _count_behind(around: _Surroundings) -> int | None:
+    """How many of the lines between two contexts belong to the first of these.
+
+    The lines between all neighbours must look alike. The first of them must look like
+    those behind the last context, and the others like those before the first context.
+
+    Returns:
+        The count; None if no count fits, or several do.
+    """
+    shapes = [line.shape for line in around.between[0]]
+    if any([line.shape for line in lines] != shapes for lines in around.between):
         return None
-    above = [line.shape for line in before]
-    below = [line.shape for line in behind]
+    shapes_before = [line.shape for line in around.before]
+    shapes_behind = [line.shape for line in around.behind]
     fitting = [
         count
         for count in range(len(shapes) + 1)
-        if below[:count] == shapes[:count]
-        and above[len(above) - (len(shapes) - count) :] == shapes[count:]
-        and len(above) >= len(shapes) - count
+        if shapes_behind[:count] == shapes[:count]
+        and _ends_with(shapes_before, shapes[count:])
     ]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _ends_with(shapes: Sequence[str], last: Sequence[str]) -> bool:
+    """Whether some shapes are the last of others."""
+    n_others = len(shapes) - len(last)
+    return n_others >= 0 and list(shapes[n_others:]) == list(last)
 
 
 def _run(region: str, *, direction: int) -> list[_Line]:

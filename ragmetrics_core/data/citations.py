@@ -158,12 +158,27 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
         labels = _labels(inside, known, is_provided=match["provided"] is not None)
         if not labels and _shape_of_label(plain_label(inside)) in shapes:
             labels = (plain_label(inside),)
-        link = _LINK.match(answer, match.end())
-        if link is not None and link[1] in known and not set(labels) & known.keys():
-            marks.append(Mark(match.start(), link.end(), (link[1],)))
-        elif labels:
-            marks.append(Mark(match.start(), match.end(), labels))
+        mark = Mark(match.start(), match.end(), labels)
+        link = _link_to_a_label(mark, answer, known)
+        if link is not None or labels:
+            marks.append(link or mark)
     return marks
+
+
+def _link_to_a_label(
+    mark: Mark, answer: str, known: Mapping[str, object]
+) -> Mark | None:
+    """The link ``[words](address)`` whose words stand in the brackets of a mark.
+
+    None if it is no link, if its address is no label, or if its words name a label by
+    themselves.
+    """
+    address = _LINK.match(answer, mark.end)
+    if address is None or address[1] not in known:
+        return None
+    if any(label in known for label in mark.labels):
+        return None
+    return Mark(mark.start, address.end(), (address[1],))
 
 
 def _blank_code(code: re.Match[str]) -> str:
