@@ -101,6 +101,25 @@ def test_texts_that_bring_their_own_labels() -> None:
     assert labels.places == {"4": (0,), "7": (1,), "a.pdf": (0,), "b.pdf": (1,)}
 
 
+def test_a_number_counts_only_where_every_text_has_one() -> None:
+    texts = ["Source 4:\nIt is old and grey.", "It fell in the war."]
+    labels = labels_in(["\n\n".join(texts)], texts)
+    assert labels.ambiguous == {"4"}
+    assert "4" not in labels.places
+
+
+def test_the_applications_number_goes_before_one_inside_of_the_text() -> None:
+    texts = ["Source 9:\nIt is old and grey.", "Source 1:\nIt fell in the war."]
+    labels = labels_in([f"[1] {texts[0]}\n\n[2] {texts[1]}"], texts)
+    assert labels.places == {"1": (0,), "2": (1,)}
+
+
+def test_a_text_of_fields_alone_has_no_labels_inside() -> None:
+    texts = ["Name: Ann\nTown: Velm", "Name: Bob\nTown: Ost"]
+    labels = labels_in([f"[1] {texts[0]}\n\n[2] {texts[1]}"], texts)
+    assert labels.places == {"1": (0,), "2": (1,)}
+
+
 FORMS: tuple[Callable[[str, str], str], ...] = (
     lambda label, text: f"[{label}] {text}",
     lambda label, text: f"[Source {label}]\n{text}",

@@ -173,7 +173,7 @@ class _Search:
         """Whether the prompts number the contexts as sources; numbers of a mere list do not."""
         shown = "\n".join(self.prompts)
         return bool(self.numbers) and any(
-            all(_count_of_number(form, number, shown) for number in self.numbers)
+            all(_has_number(form, number, shown) for number in self.numbers)
             for form in (_IN_BRACKETS, _BEHIND_A_WORD)
         )
 
@@ -596,7 +596,7 @@ def _check_that_it_dangles(
     has_numbers = any(known.isdigit() for known in labels.places)
     if not has_numbers and search.texts and not _numbering_of_the_framework(search):
         raise _UnknownMeaning(_NO_MEANING.format(mark))
-    if _is_number_shown(label, labels, prompts, search.turn.known):
+    if _is_number_shown(label, labels, prompts):
         raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
 
 
@@ -608,24 +608,17 @@ def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
     return any(line in as_one_line(prompt).lower() for prompt in prompts)
 
 
-def _is_number_shown(
-    number: str, labels: Labels, prompts: Sequence[str], known_texts: Iterable[str]
-) -> bool:
+def _is_number_shown(number: str, labels: Labels, prompts: Sequence[str]) -> bool:
     """Whether a prompt shows something under a number as it shows the contexts under theirs.
 
-    What stands in known texts, such as the examples of a template, does not count.
+    It may be a passage of the application's own, or an example in the instructions:
+    nobody can tell which of these an answer means.
     """
     numbers = [label for label in labels.places if label.isdigit()]
-    if not numbers:
-        return False
     shown = "\n".join(prompts)
-    known_text = "\n".join(known_texts)
     for form in _FORMS_OF_NUMBERS:
-        if not all(_count_of_number(form, known, shown) for known in numbers):
-            continue
-        if _count_of_number(form, number, shown) > _count_of_number(
-            form, number, known_text
-        ):
+        is_used = numbers and all(_has_number(form, known, shown) for known in numbers)
+        if is_used and _has_number(form, number, shown):
             return True
     return False
 
@@ -639,7 +632,7 @@ _IN_A_LIST = r"^[ \t#>*\-]*0*{}[.):]"
 _FORMS_OF_NUMBERS = (_IN_BRACKETS, _BEHIND_A_WORD, _IN_A_LIST)
 
 
-def _count_of_number(form: str, number: str, text: str) -> int:
-    """How many lines of a text begin with a number in a form."""
+def _has_number(form: str, number: str, text: str) -> bool:
+    """Whether a line of a text begins with a number in a form."""
     pattern = form.replace("{}", re.escape(number))
-    return len(re.findall(pattern, text, re.MULTILINE | re.IGNORECASE))
+    return re.search(pattern, text, re.MULTILINE | re.IGNORECASE) is not None

@@ -53,7 +53,8 @@ class Found(BaseRetriever):
         return [
             Document(
                 text,
-                id=f"d{place}",
+                # numbers of the store's own, which no prompt shows
+                id=str(3 - place),
                 metadata={
                     "source": FILES[place],
                     "pdf_path": FILES[place],
@@ -356,7 +357,9 @@ def quoted(text: str, place: int, words: str) -> dict[str, Any]:
     )
 
 
-def found_by_the_provider(results: Any, **cited: Any) -> Callable[[], Any]:
+def found_by_the_provider(
+    results: Any, text: str = "It was opened in 1874. It is old.", **cited: Any
+) -> Callable[[], Any]:
     """OpenAI searched files while the model answered; nothing else was searched."""
     searched = {
         "type": "file_search_call",
@@ -364,7 +367,7 @@ def found_by_the_provider(results: Any, **cited: Any) -> Callable[[], Any]:
         "queries": ["Velm"],
         "results": results,
     }
-    reply = AIMessage([searched, block("It was opened in 1874. It is old.", **cited)])
+    reply = AIMessage([searched, block(text, **cited)])
     return lambda: Structured(messages=iter([reply])).invoke(QUESTION)
 
 
@@ -710,3 +713,16 @@ def test_a_number_that_an_earlier_turn_used_means_no_single_text() -> None:
     assert [citation.contexts for citation in first.citations] == [(0,)]
     assert second.citations is None
     assert "several texts" in second.citations_unknown
+
+
+def test_a_provider_says_which_of_two_equal_sentences_cites() -> None:
+    run = found_by_the_provider(
+        RESULTS,
+        "It is iron. It is iron. So.",
+        type="file_citation",
+        file_id="file-1",
+        start=12,
+    )
+    sample = captured(run)
+    assert sample.citations is not None, sample.citations_unknown
+    assert [(one.start, one.end) for one in sample.citations] == [(12, 23)]

@@ -166,6 +166,16 @@ def small_sources(kit: ModuleType) -> Any:
     return engine.query(QUESTION)
 
 
+def one_source(kit: ModuleType) -> Any:
+    """The template's own example has two sources: the second may be what is cited."""
+    engine = CitationQueryEngine.from_args(
+        None,
+        retriever=kit.FixedRetriever(nodes()[:1]),
+        llm=model(kit, ("Source 1", "It is old [1]. It is red [2].")),
+    )
+    return engine.query(QUESTION)
+
+
 def reretrieved(kit: ModuleType) -> Any:
     """Nothing is found with a filter, so that it is asked again without."""
     asked = citation_engine(kit)
@@ -440,6 +450,7 @@ APPS: dict[str, App] = {
             ("It is red [7].", (), ("7",)),
         ],
     ),
+    "one source, two in the example": App(one_source, "none of the contexts"),
     "asked again without a filter": App(reretrieved, MARKS),
     "ids of nodes": App(
         ids_of_nodes,
