@@ -13,7 +13,7 @@ from plausible import plausible_reply
 from ragmetrics_core import LexicalJudge, LLMJudge
 from ragmetrics_core.data.errors import MalformedReply, QuestionNotSupported
 from ragmetrics_core.data.replies import Asked, NotAnswered
-from ragmetrics_core.engine.dry_run import counting_judges
+from ragmetrics_core.engine.counting_judges import make_counting_judges
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import read
 from ragmetrics_core.labelling.making import TaggedSentence, WriteQuestion, Written
@@ -94,7 +94,7 @@ def test_the_embedded_judge_does_not_write() -> None:
 
 
 def test_a_dry_run_knows_the_question() -> None:
-    low, high = counting_judges(LLMJudge(Model()))
+    low, high = make_counting_judges(LLMJudge(Model()))
     for counter, sentences in ((low, 2), (high, 6)):
         answer = asyncio.run(counter.answer(question("one", "two")))
         assert isinstance(answer.reply, Asked)

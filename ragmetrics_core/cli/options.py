@@ -23,7 +23,8 @@ from ragmetrics_core.data import (
     replace_surrogates,
     write_text,
 )
-from ragmetrics_core.engine.dry_run import Estimate, counting_judges
+from ragmetrics_core.engine.counting_judges import make_counting_judges
+from ragmetrics_core.engine.dry_run import Estimate
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.judging.judge import Judge
 from ragmetrics_core.labelling.making import Maker
@@ -355,7 +356,7 @@ def dry_run(
 
     So the numbers are those of the very same code.
     """
-    low, high = counting_judges(judge)
+    low, high = make_counting_judges(judge)
     for counter in (low, high):
         work(counter)
     show(Estimate(count, low.total, high.total).text(unit) + more)

@@ -3,47 +3,25 @@
 The metrics' own plans are carried out with a judge that counts instead of calling.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ragmetrics_core.data import (
-    Answer,
-    Asked,
-    Failed,
-    NotAnswered,
-    Question,
-    R,
     Sample,
     Undefined,
     Usage,
-    Weight,
-    verdicts_of,
 )
-from ragmetrics_core.data.asking import check_template
-from ragmetrics_core.data.errors import JudgeError, QuestionNotSupported, RowError
-from ragmetrics_core.data.higher_rooms import import_deferred
-from ragmetrics_core.engine.loop import run
+from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.engine.counting_judges import CountingJudge, make_counting_judges
 from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
 from ragmetrics_core.engine.resolve import resolve_judge
 from ragmetrics_core.engine.run import POOL
 from ragmetrics_core.engine.scoring import prepare_metric, signature_with_judge
-from ragmetrics_core.judging.cascade import CascadeJudge
-from ragmetrics_core.judging.decision_judge import DecisionJudge, typed_form
 from ragmetrics_core.judging.judge import Judge, check_judge
-from ragmetrics_core.judging.model_judge import ModelJudge
 from ragmetrics_core.metrics.metric import Metric
-from ragmetrics_core.models.chat import Capabilities, ChatModel
-from ragmetrics_core.models.decision_forms import (
-    characters_of_question,
-    characters_of_state,
-)
-from ragmetrics_core.models.decision_model import DecisionModel
-from ragmetrics_core.models.guard_forms import GuardRequest
-from ragmetrics_core.models.guard_model import GuardModel
 from ragmetrics_core.reporting.gates import Gate, UntilDecided
 from ragmetrics_core.statistics.stopping import samples_needed
 
@@ -59,18 +37,6 @@ _ASSUMPTIONS = (
     ),
     "Not deducted: replies that the store holds already, which cost nothing.",
 )
-# Characters of the tags around a text.
-_TAGS = 45
-# Characters in a token: many where the least is counted, few where the most is.
-_LONG_TOKEN = 4
-_SHORT_TOKEN = 3
-# Tokens that an endpoint adds to a prompt: roles, and what separates messages.
-_TOKENS_AROUND_PROMPT = 8
-# Tokens of a guard's reply.
-_TOKENS_OF_WORD = 8
-# Tokens of a reply of which the question gives no example.
-_SHORT_REPLY = 20
-_LONG_REPLY = 200
 
 
 class Failing(NamedTuple):
@@ -220,382 +186,6 @@ def _samples_line(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _CountedModel:
-    """What is counted of a model: what it can do, and its prices per token."""
-
-    capabilities: Capabilities
-    prices: tuple[float, float] | None
-
-
-class CountingJudge(Judge):
-    """Counts the calls and tokens that a judge of chat models would take.
-
-    It stands in for the judge of a run while nothing is called: it answers a question
-    with the example reply that the question names, so that a metric goes on as it would
-    in a run.
-
-    Args:
-        models: The models that the judge asks, each of them every question.
-        high: Whether the most that is usual is counted, instead of the least.
-
-    Attributes:
-        total: What was counted so far.
-    """
-
-    name = "dry run"
-
-    def __init__(self, models: Sequence[ChatModel], *, high: bool) -> None:
-        self._total = Usage()
-        self._models = [
-            _CountedModel(model.capabilities(), model.prices()) for model in models
-        ]
-        self._high = high
-        # Digests of the questions that were counted.
-        self._counted: set[int] = set()
-
-    @property
-    def total(self) -> Usage:
-        """What was counted so far."""
-        return self._total
-
-    def carry_out(self, metric: Metric, sample: Sample) -> JudgeError | None:
-        """Count what a metric asks of a sample.
-
-        No event loop is used, which would take half of the time.
-
-        Returns:
-            Why the metric fails whatever is replied: the judge cannot be asked one of
-            its questions. None if nothing of that kind is seen.
-        """
-        plan = metric.plan(sample)
-        refusal: JudgeError | None = None
-        try:
-            questions = next(plan)
-            while True:
-                replies = tuple(self.count(question).reply for question in questions)
-                refusal = refusal or _refusal_among(replies)
-                questions = plan.send(replies)
-        except StopIteration as end:
-            return refusal if isinstance(end.value, Failed) else None
-        except Exception:  # noqa: BLE001  # after an error a run goes on, too
-            return None
-
-    async def answer(self, question: Question[R]) -> Answer[R]:
-        """Count a question; see ``count``."""
-        return self.count(question)
-
-    def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question, and answer it by its example.
-
-        What was asked before is not counted again, since a run keeps replies.
-        """
-        replies = self._example_replies(question)
-        self._add_usage_of_new(question, replies)
-        if not replies:
-            kind = type(question).__name__
-            message = f"questions of type {kind} name no example reply"
-            return Answer(NotAnswered(_NoExample(message)))
-        weights: tuple[Weight, ...] = ()
-        if question.weigh is not None:
-            weights = (Weight(1.0),) * len(verdicts_of(replies[0]))
-        return Answer(Asked(replies, weights=weights))
-
-    def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
-        """Add what every model would take for a question, if it was not counted before.
-
-        A question that a run has asked before is answered by the store of replies. One
-        that is polled in rounds, for several independent replies, is a new question in
-        each round.
-        """
-        if not self._models:
-            return
-        parts = tuple(question.parts.values())
-        number_of_first_poll = question.first_poll or 0
-        digest = hash(
-            (type(question), number_of_first_poll, question.instructions, *parts)
-        )
-        if digest in self._counted:
-            return
-        self._counted.add(digest)
-        for model in self._models:
-            self._total += self._usage_estimated(question, replies, model)
-
-    def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
-        """Return the example replies to a question: the least, or the most.
-
-        Where polls are asked for in rounds and may stop early, those of the most
-        disagree, so that none stops. There are none if the question has no example.
-        """
-        examples = question.examples()
-        if examples is None:
-            return ()
-        least, most = examples
-        if not self._high:
-            return (least,) * question.polls
-        if question.first_poll is None:
-            return (most,) * question.polls
-        polls = range(question.first_poll, question.first_poll + question.polls)
-        return tuple(least if poll % 2 else most for poll in polls)
-
-    def _usage_estimated(
-        self, question: Question[R], replies: tuple[R, ...], model: _CountedModel
-    ) -> Usage:
-        """The calls, tokens and price that one model would take for a question."""
-        n_replies, n_calls = self._replies_and_calls(question, model.capabilities)
-        characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
-        if replies:
-            characters = len(replies[0].model_dump_json(exclude_defaults=True))
-            tokens_of_reply = characters // characters_per_token
-        else:
-            tokens_of_reply = _LONG_REPLY if self._high else _SHORT_REPLY
-        tokens_of_prompt = _characters(question) // characters_per_token
-        tokens_received = n_replies * tokens_of_reply
-        tokens_sent = n_calls * (tokens_of_prompt + _TOKENS_AROUND_PROMPT)
-        cost = None
-        if model.prices is not None:
-            price_sent, price_received = model.prices
-            cost = tokens_sent * price_sent + tokens_received * price_received
-        return Usage(
-            calls=n_calls,
-            prompt_tokens=tokens_sent,
-            completion_tokens=tokens_received,
-            cost=cost,
-        )
-
-    def _replies_and_calls(
-        self, question: Question[R], can: Capabilities
-    ) -> tuple[int, int]:
-        """How many replies a question takes, and in how many calls.
-
-        What is not known of a model counts as there for the least, as missing for the
-        most.
-        """
-        gives_several = self._supposed(can.n)
-        shares_a_call = gives_several and can.temperature is not False
-        if question.weigh is None:
-            n_polls = question.polls
-            return n_polls, 1 if shares_a_call else n_polls
-        n_polls = question.weigh.fallback_polls
-        if self._supposed(can.logprobs) or n_polls < 2:
-            return 1, 1
-        if can.logprobs is None:
-            # Log-probabilities are tried with one reply, which is the first poll.
-            return n_polls, 2 if shares_a_call else n_polls
-        return n_polls, 1 if shares_a_call else n_polls
-
-    def _supposed(self, capability: bool | None) -> bool:
-        """Whether a model is counted as able to do something; None: nobody knows."""
-        if capability is None:
-            return not self._high
-        return capability
-
-
-class _NoExample(QuestionNotSupported):
-    """Why a dry run alone cannot answer: a run asks the question all the same."""
-
-
-def _refusal_among(replies: Iterable[object]) -> JudgeError | None:
-    """Why the judge of a run cannot be asked one of several questions."""
-    for reply in replies:
-        if isinstance(reply, NotAnswered) and not isinstance(reply.error, _NoExample):
-            return reply.error
-    return None
-
-
-class CountingCascade(CountingJudge):
-    """Counts a cascade whose cheap judge is free.
-
-    That one is asked, as in a run. Only what it passes on is counted.
-
-    Args:
-        cascade: The cascade.
-        strong: Counts what the strong judge would send and receive.
-    """
-
-    def __init__(self, cascade: CascadeJudge, strong: CountingJudge) -> None:
-        super().__init__((), high=False)
-        self._cascade = cascade.with_parts(
-            lambda judge: strong if judge is cascade.strong else judge
-        )
-        self._strong = strong
-        self._decided = Usage()
-
-    @property
-    def total(self) -> Usage:
-        """What was counted so far, and how many questions each judge was asked."""
-        return self._strong.total + self._decided
-
-    def count(self, question: Question[R]) -> Answer[R]:
-        """Ask the cheap judge, and count the question where it is unsure."""
-        return run(self.answer(question))
-
-    async def answer(self, question: Question[R]) -> Answer[R]:
-        """Ask the cheap judge, and count the question where it is unsure."""
-        answer = await self._cascade.answer(question)
-        self._decided += Usage(spared=answer.usage.spared, passed=answer.usage.passed)
-        return answer
-
-
-class CountingDecisions(CountingJudge):
-    """Counts what a judge of typed questions would send.
-
-    At the least, questions about equal texts share a request. At the most, each
-    question has its own: what is asked after the first replies shares nothing, and some
-    services count the texts for each.
-
-    Args:
-        model: The model.
-        high: Whether the most that is usual is counted, instead of the least.
-    """
-
-    def __init__(self, model: DecisionModel, *, high: bool) -> None:
-        super().__init__((), high=high)
-        self._model = model
-        self._characters_per_token = _SHORT_TOKEN if high else _LONG_TOKEN
-        # Of each request by what it is about: digests of its questions.
-        self._questions_of: dict[int, set[int]] = {}
-
-    def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question, and answer it by its example."""
-        form = typed_form(question)
-        if form.reply is not None:
-            return Answer(form.reply)
-        about = (form.state, form.texts) if self._high else form.state
-        for text in form.typed:
-            self._add(hash(about), form.state, text)
-        replies = self._example_replies(question)[:1]
-        weights: tuple[Weight, ...] = ()
-        if replies and question.weigh is not None:
-            weights = (Weight(1.0, "decision"),) * len(verdicts_of(replies[0]))
-        if not replies:
-            return super().count(question)  # which says that there is no example
-        return Answer(Asked(replies, weights=weights))
-
-    def _add(self, about: int, state: str, text: str) -> None:
-        """Count a typed question, and a request where those before it are full."""
-        asked = self._questions_of.setdefault(about, set())
-        if hash(text) in asked:
-            return
-        is_new_request = len(asked) % self._model.most_questions == 0
-        asked.add(hash(text))
-        n_characters = characters_of_question(text, most=self._high)
-        tokens = n_characters // self._characters_per_token
-        if is_new_request:
-            n_characters = characters_of_state(state, most=self._high)
-            tokens += n_characters // self._characters_per_token
-        prices = self._model.prices()
-        self._total += Usage(
-            calls=int(is_new_request),
-            prompt_tokens=tokens,
-            cost=None if prices is None else tokens * prices[0],
-        )
-
-
-class CountingQuestions(CountingJudge):
-    """Counts the questions to a judge of a user's own; their price nobody knows."""
-
-    def __init__(self) -> None:
-        super().__init__((), high=False)
-
-    def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
-        """Count a question as one call; it is asked anew each time, as nothing is kept."""
-        del question, replies  # no example tells what such a judge sends
-        self._total += Usage(calls=1, cost=None)
-
-
-class CountingGuards(CountingJudge):
-    """Counts what a guard would be sent: a request for each claim, fact or chunk.
-
-    At the most the endpoint rejects log-probabilities, which nobody knows before. All
-    that is asked until then is asked twice: the control, or anything where there is
-    none. What is rejected costs a call, and no token.
-
-    Args:
-        judge: The judge that asks the guard.
-        high: Whether the most that is usual is counted, instead of the least.
-    """
-
-    def __init__(self, judge: Judge, *, high: bool) -> None:
-        super().__init__((), high=high)
-        guard: Any = judge  # a GuardJudge, whose room may be left out
-        self._model: GuardModel = guard.model
-        self._requests: set[GuardRequest] = set()
-        is_unknown = guard.model.capabilities().logprobs is None
-        self._may_be_rejected = high and is_unknown and guard.top_logprobs > 0
-        if guard.control:
-            for request in import_deferred("control_requests")():
-                self._add(request)
-            self._may_be_rejected = False  # the control has found out
-
-    def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question, and answer it as a guard to which everything holds."""
-        try:
-            asked = import_deferred("guard_questions")(self._model.form, question)
-        except JudgeError as error:
-            return Answer(NotAnswered(error))
-        for request in asked.requests:
-            self._add(request)
-        verdict = import_deferred("GuardVerdict")(True, 1.0)
-        return Answer(asked.reads([verdict] * len(asked.requests)))
-
-    def _add(self, request: GuardRequest) -> None:
-        """Count a request that was not counted before."""
-        if request in self._requests:
-            return
-        self._requests.add(request)
-        characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
-        sent = len(json.dumps(self._model.form.fields(request))) // characters_per_token
-        prices = self._model.prices()
-        cost = None
-        if prices is not None:
-            price_sent, price_received = prices
-            cost = sent * price_sent + _TOKENS_OF_WORD * price_received
-        self._total += Usage(
-            calls=2 if self._may_be_rejected else 1,
-            prompt_tokens=sent,
-            completion_tokens=_TOKENS_OF_WORD,
-            cost=cost,
-        )
-
-
-class CountingBoth(CountingJudge):
-    """Counts a cascade at its most: both judges are asked every question."""
-
-    def __init__(self, cheap: CountingJudge, strong: CountingJudge) -> None:
-        super().__init__((), high=True)
-        self._cheap = cheap
-        self._strong = strong
-
-    @property
-    def total(self) -> Usage:
-        """What was counted so far of both."""
-        return self._cheap.total + self._strong.total
-
-    def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question for both judges, and answer as the strong one does."""
-        self._cheap.count(question)
-        return self._strong.count(question)
-
-
-def _characters(question: Question[Any]) -> int:
-    """How long a prompt is, nearly; rendering thousands of them would take seconds."""
-    instructions = question.instructions
-    check_template(instructions, tuple(question.parts))
-    shown_parts = [
-        part
-        for name, part in question.parts.items()
-        if f"{{{name}}}" in instructions.template
-    ]
-    total = len(instructions.template) + len(instructions.examples)
-    for example in instructions.quoted:
-        total += len(example.text) + len(example.judgement)
-    for part in shown_parts:
-        total += sum(len(text) + _TAGS for text in part.texts)
-        total += sum(len(turn.content) + _TAGS for turn in part.history)
-    return total
-
-
 @dataclass
 class _RowsCounted:
     """The rows that were looked at, and which metrics apply to any.
@@ -667,7 +257,7 @@ def estimate(
     judges = list(judge_by_metric.values())
     # Metrics of one judge share its counters, as they share its replies in a run.
     counters_by_judge = {
-        id(metric_judge): counting_judges(metric_judge) for metric_judge in judges
+        id(metric_judge): make_counting_judges(metric_judge) for metric_judge in judges
     }
     counters_by_metric = {
         name: counters_by_judge[id(metric_judge)]
@@ -754,41 +344,6 @@ def _why_undefined(metric: Metric, sample: Sample) -> Undefined | None:
     except Exception:  # noqa: BLE001  # the run says which metric it was
         return None
     return gap if isinstance(gap, Undefined) else None
-
-
-def counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
-    """Return two judges that count what a judge would send.
-
-    The first counts the least, the second the most that is usual.
-    """
-    for model in judge.models:
-        run(model.prepare())
-    return _counting_judge(judge, high=False), _counting_judge(judge, high=True)
-
-
-def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
-    """A judge that counts what another one would send, at the least or at the most.
-
-    Of a cascade the least is what its cheap judge takes, the most what both take. Where
-    the cheap judge is free, it is asked, and what it passes on is counted.
-    """
-    if isinstance(judge, CascadeJudge) and judge.cheap.free:
-        return CountingCascade(judge, _counting_judge(judge.strong, high=high))
-    if isinstance(judge, CascadeJudge) and not high:
-        # At the least its cheap judge decides everything.
-        return _counting_judge(judge.cheap, high=False)
-    if isinstance(judge, CascadeJudge):
-        return CountingBoth(
-            _counting_judge(judge.cheap, high=True),
-            _counting_judge(judge.strong, high=True),
-        )
-    if isinstance(judge, DecisionJudge):
-        return CountingDecisions(judge.model, high=high)
-    if isinstance(judge, ModelJudge) and isinstance(judge.model, GuardModel):
-        return CountingGuards(judge, high=high)
-    if not judge.models and not counts_by_itself(judge):
-        return CountingQuestions()
-    return CountingJudge(judge.models, high=high)
 
 
 def _range_in_words(low: int | str, high: int | str) -> str:
