@@ -266,6 +266,15 @@ SHAPES: dict[str, Shape] = {
         n_exact=0,
         named={"b": "no_retrieval"},
     ),
+    "a text that was found stands in a later trace as the assistant's word": Shape(
+        [
+            search(ASK_GATE, GATE, session="one"),
+            model([ASK_GATE, GATE, "Thank you, and the mill?"], "-", session="one"),
+        ],
+        [(ASK_GATE, (GATE,), None)],
+        n_exact=0,
+        named={"b": "no_retrieval"},
+    ),
     "a whole turn after a retrieval that nobody answered from": Shape(
         [
             search(ASK_GATE, GATE, session="one"),

@@ -176,6 +176,7 @@ def _fill_gaps(reading: Reading, weaker: Reading) -> None:
 
 
 def _text_or_messages(messages: tuple[Message, ...]) -> Any:
+    """The text of a single message, read as JSON if it is that; else the messages."""
     if len(messages) == 1 and messages[0].text:
         return plain(messages[0].text)
     return messages or None
@@ -319,6 +320,7 @@ def _documents(
 
 
 def _document(entry: Mapping[str, Any]) -> Document:
+    """The document of an entry of a list that a convention records."""
     return recorded_document(
         entry.get("content"), entry.get("id"), entry.get("score"), entry.get("metadata")
     )

@@ -121,6 +121,7 @@ class _Trace:
         reading.output = None
 
     def _read_retriever(self, reading: Reading, inputs: Mapping[str, Any]) -> None:
+        """Write into the reading of a retriever what it was asked and what it found."""
         if reading.documents is None:
             reading.documents = self._documents(reading.output)
         else:
@@ -253,6 +254,7 @@ def _windows(
 
 
 def _component_type(call: Call) -> str:
+    """The class of a component; where that was not recorded, the name of its span."""
     return str(call.span.attributes.get("haystack.component.type") or call.span.name)
 
 

@@ -286,6 +286,7 @@ class _Trace:
         return ()
 
     def _add_names_of_tools(self, reply: Message) -> Message:
+        """A reply whose calls of tools have their names, which some spans tell elsewhere."""
         calls = []
         for call in reply.calls:
             name = call.name or self._tool_names.get(call.id, "")
@@ -325,6 +326,7 @@ class _Trace:
         return model
 
     def _is_model(self, call: Call) -> bool:
+        """Whether a call is that of a model."""
         if call.reading is None:
             return False
         return self._kind(call, call.reading, ()) == "model"
@@ -494,6 +496,7 @@ class _Trace:
         return tuple(chunk for chunk in chunks or () if isinstance(chunk, str))
 
     def _nodes(self, value: Any) -> tuple[Document, ...]:
+        """The nodes in a value, with the texts that models are shown of them."""
         return tuple(map(self._as_shown, find_instances(value, Document)))
 
     def _as_shown(self, node: Document) -> Document:
@@ -543,6 +546,7 @@ def _may_be_shown_as(
 
 
 def _holds_any(line: str, values: Iterable[str]) -> bool:
+    """Whether one of some texts stands in a line."""
     return any(value in line for value in values)
 
 
@@ -557,6 +561,7 @@ def _metadata_without_score(node: Document, score: float | None) -> dict[str, st
 
 
 def _last_text_of_user(messages: Sequence[Message]) -> str | None:
+    """The text of the user's last message; None if there is none."""
     for message in reversed(messages):
         if message.role == "user":
             return message.text
@@ -583,6 +588,7 @@ def _is_inside_retry(call: Call, around: tuple[Call, ...]) -> bool:
 
 
 def _tool_call(record: Mapping[str, Any]) -> ToolCall:
+    """The call of a tool, as a workflow records it."""
     return ToolCall(
         name=str(record.get("tool_name")),
         arguments=mapping(record.get("tool_kwargs")),
@@ -591,6 +597,7 @@ def _tool_call(record: Mapping[str, Any]) -> ToolCall:
 
 
 def _describes_tool(document: Document) -> bool:
+    """Whether a node is that of an index of tools, which holds a tool's description."""
     return _TOOL_TEXT.format(document.metadata.get("name")) in document.text
 
 

@@ -32,6 +32,7 @@ ATTRIBUTES_DROPPED = (
 _ATTRIBUTES_WERE_DROPPED = ATTRIBUTES_DROPPED.partition(",")[0].removeprefix("{}")
 
 _MOST_TOOLS = 5  # that are named in a sentence
+# what to do, by the reason or the gap
 _MENDS_TRACE: Mapping[Code, str] = {
     "no_retrieval": (
         "no span records documents. If the retrieval stands in another trace, put a"
@@ -106,23 +107,31 @@ class Notes:
     @property
     def sentences(self) -> list[str]:
         """What was left out, how often, and what mends it; nothing where all was read."""
-        lines: list[str] = []
-        counts = Counter(code for _, code in self.without_sample)
-        if counts:
-            listed = ", ".join(f"{count} {code}" for code, count in counts.items())
-            lines.append(f"traces that gave no sample: {listed}")
-        for code in counts:
-            if code in _MENDS_TRACE:
-                is_silent = code == "no_content"
-                switches = self._switches_in_words() if is_silent else ""
-                lines.append(f"{code}: {_MENDS_TRACE[code]}{switches}")
-        if self.tools:
-            lines.append(self._tools_in_words())
+        lines = [*self._of_traces(), *self._of_samples()]
+        if self.unreadable:
+            lines.append(f"{len(self.unreadable)} unreadable lines or spans")
+        return lines
+
+    def _of_traces(self) -> list[str]:
+        """How many traces gave no sample, by the reason, and what mends each reason."""
+        n_traces_by_code = Counter(code for _, code in self.without_sample)
+        if not n_traces_by_code:
+            return []
+        counts = [f"{count} {code}" for code, count in n_traces_by_code.items()]
+        lines = [f"traces that gave no sample: {', '.join(counts)}"]
+        for code in n_traces_by_code:
+            remedy = _MENDS_TRACE.get(code)
+            if remedy is not None:
+                switches = self._switches_in_words() if code == "no_content" else ""
+                lines.append(f"{code}: {remedy}{switches}")
+        return lines
+
+    def _of_samples(self) -> list[str]:
+        """What samples lack, how many of them, and what mends that."""
+        lines = [self._tools_in_words()] if self.tools else []
         for gap, count in self.incomplete.items():
             switches = self._switches_in_words() if gap in _TEXTS_MAY_BE_OFF else ""
             lines.append(f"incomplete samples: {count}: {_MENDS_SAMPLE[gap]}{switches}")
-        if self.unreadable:
-            lines.append(f"{len(self.unreadable)} unreadable lines or spans")
         return lines
 
     def _tools_in_words(self) -> str:

@@ -294,16 +294,19 @@ def _tools_with_text(calls: Sequence[Call]) -> set[str]:
 
 
 def _has_content(reading: Reading) -> bool:
+    """Whether a span records any text of its call."""
     return (
         reading.input is not None or reading.output is not None or bool(reading.prompt)
     )
 
 
 def _is_haystack(spans: Sequence[Span]) -> bool:
+    """Whether a trace is one of Haystack."""
     return any(_is_of_haystack(span) for span in spans)
 
 
 def _is_of_haystack(span: Span) -> bool:
+    """Whether Haystack's own tracing or an instrumentation of Haystack wrote a span."""
     return "haystack" in span.scope or _HAYSTACK_SPAN.match(span.name) is not None
 
 
@@ -315,10 +318,12 @@ def _holds_sockets(span: Span) -> bool:
 
 
 def _is_llamaindex(spans: Sequence[Span]) -> bool:
+    """Whether a trace is one of LlamaIndex."""
     return any(_is_of_llamaindex(span) for span in spans)
 
 
 def _is_of_llamaindex(span: Span) -> bool:
+    """Whether an instrumentation of LlamaIndex wrote a span, or its name is a method's."""
     message_format = span.attributes.get("mlflow.message.format")
     mark = f"{span.scope} {message_format}".replace("_", "")
     return "llamaindex" in mark or bool(_LLAMAINDEX_METHOD.match(span.name))
@@ -439,6 +444,7 @@ class SpanSamples(Iterable[Sample]):
             yield RowError(f"trace {trace} is {code_in_words}")
 
     def _new_reader(self) -> TraceReader:
+        """A reader that remembers no trace yet, with the settings of these samples."""
         return TraceReader(self._dialect, self._resolve, self._context_tools)
 
 

@@ -94,6 +94,7 @@ def _put_inside_parents(calls: Mapping[str, Call]) -> list[Call]:
 
 
 def _outermost_of_the_same_start(span: Span) -> tuple[int, int, str]:
+    """What sorts spans: by their start, of those that began at once the longest first."""
     return span.start, -span.end, span.id
 
 
@@ -197,6 +198,7 @@ def _texts_by_id(ids: Sequence[str], resolve: Resolve, trace: str) -> Mapping[st
 
 
 def _with_text(document: Document, texts: Mapping[str, str]) -> Document:
+    """A document with the text that stands under its id, if it has none itself."""
     if document.text or not document.id:
         return document
     text = texts.get(document.id) or ""

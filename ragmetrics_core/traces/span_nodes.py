@@ -130,6 +130,7 @@ def _without_earlier_calls(reply: Message, prompt: Sequence[Message]) -> Message
 
 
 def _n_characters(messages: Sequence[Message]) -> int:
+    """How many characters messages hold."""
     return sum(len(message.text) for message in messages)
 
 
@@ -188,6 +189,7 @@ def _fill_step(node: Node, reading: Reading) -> None:
 
 
 def _identity(document: Document) -> tuple[str | None, str, float | None]:
+    """What tells a document that was passed on from one that a step brought."""
     return document.id, document.text, document.score
 
 

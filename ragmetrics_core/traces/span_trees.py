@@ -92,14 +92,19 @@ def _ask_several_questions(trees: Sequence[Tree]) -> bool:
     ]
     if _search_and_answer_by_themselves(asked_trees) or _are_asked_unlike(asked_trees):
         return not _is_shown_answers(trees)
+    n_models_alone = sum(tree.root.kind == "model" for tree in trees)
+    return n_models_alone > 1 and len(_queries_of_users(trees, replies)) > 1
+
+
+def _queries_of_users(trees: Sequence[Tree], replies: Sequence[Reply]) -> set[str]:
+    """What retrievers that were called by themselves searched for, and no model wrote."""
     queries = set()
     for tree in trees:
         query = tree.root.query or ""
         is_search = tree.root.kind == "retriever" and query
         if is_search and not _is_written(query, replies):
             queries.add(as_one_line(query))
-    n_models_alone = sum(tree.root.kind == "model" for tree in trees)
-    return len(queries) > 1 and n_models_alone > 1
+    return queries
 
 
 def _is_written(text: str, replies: Sequence[Reply]) -> bool:

@@ -248,6 +248,7 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _n_dropped(fields: Mapping[str, Any]) -> int:
+    """How many attributes of a span the SDK left out at its limit."""
     count = fields.get("droppedAttributesCount")
     if not count:
         count = fields.get("dropped_attributes_count")
@@ -273,6 +274,7 @@ def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _otlp_attributes(attributes: Sequence[Any]) -> dict[str, Any]:
+    """The attributes of a span of OTLP, which writes a list of keys and values."""
     values = {}
     for attribute in attributes:
         values[attribute["key"]] = _otlp_value(attribute.get("value"))
@@ -293,6 +295,7 @@ def _langsmith_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _phoenix_attributes(kind: Any, nested: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a span of Phoenix by their flat names, with the span's kind."""
     attributes = {"openinference.span.kind": kind} if kind else {}
     for name, value in nested.items():
         attributes.update(_leaves(name, value))
@@ -331,6 +334,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_list_with_mappings(value: Any) -> bool:
+    """Whether a value is a list that holds a mapping; other lists are leaves."""
     if not isinstance(value, list):
         return False
     return any(isinstance(element, Mapping) for element in value)
@@ -357,6 +361,7 @@ def _error(fields: Mapping[str, Any]) -> str | None:
 
 
 def _has_failed(fields: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether a span says that its call failed, in the words of any of the forms."""
     code = status.get("code", status.get("status_code"))
     if code in _FAILED or fields.get("level") == "ERROR":
         return True

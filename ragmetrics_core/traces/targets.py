@@ -98,10 +98,12 @@ def _scores(result: SampleResult) -> Iterator[_Score]:
 
 
 def _calls_model(outcome: MetricResult) -> bool:
+    """Whether a model judged, and no judge that only compares words."""
     return outcome.judge not in _JUDGES_WITHOUT_MODEL
 
 
 def _otel(module: str) -> Any:
+    """Import a module of OpenTelemetry; without the extra the error names it."""
     return import_extra(f"opentelemetry.{module}", "otel", "this target")
 
 
@@ -182,6 +184,7 @@ class _OtlpAnswers:
 
 
 def _camel_case(name: str) -> str:
+    """A name of words with underscores as Langfuse writes it."""
     head, *words = name.split("_")
     return head + "".join(word.title() for word in words)
 
@@ -325,6 +328,7 @@ class OpenInference(OpenTelemetry):
         return attributes
 
     def _status(self, outcome: MetricResult) -> Any:
+        """The status of a span: an error if judging failed."""
         trace = _otel("trace")
         if outcome.status == "failed":
             return trace.Status(trace.StatusCode.ERROR, outcome.error.type)

@@ -96,12 +96,14 @@ def _plain(value: object, depth: int) -> Any:
 
 
 def _plain_elements(value: list[Any], depth: int) -> tuple[Any, ...]:
+    """The plain values of a list's elements; none below the deepest level."""
     if depth == 0:
         return ()
     return tuple(_plain(element, depth - 1) for element in value)
 
 
 def _plain_fields(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    """The plain values of a mapping's fields; none below the deepest level."""
     if depth == 0:
         return {}
     return {str(key): _plain(entry, depth - 1) for key, entry in value.items()}
@@ -273,20 +275,32 @@ def _message(value: Mapping[str, Any]) -> Message | None:
         role = "tool"
         bare_fields = {"tool_call_id": result.get("id"), **bare_fields}
     fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
-    calls = list(fields.get("tool_calls") or ())
-    calls += _calls_in_content(content)
+    calls = [*(fields.get("tool_calls") or ()), *_calls_in_content(content)]
     is_bare_role = set(fields) == {"role"}
     if content is None and not calls and not is_bare_role:
         return None
-    text = text_of_content(content)
     tool_calls = tuple(_tool_call(call) for call in calls if isinstance(call, Mapping))
-    if role != "tool":
-        return Message(role, text, tool_calls)
-    if not tool_calls:  # the one that it answers
+    text = text_of_content(content)
+    if role == "tool":
+        return _tool_message(text, tool_calls, fields)
+    return Message(role, text, tool_calls)
+
+
+def _tool_message(
+    text: str, tool_calls: tuple[ToolCall, ...], fields: Mapping[str, Any]
+) -> ToolMessage:
+    """A tool's message, with the call that it answers and what was returned beside it.
+
+    Args:
+        text: The text of the message.
+        tool_calls: The calls that it names as such; else its fields tell the call.
+        fields: The fields of the message.
+    """
+    if not tool_calls:
         name = str(fields.get("name") or "")
         tool_calls = (ToolCall(name, id=fields.get("tool_call_id")),)
     artifact = _plain(fields.get("artifact"), _DEPTH - 1)
-    return ToolMessage(role, text, tool_calls, artifact)
+    return ToolMessage("tool", text, tool_calls, artifact)
 
 
 def _only_tool_result(content: object) -> Mapping[str, Any] | None:
@@ -318,6 +332,7 @@ def _calls_in_content(content: object) -> list[Mapping[str, Any]]:
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:
+    """Whether a part of a message's content is the call of a tool."""
     return part.get("type") in CALL_PARTS or "tool_call" in part or "tool_name" in part
 
 
