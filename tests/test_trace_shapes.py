@@ -219,6 +219,21 @@ SHAPES: dict[str, Shape] = {
         [(ASK_BOTH, (GATE, MILL), "1632, and by the Lahn.")],
         n_exact=0,
     ),
+    "parts of a question and the answer made of theirs, below a span of the web server": Shape(
+        [
+            around(
+                *CHAINS[:2],
+                step(
+                    ASK_BOTH,
+                    "1632, and by the Lahn.",
+                    model(f"{BOTH}\nQuestion: {ASK_BOTH}", "1632, and by the Lahn."),
+                ),
+            )
+        ],
+        [(ASK_BOTH, (GATE, MILL), "1632, and by the Lahn.")],
+        n_exact=0,
+        is_whole=False,
+    ),
     # one question in separate traces
     "a retrieval and a model in traces of one conversation": Shape(
         [
