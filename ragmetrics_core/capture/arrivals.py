@@ -112,8 +112,8 @@ class Arrivals:
 
         Args:
             shown_keys: The keys of the documents shown, in the order of the prompt.
-            documents_of_steps: The documents that steps brought, as the method of that
-                name gives them; None if it was not asked.
+            documents_of_steps: The documents of searches that no framework reports, by
+                step; None for none.
 
         Returns:
             The documents; None if no call is known to have retrieved any.

@@ -640,8 +640,8 @@ class Calls:
         """What the run's models wrote, to tell it from what was found.
 
         Answers and the texts of sub-agents carry the moment of their end, since a
-        document can repeat only what was written before. Queries and other texts that
-        steer the run need none: they only frame a repeated answer.
+        document can repeat only what was written before. Queries, verdicts and routes
+        need none: these only steer the run, and may stand around a repeated answer.
         """
         answers: list[tuple[float, str]] = []
         steering_texts = [node.query for node in self.nodes if node.query]

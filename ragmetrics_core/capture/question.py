@@ -174,15 +174,23 @@ def _may_have_answered(calls: Calls) -> bool:
 def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, Any]:
     """Look up a field where the user said that it is.
 
-    Outputs come before inputs, but for the question: a state's ``chunks: []`` among the
-    inputs is where the run fills in what it found.
+    The question is sought among the inputs of the run first. Other fields are sought
+    among its outputs first: an empty ``chunks`` among the inputs is only where the run
+    fills in what it found.
+
+    Args:
+        field: "question", "contexts" or "answer".
+        tree: The run.
+        where: What the user says of it.
 
     Returns:
         Whether something is there, and its value in plain values; None without one.
     """
-    places = (*tree.results, *tree.places)
+    inputs = tree.places
+    outputs = tree.results
+    places = (*outputs, *inputs)
     if field == "question":
-        places = (*tree.places, *tree.results)
+        places = (*inputs, *outputs)
     is_there, value = where.find(field, tree.run, *places)
     if not is_there:
         return False, None

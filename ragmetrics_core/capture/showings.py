@@ -95,10 +95,12 @@ class Showings:
         return self._shown_with_feeding[call]
 
     def _unite_feeding_calls(self, call: Node) -> Shown:
-        """What a call and those that feed it were shown, as one.
+        """What a call was shown together with the calls that feed it.
 
-        Of several versions of a document the fullest count. Another version of a shown
-        document is not unknown.
+        A call feeds another if its reply stands in the other's prompt. Of several
+        versions of a document, those of one id, the one counts that is shown fullest. A
+        document of which no prompt tells whether it is shown is unknown, unless another
+        version of it is shown.
         """
         readers = self._call_and_feeding_calls(call)
         parts = [self._shown_by_itself(reader) for reader in readers]
@@ -114,14 +116,16 @@ class Showings:
                     unknown[key] = document
         lists = self.calls.lists(call.began)
         order = _order_with_unknown(best_showing_of, unknown, lists)
-        showing = [reader for reader in readers if self._shown_by_itself(reader).found]
+        calls_showing = [
+            reader for reader in readers if self._shown_by_itself(reader).found
+        ]
         return Shown(
             found=best_showing_of,
             unknown=unknown,
             traces=frozenset(traces),
             order=tuple(order),
             calls=tuple(readers),
-            showing=tuple(showing),
+            showing=tuple(calls_showing),
         )
 
     def _call_and_feeding_calls(self, call: Node) -> list[Node]:
@@ -412,22 +416,26 @@ def _repeat_as_they_stand(
 ) -> list[str]:
     """Known texts, each as often as it stands in a prompt.
 
-    Each explains one occurrence. A message of the history explains none of what is
-    asked now in the same words.
+    A known text, such as the question, stands there for another reason than being
+    found. Locating is told it once for each occurrence, so that a document of the same
+    words is found only where it stands once more. A message of the history in the same
+    words as what is asked now does not take that occurrence.
 
     Args:
         known_texts: The texts.
         message_texts: The messages of the prompt.
-        asking_message: The message that asks now, as ``_asking_message`` gives it.
+        asking_message: The message that asks what is asked now; empty if there is none,
+            or if it is the question and nothing else.
     """
     repeated: list[str] = []
     for text in dict.fromkeys(known_texts):
         if not text.strip():
             continue
-        count = max(1, sum(message.count(text) for message in message_texts))
+        n_standing = sum(message.count(text) for message in message_texts)
+        n_times = max(1, n_standing)
         if asking_message and text.strip() == asking_message.strip():
-            count -= 1
-        repeated += [text] * min(_MOST_OCCURRENCES, count)
+            n_times -= 1
+        repeated += [text] * min(_MOST_OCCURRENCES, n_times)
     return repeated
 
 

@@ -91,16 +91,20 @@ class WholeTexts:
         return bucket.closest_to(self._prompt[start : start + bucket.longest])
 
     def forget(self, number: int) -> None:
-        """Look for a text no longer."""
+        """Look for a text no longer.
+
+        The anchors of its bucket, the texts of one beginning, go with the last of them.
+        """
         bucket = self._bucket_of[number]
         bucket.waiting.discard(number)
         if bucket.waiting:
             return
         for _, anchor in bucket.anchors(self._every):
+            # texts of other beginnings may share the anchor
             remaining = []
-            for shift, other in self.anchors.pop(anchor, ()):
-                if other is not bucket:
-                    remaining.append((shift, other))
+            for shift, other_bucket in self.anchors.pop(anchor, ()):
+                if other_bucket is not bucket:
+                    remaining.append((shift, other_bucket))
             if remaining:
                 self.anchors[anchor] = remaining
 
@@ -157,9 +161,16 @@ class Bucket:
         return standing
 
     def closest_to(self, words: bytes) -> list[int]:
-        """Numbers of some texts whose beginnings agree farthest with some words.
+        """Numbers of the texts whose beginnings agree farthest with words of a prompt.
 
-        Where the number of a line stands in the words, they are compared without it.
+        The prompt may number its lines. Where a number stands at the first difference,
+        the words are compared again without it.
+
+        Args:
+            words: The words of the prompt, from the beginning of these texts on.
+
+        Returns:
+            The numbers, of a few texts at most: more would be boilerplate.
         """
         n_equal, closest = self._closest_indexes(words)
         line_number = LINE_NUMBER.match(words, n_equal)
