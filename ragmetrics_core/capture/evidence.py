@@ -61,6 +61,10 @@ _FROM_ELSEWHERE = (
     "the prompt shows {} passages labelled like the contexts that no recorded search"
     " found; say where all of them are by contexts_from"
 )
+_IMAGINED = (
+    "a model inside {} wrote a document that the answer was shown: it is evidence only"
+    " if the model had searched"
+)
 _DISTANCE = (
     "documents carry a distance (lower is better); it is not taken as their score"
 )
@@ -136,6 +140,7 @@ def evidence(
     """
     search = _Search(turn, answered, showings, arrivals)
     contexts = _with_doubt_of_provider(search, _contexts(search))
+    contexts = _with_doubt_of_imagined_documents(search.calls, contexts)
     by_key = contexts.by_key
     shown = search.shown
     shown_keys = contexts.keys
@@ -471,6 +476,46 @@ def _with_doubt_of_provider(search: _Search, contexts: Contexts) -> Contexts:
         grades=contexts.grades | {"inferred"},
         warnings=(*contexts.warnings, *warnings),
     )
+
+
+def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Contexts:
+    """The contexts, in doubt where a model inside a retriever wrote one of them.
+
+    A retriever may ask a model for a page and hand it on as a document. What a model
+    wrote is no evidence, but the model may have searched by itself.
+    """
+    lines = {as_one_line(context.text) for context in contexts.items}
+    names = [
+        node.name
+        for node in calls.nodes
+        if node.kind == "retriever" and not lines.isdisjoint(_imagined_lines(node))
+    ]
+    if not names or contexts.evidence_from == "named":
+        return contexts
+    warnings = [_IMAGINED.format(name) for name in dict.fromkeys(names)]
+    return replace(
+        contexts,
+        grades=contexts.grades | {"inferred"},
+        warnings=(*contexts.warnings, *warnings),
+    )
+
+
+def _imagined_lines(retriever: Node) -> set[str]:
+    """Documents of a retriever that a model inside it wrote, each in one line.
+
+    A model that began when something was found already may have compressed that: its
+    words count as those of what was found.
+    """
+    _, *inside = retriever.walk()
+    found_at = [end_of(node) for node in inside if node.documents]
+    first_found = min(found_at, default=float("inf"))
+    replies = {
+        as_one_line(node.reply.text)
+        for node in inside
+        if node.reply is not None and node.began < first_found
+    }
+    lines = {as_one_line(document.text) for document in retriever.documents or ()}
+    return lines & replies
 
 
 def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:

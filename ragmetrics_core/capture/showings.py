@@ -202,14 +202,18 @@ class Showings:
         """The texts of a prompt, those of this turn before those of earlier turns.
 
         So what this turn's search found keeps its order where the conversation showed a
-        text of it before. This turn begins with the last message of the user that holds
-        the question. Instructions before the conversation stay first.
+        text of it before. This turn begins behind what the assistant said last before
+        the last message of the user that holds the question: documents may stand in a
+        message before it. Instructions before the conversation stay first.
         """
         texts = [message.text for message in prompt]
         turn_start = 0
+        behind_the_assistant = 0
         for place, message in enumerate(prompt):
+            if message.role == "assistant":
+                behind_the_assistant = place + 1
             if message.role == "user" and self._holds_question(message):
-                turn_start = place
+                turn_start = behind_the_assistant
         n_instructions = 0
         for message in prompt:
             if message.role != "system":

@@ -247,6 +247,8 @@ class Tree:
     standalone: str | None = None
     # earlier turns of the conversation, oldest first, without the question
     history: tuple[Turn, ...] = ()
+    # the history was read from a prompt, where typed messages may be examples as well
+    is_history_of_prompt: bool = False
     # texts that stand in prompts for another reason: templates, examples
     instructions: tuple[str, ...] = ()
     # that the framework gives, a sample for each; () leaves it to the rules

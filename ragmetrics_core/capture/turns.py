@@ -474,6 +474,10 @@ class Turns(Generic[Run]):
         question that a model wrote is no turn of the user's.
         """
         quoted_turns: list[QuotedTurn] = []
+        if tree.is_history_of_prompt and not self.conversations.holds_turn_of(
+            tree.history
+        ):
+            tree = doubtful(tree, _MAY_BE_EXAMPLES)
         if not tree.history:
             with_turns = self._with_turns_of_prompt(tree)
             if with_turns is not None:

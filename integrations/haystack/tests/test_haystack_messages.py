@@ -220,3 +220,57 @@ def test_an_earlier_answer_without_its_question_leaves_a_doubt(
             memory.answers.append(ChatMessage.from_assistant(answer))
     grades = [one.capture.grade for one in captured.samples if one.capture is not None]
     assert grades == ["exact", grade]
+
+
+def examples(messages: list[ChatMessage], text: str) -> list[ChatMessage]:
+    shown = [ChatMessage.from_user("What is 2 + 2?"), ChatMessage.from_assistant("4.")]
+    return [ChatMessage.from_system(text), *shown, *messages]
+
+
+def test_typed_messages_that_a_component_wrote_before_the_question_may_be_examples() -> (
+    None
+):
+    sample = only_sample(pipeline(Writes(examples)), asked=ASKED)
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert any("may be examples" in warning for warning in sample.capture.warnings)
+
+
+@component
+class Around:
+    """Shows documents in a message before the question, and in one behind it."""
+
+    @component.output_types(messages=list[ChatMessage])
+    def run(
+        self, asked: str, first: list[Document], more: list[Document]
+    ) -> dict[str, Any]:
+        return {
+            "messages": [
+                ChatMessage.from_user(text_of(first)),
+                ChatMessage.from_user(asked),
+                ChatMessage.from_user(text_of(more)),
+            ]
+        }
+
+
+def test_documents_around_the_question_keep_the_order_of_the_prompt() -> None:
+    made = connected(
+        ("ferries.documents", "around.first"),
+        ("bridges.documents", "around.more"),
+        ("around.messages", "llm.messages"),
+        ferries=InMemoryBM25Retriever(STORE, top_k=1),
+        bridges=InMemoryBM25Retriever(STORE, top_k=1),
+        around=Around(),
+        llm=MockChatGenerator("Every hour."),
+    )
+    with capture() as captured:
+        made.run(
+            {
+                "ferries": {"query": ASKED},
+                "bridges": {"query": "bridge mayor"},
+                "around": {"asked": ASKED},
+            }
+        )
+    (sample,) = captured.samples
+    assert [context.text for context in sample.contexts] == [FERRY, BRIDGE]
+    assert sample.history == ()

@@ -12,8 +12,8 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
 )
-from langchain_core.runnables import RunnableLambda
-from langchain_fakes import Shelf, Speaker, document
+from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langchain_fakes import Shelf, Speaker, document, rag
 from langchain_ragmetrics import capture
 
 BRIDGE = "The Velm bridge was opened in 1874 by the mayor of the town."
@@ -125,3 +125,42 @@ def test_thoughts_behind_the_question_are_no_history() -> None:
     assert sample.history == ()
     assert sample.ledger is not None
     assert sample.ledger.turn == 1
+
+
+def test_lists_of_documents_of_a_parallel_step_wait_for_the_model_that_reads_them() -> (
+    None
+):
+    shelf = Shelf(books=[document(BRIDGE, "bridge")])
+    other = Shelf(books=[document(FERRY, "ferry")])
+    with capture() as captured:
+        found = RunnableParallel(pages=shelf, more=other).invoke(QUESTIONS[0])
+        pages = [one.page_content for listed in found.values() for one in listed]
+        prompt = "\n".join([*pages, f"Question: {QUESTIONS[0]}"])
+        Speaker(lines=["In 1874."]).invoke(prompt)
+    (sample,) = captured.samples
+    assert (sample.question, sample.answer) == (QUESTIONS[0], "In 1874.")
+    assert [context.id for context in sample.contexts] == ["bridge", "ferry"]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+
+
+class Imagines(Shelf):
+    """Hands on what a model wrote, before what was found."""
+
+    model: Any = None
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> Any:
+        config = {"callbacks": run_manager.get_child()}
+        written = self.model.invoke(f"Imagine a page on {query}", config)
+        return [document(written.content, "imagined"), document(BRIDGE, "bridge")]
+
+
+def test_a_document_that_a_model_in_a_retriever_wrote_is_not_exact() -> None:
+    page = "Bridges of this kind were often opened by the mayors of their towns."
+    shelf = Imagines(model=Speaker(lines=[page]))
+    with capture() as captured:
+        rag(shelf).invoke(QUESTIONS[0])
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert any("a model inside" in warning for warning in sample.capture.warnings)

@@ -293,10 +293,19 @@ def _gives_documents(
         return True
     if root.kind == "tool":
         return not calls_models
-    returned = output["output"] if set(output) == {"output"} else None
-    if not isinstance(returned, tuple) or not returned:
+    # a parallel step returns a list of documents under each of its names
+    lists = list(output.values())
+    if len(lists) > 1 and calls_models:
         return False
-    return all(isinstance(element, Document) for element in returned)
+    is_any_found = any(lists)
+    return is_any_found and all(_is_list_of_documents(value) for value in lists)
+
+
+def _is_list_of_documents(value: object) -> bool:
+    """Whether a value is a list of documents, perhaps without any."""
+    if not isinstance(value, tuple):
+        return False
+    return all(isinstance(element, Document) for element in value)
 
 
 def _is_empty(outputs: Mapping[str, Any] | None) -> bool:

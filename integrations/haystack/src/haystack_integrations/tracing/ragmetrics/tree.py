@@ -178,7 +178,7 @@ def _add_question(
     if given_question is not None and carried and carried != tree.question:
         tree.standalone = carried
     began = None if call is None else int(call.began)
-    tree.history = _history(calls, began, tree.question)
+    tree.history, tree.is_history_of_prompt = _history(calls, began, tree.question)
     is_asked_of_a_model = bool(calls.models) and given_question is not None
     tree.is_query = answer is not None or is_asked_of_a_model
     tree.turned_away = given_question is not None and _left_a_way_unused(calls.run)
@@ -459,7 +459,7 @@ def _templated(run: Run, messages_shown: Sequence[Message]) -> _Given | None:
 
 def _history(
     calls: Calls, before: int | None, question: str | None
-) -> tuple[Turn, ...]:
+) -> tuple[tuple[Turn, ...], bool]:
     """Earlier turns of the conversation.
 
     They are those that a memory brought back before the answer, whether shown or not,
@@ -469,6 +469,10 @@ def _history(
         calls: The calls of the run.
         before: When the answering call began; None if no call is known.
         question: What is asked now; None if that is not known.
+
+    Returns:
+        The turns, and whether a component wrote them around the question: they may be
+        examples then.
     """
     documents = [
         document
@@ -477,8 +481,11 @@ def _history(
     ]
     history: tuple[Turn, ...] = ()
     written: list[Message] = []
+    # each with whether a component wrote it around the question
     lists = [
-        _messages(value) for _, name, value in _inputs(calls.run) if name not in _NEVER
+        (_messages(value), False)
+        for _, name, value in _inputs(calls.run)
+        if name not in _NEVER
     ]
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
         listed = [_messages(value) for value in node.sockets.values()]
@@ -491,25 +498,32 @@ def _history(
             handed_in = [
                 message for value in node.input.values() for message in _messages(value)
             ]
-            remembered: list[list[Message]] = []
             for messages in listed:
                 of_others = _without_once(messages, written)
                 earlier = capture.messages_up_to_question(
                     of_others, question, handed_in
                 )
-                remembered.append(capture.drop_shown_documents(earlier, documents))
-            # words of the assistant alone are a step's, no earlier turn's
-            lists += [
-                messages
-                for messages in remembered
-                if any(message.role == "user" for message in messages)
-            ]
-    for earlier in lists:
+                earlier = capture.drop_shown_documents(earlier, documents)
+                is_new = any(message not in handed_in for message in earlier[:-1])
+                # a memory passes the question on, and is handed no documents
+                is_prompt = (
+                    is_new
+                    and earlier[-1].role == "user"
+                    and (earlier[-1] not in handed_in or bool(calls.of[node].taken))
+                )
+                # words of the assistant alone are a step's, no earlier turn's
+                if any(message.role == "user" for message in earlier):
+                    lists.append((earlier, is_prompt))
+    is_of_prompt = False
+    for earlier, is_prompt in lists:
         closing_turn = (
             [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
         )
-        history = capture.history_in([*earlier, *closing_turn]) or history
-    return history
+        turns = capture.history_in([*earlier, *closing_turn])
+        if turns:
+            history = turns
+            is_of_prompt = is_prompt
+    return history, is_of_prompt
 
 
 def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:

@@ -80,9 +80,12 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
         document for node in run.root.walk() for document in node.documents or ()
     ]
     history = _earlier(run)
+    is_history_of_prompt = False
     # a model that is called by itself answers for searches that are runs of their own
     if not history and run.kind not in ("model", "program"):
         history = _history_of_prompts(models, asked_question, documents)
+        # a chat history that was handed to ``predict_and_call`` holds no examples
+        is_history_of_prompt = bool(history) and run.kind != "predict"
     failed = run.root.error is not None
     return [
         replace(
@@ -90,6 +93,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             question=asked_question,
             asked_at=asked_at,
             history=_without_the_question(history, asked_question),
+            is_history_of_prompt=is_history_of_prompt,
             answers=() if failed else _answers(run, flow),
             flow=flow,
             flow_at="source nodes of the result",
