@@ -30,6 +30,7 @@ from ragmetrics_core import (
     Sample,
     Scored,
     ScriptedJudge,
+    Undefined,
     ask,
     evaluate,
     metric,
@@ -964,3 +965,14 @@ def test_the_contract_takes_the_metric_as_an_attribute_and_says_what_it_got() ->
 
     with pytest.raises(AssertionError, match=r"returns it; got str"):
         OfNothing().test_settings_survive_json()
+
+
+def test_a_result_that_lacks_a_field_says_which_and_no_text() -> None:
+    @metric(requires=["answer"])
+    def empty(sample: Sample) -> Any:
+        return Undefined(reason=f"SECRET {sample.answer}", code="other")
+
+    failed = empty.score(answer="SECRET")
+    assert failed.error.type == "MetricCrashed"
+    assert "ValidationError (Undefined: metric: missing) in empty" in failed.reason
+    assert "SECRET" not in failed.reason

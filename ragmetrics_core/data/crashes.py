@@ -5,6 +5,8 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+from pydantic import ValidationError
+
 # Folders in which no code of a user's own stands.
 _FOLDERS_OF_OTHERS = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
 
@@ -41,4 +43,18 @@ def crash_in_words(error: BaseException) -> str:
     kind = type(error).__name__
     if isinstance(error, OSError) and error.errno:
         kind = f"{kind} ({os.strerror(error.errno)})"
+    elif isinstance(error, ValidationError):
+        kind = f"{kind} ({_first_problem(error)})"
     return f"{kind} in {frame.name} ({frame.filename}:{frame.lineno})"
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The field of a model that is wrong, and what kind of problem that is.
+
+    The value is left out, and so are pydantic's words, which may repeat it.
+    """
+    problem = error.errors(
+        include_url=False, include_context=False, include_input=False
+    )[0]
+    field = problem["loc"][0] if problem["loc"] else "all fields together"
+    return f"{error.title}: {field}: {problem['type']}"

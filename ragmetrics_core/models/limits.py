@@ -600,25 +600,31 @@ class RateLimiter:
     def _count(self, levels: _Levels, tokens: float, uncounted_tokens: float) -> float:
         """Bring the levels up to date, and count a call in them if they allow it.
 
+        There is a bucket for calls and one for tokens, each with its level. Time empties
+        a bucket. A call may leave while no level is above what may leave at once.
+
         Returns:
             0 if the call was counted, else the seconds after which they will allow it.
         """
         now = self._clock()
         limits = self._budget.limits.per_minute
-        wait = 0.0
+        seconds_to_wait = 0.0
         for unit, per_minute in limits.items():
+            # what may leave at once: a second's worth, where that is more than one call
             burst = per_minute / 60 if per_minute >= _BURST_FROM else 0.0
-            per_second = (per_minute - burst) / 60
+            emptied_per_second = (per_minute - burst) / 60
             level, entered_at = levels.get(unit, (0.0, now))
-            emptied = max(now - entered_at, 0.0) * per_second
+            emptied = max(now - entered_at, 0.0) * emptied_per_second
             level = max(level - emptied, 0.0)
             if unit == "tokens":
                 level += uncounted_tokens
             levels[unit] = (max(level, 0.0), now)
-            wait = max(wait, (level - burst) / per_second)
-        if wait > _SAME_MOMENT:
-            return wait
+            seconds_until_room = (level - burst) / emptied_per_second
+            seconds_to_wait = max(seconds_to_wait, seconds_until_room)
+        if seconds_to_wait > _SAME_MOMENT:
+            return seconds_to_wait
         for unit in limits:
             level, _ = levels[unit]
-            levels[unit] = (level + (tokens if unit == "tokens" else 1.0), now)
+            size_of_call = tokens if unit == "tokens" else 1.0
+            levels[unit] = (level + size_of_call, now)
         return 0.0
