@@ -120,6 +120,17 @@ def test_a_text_of_fields_alone_has_no_labels_inside() -> None:
     assert labels.places == {"1": (0,), "2": (1,)}
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "[a.pdf]\nAA aa\n[b.pdf]\nBB bb\n[c.pdf]\nCC cc\n[d.pdf]",
+        "[a.pdf]\nAA aa\n\n[b.pdf]\nBB bb\nNote: so\n[c.pdf]\nCC cc",
+    ],
+)
+def test_lines_that_may_belong_to_either_neighbour_label_none(shown: str) -> None:
+    assert labels_in([shown], ["AA aa", "BB bb", "CC cc"]).places == {}
+
+
 FORMS: tuple[Callable[[str, str], str], ...] = (
     lambda label, text: f"[{label}] {text}",
     lambda label, text: f"[Source {label}]\n{text}",
