@@ -243,6 +243,7 @@ def by_the_output(search: _AnswerSearch) -> tuple[Answered, ...]:
     if not calls_in_output:
         return ()
     replies = search.calls.replies
+    # only then it matters which call was shown documents
     has_several_texts = len(calls_in_output) > 1 and _texts_of_models(search) > 1
     calls_with_documents: list[Node] = []
     if has_several_texts:
@@ -258,6 +259,7 @@ def by_the_output(search: _AnswerSearch) -> tuple[Answered, ...]:
     place = "a model call whose text occurs in the outputs"
     answer = Answer(replies[call].answer, place)
     if has_several_texts:
+        # no doubt where the last text alone was made of documents, and was asked for
         is_only_and_last = calls_with_documents == [calls_in_output[-1]]
         was_asked = search.calls.filter_by_question(
             search.turn.question, calls_with_documents

@@ -81,21 +81,24 @@ class _Settling:
         self, candidates: Sequence[str], prompt: Prompt, known: Sequence[str]
     ) -> None:
         self.prompt = prompt
-        self.ground = bytearray(len(prompt.stream))  # 1 where a showing has taken it
-        self.candidates = range(len(candidates))
+        # a byte for each byte of the prompt: 1 where a showing has taken it
+        self.ground = bytearray(len(prompt.stream))
+        self.candidates = range(len(candidates))  # the indexes of the candidates
+        # candidates first; an index of one is its index here
         self.texts = [Text(raw) for raw in (*candidates, *known)]
-        # texts without letters are told apart by their characters
-        groups: dict[bytes | str, TextGroup] = {}
-        self.group_of: list[TextGroup] = []
+        self.group_of: list[TextGroup] = []  # of each text, with those equal to it
+        group_by_letters: dict[bytes | str, TextGroup] = {}
         for index, text in enumerate(self.texts):
-            group = groups.setdefault(text.stream or text.raw.strip(), TextGroup(text))
+            # texts without letters are told apart by their characters
+            letters = text.stream or text.raw.strip()
+            group = group_by_letters.setdefault(letters, TextGroup(text))
             self.group_of.append(group)
             group.tries_left += 2
             if index in self.candidates:
                 group.members.append(index)
             else:
                 group.n_known += 1
-        self.groups = list(groups.values())
+        self.groups = list(group_by_letters.values())
         self.search = Search(prompt, self.groups)
         self.shared: dict[frozenset[TextGroup], list[list[Showing]]] = defaultdict(list)
         """Parts that fit several groups alike: of these groups, what fits at each place."""

@@ -103,14 +103,20 @@ def _keys_of_most_text(
     texts = list(text_by_key.values())
     document_texts = [document.text for document in documents]
     found_keys: list[DocumentKey | None] = [None] * len(documents)
+    # documents of which a text holds most
     for place in locate(document_texts, texts).places:
-        if place.part is not None and place.coverage >= HALF:
-            found_keys[place.candidate] = keys[place.part]
+        document_index = place.candidate
+        text_index = place.part
+        if text_index is not None and place.coverage >= HALF:
+            found_keys[document_index] = keys[text_index]
+    # texts of which a document holds most
     for place in locate(texts, document_texts).places:
-        if place.part is None or place.coverage < HALF:
+        cut_index = place.candidate
+        holder_index = place.part
+        if holder_index is None or place.coverage < HALF:
             continue
-        if found_keys[place.part] is None:
-            found_keys[place.part] = keys[place.candidate]
+        if found_keys[holder_index] is None:
+            found_keys[holder_index] = keys[cut_index]
     return found_keys
 
 

@@ -306,9 +306,10 @@ def _talk_of_history(value: object) -> Talk:
         if all(isinstance(element, str) for element in value):
             return talk_of(value)
         if all(isinstance(element, Mapping) for element in value):
+            # such as {"question": …, "answer": …}
             turns: list[Turn] = []
-            for pair in value:
-                turns += turns_of_fields(pair)
+            for question_and_answer in value:
+                turns += turns_of_fields(question_and_answer)
             return Talk(tuple(turns))
     messages = conversation(value) or ()
     return Talk(spoken(messages) or _turns_of_pairs(value))

@@ -62,6 +62,10 @@ class OwnWords:
     def _is_framed_reply(self, text: str, n_replies: int) -> bool:
         """Whether a text is a model's reply, alone or in a frame of queries.
 
+        The frame is what is left of the text without replies, queries and questions.
+        Most of the text must be these, and neither the text nor its frame may be of
+        what was found.
+
         Args:
             text: The text of a document.
             n_replies: How many replies were there, the earliest first.
@@ -166,9 +170,9 @@ def _answers_inside(nodes: Sequence[Node]) -> dict[Node, str]:
 
 
 def _originals_of(nodes: Sequence[Node]) -> _Originals:
-    """The documents of retrievers and rerankers, without what engines wrote.
+    """The documents of retrievers and rerankers, without what nested engines wrote.
 
-    A reranker hands on what a retriever took from an engine.
+    A retriever may ask an engine, and a reranker hands on what that wrote.
     """
     written_keys = set(_author_by_key(nodes))
     ids = set()
