@@ -97,12 +97,16 @@ class Judge(ABC):
         store: ReplyStore | None,
         budget: Budget | None = None,
     ) -> Judge:
-        """Return a judge for one run.
+        """Return a judge for one run, which keeps the limits of the run.
 
-        At most ``concurrency`` model calls are in flight.
+        By default it is the judge itself. The run then keeps its limits for it: each
+        question counts as one call. A judge that calls models of ragmetrics hands the
+        limits on to the sessions of its models, and is not counted beside.
 
-        Replies are kept in ``store``, or a fresh one of this run; ``budget`` is what
-        the run may spend, or no limit.
+        Args:
+            concurrency: Most calls in flight.
+            store: Where replies are kept; None for a fresh store of this run.
+            budget: What the run may spend; None for no limit.
         """
         # only judges that call a model have a use for them
         del concurrency, store, budget
