@@ -39,7 +39,7 @@ from ragmetrics_core.capture.tree import Message
 # Keys under which a reply holds a list of blocks: in LangChain, in LlamaIndex, in
 # Haystack, and in the providers' own responses.
 _BLOCK_KEYS = (
-    "content",
+    "content",  # the first one: it may be a bare text as well
     "output",
     "tool_outputs",
     "built_in_tool_calls",
@@ -47,6 +47,16 @@ _BLOCK_KEYS = (
 )
 _GROUNDING_KEYS = ("grounding_metadata", "groundingMetadata")
 _CITATION_KEYS = ("annotations", "citations")
+# Keys beside ``content`` under which a reply may tell what was found.
+_TELLING_KEYS = (
+    *_BLOCK_KEYS[1:],
+    *_GROUNDING_KEYS,
+    *_CITATION_KEYS,
+    "choices",
+    "search_results",
+    "executed_tools",
+    "tools",
+)
 # Where a chunk of Gemini's grounding metadata holds its source.
 _SOURCES_OF_CHUNKS = ("retrieved_context", "web", "maps", "image")
 # Beginnings of names of blocks and tools that look for tools, or list them.
@@ -103,11 +113,21 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
         >>> call.name, call.query, [document.text for document in call.documents]
         ('file_search', 'lamp', ['Anna lit the lamp.'])
     """
+    mappings = [place for place in places if isinstance(place, Mapping)]
+    # a plain message, of which a conversation holds many, is not read further
+    if not any(_may_tell_evidence(place) for place in mappings):
+        return ProviderEvidence()
     reply = _ReplyBeingRead()
-    for place in places:
-        if isinstance(place, Mapping):
-            reply.read(place)
+    for place in mappings:
+        reply.read(place)
     return reply.evidence()
+
+
+def _may_tell_evidence(place: Fields) -> bool:
+    """Whether a mapping of a reply holds more than a bare text."""
+    if any(key in place for key in _TELLING_KEYS):
+        return True
+    return is_list(place.get("content"))
 
 
 @dataclass(slots=True)
