@@ -246,6 +246,24 @@ def test_a_run_until_decided_has_no_interval_of_a_loss() -> None:
     assert first.lost_on_the_way.startswith("Lost on the way: 1 of 2 facts dropped")
 
 
+def test_a_stage_that_nobody_knows_is_not_named() -> None:
+    """Without what was retrieved a rule guesses, and it is said what would tell."""
+    rows = numbered(
+        *(row(at, accuracy(False), recall(0.1), contexts=(NOISE,)) for at in range(3)),
+        row(3, accuracy(True), recall(1.0), contexts=(FACT,)),
+    )
+    first = screen(rows)
+    assert first.journey.mend == "missing"
+    assert first.mend_first is not None
+    assert first.mend_first.code == "outside_store"
+    assert first.to_mend.how_found == (
+        "A rule guessed this from the scores. What the retriever returned (the column"
+        " retrieved, or captured runs) would tell whether the search or a later step"
+        " lost it."
+    )
+    assert "3 of 4 facts in no text that the model was shown" in first.lost_on_the_way
+
+
 def test_rows_that_were_drawn_are_said_to_be_drawn() -> None:
     rows = numbered(dropped(0), well(1))
     report = Report(rows)

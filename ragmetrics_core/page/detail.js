@@ -394,7 +394,8 @@ function remedyOf(code, because, place) {
   if (!columns.remedies[code]) return null;
   const cells = columns.journey.of[place];
   const lost = cells && cells[columns.journey.names.indexOf("lost_at")];
-  const words = lost && columns.search_faults.includes(code) ? ": " + columns.journey.remedies[lost] : (because ? ", because of " + because : "") + ": " + columns.remedies[code];
+  const isKnown = lost && lost !== "missing"; // else nobody knows which stage lost it
+  const words = isKnown && columns.search_faults.includes(code) ? ": " + columns.journey.remedies[lost] : (because ? ", because of " + because : "") + ": " + columns.remedies[code];
   return element("p", { class: "banner" }, "What to try" + words);
 }
 

@@ -54,6 +54,7 @@ from ragmetrics_core.page.screen_groups import (
     shorten,
 )
 from ragmetrics_core.page.stages import (
+    OF_UNKNOWN_STAGE,
     STAGE_TITLES,
     code_of_stage,
     journey_in_words,
@@ -307,6 +308,8 @@ class ScreenTally:
         None where the journey names none, or no row needed what was lost.
         """
         if journey.mend is None or journey.mend_by is None:
+            return None
+        if journey.mend == OF_UNKNOWN_STAGE:
             return None
         code = code_of_stage(journey.mend_by, journey.mend)
         stage = self._rows_by_stage.group(code, STAGE_TITLES[code])

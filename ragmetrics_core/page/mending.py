@@ -11,6 +11,7 @@ from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.page.row_groups import LOSSES, TITLES
 from ragmetrics_core.page.screen_groups import Group, largest_first
 from ragmetrics_core.page.stages import (
+    OF_UNKNOWN_STAGE,
     SEARCH_FAULTS,
     STAGE_TITLES,
     interval_in_words,
@@ -18,6 +19,11 @@ from ragmetrics_core.page.stages import (
 from ragmetrics_core.reporting.journey import Journey
 
 _ORDER = tuple(TITLES)
+_GUESSED = "A rule guessed this from the scores."
+_WHAT_WOULD_TELL = (
+    "What the retriever returned (the column retrieved, or captured runs) would tell"
+    " whether the search or a later step lost it."
+)
 
 
 class GateAtRisk(NamedTuple):
@@ -118,9 +124,12 @@ def how_found(to_mend: Sequence[Group], journey: Journey) -> str:
     """
     if not to_mend:
         return ""
-    if to_mend[0].code in LOSSES:
-        return "A rule guessed this from the scores."
-    return journey.caution if to_mend[0].code in STAGE_TITLES else ""
+    code = to_mend[0].code
+    if code in SEARCH_FAULTS and journey.mend == OF_UNKNOWN_STAGE:
+        return f"{_GUESSED} {_WHAT_WOULD_TELL}"
+    if code in LOSSES:
+        return _GUESSED
+    return journey.caution if code in STAGE_TITLES else ""
 
 
 def gate_in_words(gate: GateAtRisk | None, to_mend: Sequence[Group]) -> str:

@@ -18,6 +18,10 @@ Where the journey knows which stage lost it, the stage is named in their place.
 """
 
 
+OF_UNKNOWN_STAGE: Loss = "missing"
+"""The loss of facts of which nobody knows whether the search or a later step lost them."""
+
+
 def code_of_stage(unit: Unit, loss: Loss) -> str:
     """The name of a stage."""
     return f"{unit}.{loss}"
