@@ -364,7 +364,8 @@ class Browser:
         self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
         self.find(selector)[0].click()
         deadline = time.monotonic() + 20
-        while not file.exists():
+        # its name stands there, empty, before what is downloaded does
+        while not (file.exists() and file.stat().st_size):
             assert time.monotonic() < deadline, file
             time.sleep(0.05)
         return file
