@@ -667,11 +667,20 @@ def test_words_that_only_the_provider_was_shown_are_a_context_that_is_cited() ->
     assert [sample.contexts[place].text for place in citation.contexts] == [words]
 
 
+class FoundAt(Found):
+    """Finds the texts at the places that it is asked for."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        found = super()._get_relevant_documents(query, run_manager=run_manager)
+        return [found[int(place)] for place in query]
+
+
 @tool
 def search_places(places: str) -> str:
     """Search for some texts, numbered from 1 each time."""
-    found = Found().invoke(places)
-    return numbered("[{n}] {text}")([found[int(place)] for place in places])
+    return numbered("[{n}] {text}")(FoundAt().invoke(places))
 
 
 def searches(places: str) -> AIMessage:
