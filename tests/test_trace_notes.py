@@ -128,6 +128,23 @@ def test_an_agent_that_called_a_tool_is_a_sample_and_the_tool_is_named() -> None
     assert "--context-tools search_knowledge" in sentence
 
 
+def test_what_an_agent_is_instructed_is_no_question() -> None:
+    """An agent's span may record its instructions and nothing of what was asked."""
+    root, *inner = agent()
+    instructions = [{"type": "text", "content": "Answer from what you find."}]
+    kept = [
+        attribute
+        for attribute in root["attributes"]
+        if attribute["key"] != "gen_ai.input.messages"
+    ]
+    told = {"stringValue": json.dumps(instructions)}
+    kept.append({"key": "gen_ai.system_instructions", "value": told})
+    (sample,) = samples_from_spans([otlp({**root, "attributes": kept}, *inner)])
+    assert sample.question is None
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+
+
 def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
