@@ -200,3 +200,17 @@ def test_of_what_a_retriever_hands_on_its_engines_wrote_their_answers_alone(
     assert (retriever.kind, beside) == ("step", answering)
     assert search.kind == ("retriever" if found else "ignored")
     assert answering not in [*search.walk(), *search.children]
+
+
+def test_a_document_that_was_found_beside_an_engine_of_the_same_words_is_nobodys() -> (
+    None
+):
+    """The engine answers with a sentence of a store, and the retriever returns that sentence as well."""
+    inner = Node("retriever", "store", 1.6, 1.8, documents=(Document(REPLY, "s"),))
+    handed_on = (Document(REPLY, "s"), Document(f"Response: {REPLY}", "new"))
+    retriever = Node(
+        "retriever", "search", 1.5, 3.9, [inner, engine()], documents=handed_on
+    )
+    name_authors(Node("step", "root", 1.0, 10.0, [retriever]))
+    authors = [document.author is not None for document in retriever.documents or ()]
+    assert authors == [False, True]
