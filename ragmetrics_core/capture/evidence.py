@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import Answered
-from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.arrivals import Arrival, Arrivals
 from ragmetrics_core.capture.brought import Brought, ShownToAnswer
 from ragmetrics_core.capture.calls import Calls, end_of, text_of
 from ragmetrics_core.capture.labelled_passages import unknown_passages
@@ -139,8 +139,7 @@ def evidence(
         arrivals: What arrived in the turn.
     """
     search = _Search(turn, answered, showings, arrivals)
-    contexts = _with_doubt_of_provider(search, _contexts(search))
-    contexts = _with_doubt_of_imagined_documents(search.calls, contexts)
+    contexts = _contexts_with_doubts(search)
     by_key = contexts.by_key
     shown = search.shown
     shown_keys = contexts.keys
@@ -168,9 +167,7 @@ def evidence(
     )
     prompts = _messages_shown(answered.call, feeding)
     shown_to_answer = ShownToAnswer(by_key, prompts, turn.known)
-    texts_shown = shown_to_answer.texts_shown(arrived, turn.tree.earlier)
-    brought = tuple(shown_to_answer.arrivals_as_shown(arrived, texts_shown))
-    earlier = shown_to_answer.earlier_calls_as_shown(turn.tree.earlier, texts_shown)
+    brought, earlier = _calls_as_shown(shown_to_answer, arrived, turn.tree.earlier)
 
     unnamed_tools = _tools_beside_contexts(contexts, brought)
     if contexts.evidence_from is None and unnamed_tools:
@@ -183,11 +180,29 @@ def evidence(
         sources=_names_of(documents_by_search),
         feeding=feeding,
         brought=brought,
-        earlier=tuple(earlier),
+        earlier=earlier,
         order=arrivals.order,
         unnamed_tools=unnamed_tools,
         warnings=(*contexts.warnings, *passages.warnings, *doubtful),
     )
+
+
+def _calls_as_shown(
+    shown_to_answer: ShownToAnswer,
+    arrived: Sequence[Arrival],
+    earlier: Sequence[EvidenceCall],
+) -> tuple[tuple[Brought, ...], tuple[EvidenceCall, ...]]:
+    """What the calls of this turn and of earlier ones brought, as the answer was shown it.
+
+    Args:
+        shown_to_answer: What the answer was shown.
+        arrived: What arrived in this turn.
+        earlier: The ledger's calls of earlier turns.
+    """
+    texts_shown = shown_to_answer.texts_shown(arrived, earlier)
+    brought = shown_to_answer.arrivals_as_shown(arrived, texts_shown)
+    earlier_as_shown = shown_to_answer.earlier_calls_as_shown(earlier, texts_shown)
+    return tuple(brought), tuple(earlier_as_shown)
 
 
 def _names_of(calls: Iterable[Node]) -> tuple[str, ...]:
@@ -445,6 +460,12 @@ def _contexts(search: _Search) -> Contexts:
     # the last rule always gives some
     results = (rule(search) for rule in CONTEXT_RULES)
     return next(contexts for contexts in results if contexts is not None)
+
+
+def _contexts_with_doubts(search: _Search) -> Contexts:
+    """The contexts by the first rule that finds them, with what makes them uncertain."""
+    contexts = _with_doubt_of_provider(search, _contexts(search))
+    return _with_doubt_of_imagined_documents(search.calls, contexts)
 
 
 def _with_doubt_of_provider(search: _Search, contexts: Contexts) -> Contexts:
