@@ -453,3 +453,33 @@ def test_an_initial_at_the_beginning_of_a_line_ends_no_sentence(
     text: str, sentences: list[str]
 ) -> None:
     assert split_sentences(text) == sentences
+
+
+@pytest.mark.parametrize(
+    ("answer", "labels"),
+    [
+        ("It fell [Source 1].", [("1",)]),
+        ("It fell (see Document 2).", [("2",)]),
+        ("It fell [[3]].", [("3",)]),
+        ("It fell [citation:a-7].", [("a-7",)]),
+        ("It fell [Source 2: war.pdf].", [("2",)]),
+        ("It fell [Sources 1 and 3].", [("1", "3")]),
+        ("It fell [S9].", [("S9",)]),
+        ("It fell [the fall](http://a.test).", [("http://a.test",)]),
+        ("It fell [the fall](http://b.test).", []),
+        ("It fell [context matters].", []),
+        ("It fell (sources of energy).", []),
+        ("It fell [^1].", []),
+    ],
+)
+def test_marks_that_name_a_source_by_words(
+    answer: str, labels: list[tuple[str, ...]]
+) -> None:
+    numbering = {"S1": 0, "http://a.test": 1}
+    assert [mark.labels for mark in marks_in(answer, numbering)] == labels
+
+
+def test_a_place_behind_the_answer_counts_for_all_of_it() -> None:
+    sources = [CitedSource("a", start=3, end=99), CitedSource("a", start=3, end=7)]
+    cited = citations_of_sources("It fell.", sources, [Context(text="So.", id="a")])
+    assert [(one.start, one.end) for one in cited] == [(0, 8), (3, 7)]
