@@ -495,25 +495,11 @@ def _history(
         ):
             written += [message for messages in listed for message in messages]
         elif node.closed and (before is None or node.closed < before):
-            handed_in = [
-                message for value in node.input.values() for message in _messages(value)
-            ]
             for messages in listed:
                 of_others = _without_once(messages, written)
-                earlier = capture.messages_up_to_question(
-                    of_others, question, handed_in
+                lists.append(
+                    _earlier_messages(calls, node, of_others, question, documents)
                 )
-                earlier = capture.drop_shown_documents(earlier, documents)
-                is_new = any(message not in handed_in for message in earlier[:-1])
-                # a memory passes the question on, and is handed no documents
-                is_prompt = (
-                    is_new
-                    and earlier[-1].role == "user"
-                    and (earlier[-1] not in handed_in or bool(calls.of[node].taken))
-                )
-                # words of the assistant alone are a step's, no earlier turn's
-                if any(message.role == "user" for message in earlier):
-                    lists.append((earlier, is_prompt))
     is_of_prompt = False
     for earlier, is_prompt in lists:
         closing_turn = (
@@ -524,6 +510,41 @@ def _history(
             history = turns
             is_of_prompt = is_prompt
     return history, is_of_prompt
+
+
+def _earlier_messages(
+    calls: Calls,
+    node: Node,
+    messages: list[Message],
+    question: str | None,
+    documents: Sequence[Document],
+) -> tuple[list[Message], bool]:
+    """What a component returned of earlier turns, perhaps with the question behind it.
+
+    Args:
+        calls: The calls of the run.
+        node: The visit of the component.
+        messages: A list of messages that it returned.
+        question: What is asked now; None if that is not known.
+        documents: What was found in the run.
+
+    Returns:
+        The messages, and whether the component wrote them around the question. There
+        are none if the user said nothing in them: words of the assistant alone are a
+        step's.
+    """
+    handed_in = [
+        message for value in node.input.values() for message in _messages(value)
+    ]
+    earlier = capture.messages_up_to_question(messages, question, handed_in)
+    earlier = capture.drop_shown_documents(earlier, documents)
+    if not any(message.role == "user" for message in earlier):
+        return [], False
+    *before, last_message = earlier
+    is_new = any(message not in handed_in for message in before)
+    # a memory passes the question on, and is handed no documents
+    is_composed = last_message not in handed_in or bool(calls.of[node].taken)
+    return earlier, is_new and last_message.role == "user" and is_composed
 
 
 def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:
