@@ -25,7 +25,8 @@ from ragmetrics_core.capture.conversations import (
     QuotedTurn,
     conversations_of_blocks,
 )
-from ragmetrics_core.capture.groups import Group, Groups, doubtful
+from ragmetrics_core.capture.group import Group, doubtful
+from ragmetrics_core.capture.groups import Groups
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.loose_runs import LooseRuns, writes_query

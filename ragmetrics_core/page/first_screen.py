@@ -53,7 +53,7 @@ from ragmetrics_core.page.screen_groups import (
     example_of,
     shorten,
 )
-from ragmetrics_core.page.stages import (
+from ragmetrics_core.page.stage_losses import (
     OF_UNKNOWN_STAGE,
     STAGE_TITLES,
     code_of_stage,

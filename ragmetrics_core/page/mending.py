@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.page.row_groups import LOSSES, TITLES
 from ragmetrics_core.page.screen_groups import Group, largest_first
-from ragmetrics_core.page.stages import (
+from ragmetrics_core.page.stage_losses import (
     OF_UNKNOWN_STAGE,
     SEARCH_FAULTS,
     STAGE_TITLES,

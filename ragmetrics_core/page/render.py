@@ -35,7 +35,7 @@ from ragmetrics_core.page.sample_rows import (
     json_text,
     pack_lines,
 )
-from ragmetrics_core.page.stages import (
+from ragmetrics_core.page.stage_losses import (
     SEARCH_FAULTS,
     STAGE_ADVICE,
     interval_in_words,

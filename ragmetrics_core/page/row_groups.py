@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ragmetrics_core.data import Failed, SampleResult, Scored, Undefined
 from ragmetrics_core.page.diagnosis import HALF, RULES, diagnose
-from ragmetrics_core.page.stages import STAGE_ADVICE
+from ragmetrics_core.page.stage_losses import STAGE_ADVICE
 from ragmetrics_core.statistics.stopping import ROUNDING
 
 NOT_JUDGED = {

@@ -14,7 +14,7 @@ from zlib import compressobj
 from ragmetrics_core.data import MetricResult, SampleResult, replace_surrogates
 from ragmetrics_core.page.diagnosis import diagnose
 from ragmetrics_core.page.row_groups import group_of_row
-from ragmetrics_core.page.stages import STAGE_TITLES, losses_of_row
+from ragmetrics_core.page.stage_losses import STAGE_TITLES, losses_of_row
 from ragmetrics_core.reporting.journey import ADVICE
 from ragmetrics_core.reporting.journey_columns import COLUMNS, counts_of_journey
 from ragmetrics_core.reporting.jsonl import plain

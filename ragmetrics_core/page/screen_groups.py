@@ -7,7 +7,7 @@ from heapq import nsmallest
 
 from ragmetrics_core.data import Sample, SampleResult, Scored, replace_surrogates
 from ragmetrics_core.page.row_groups import LOSSES, MENDINGS, Mending
-from ragmetrics_core.page.stages import STAGE_TITLES
+from ragmetrics_core.page.stage_losses import STAGE_TITLES
 
 _N_EXAMPLES = 3
 _LONGEST_QUESTION = 160
