@@ -145,6 +145,22 @@ def test_what_an_agent_is_instructed_is_no_question() -> None:
     assert sample.capture.grade == "inferred"
 
 
+def test_of_two_events_that_tell_the_prompt_the_first_one_counts() -> None:
+    """Strands tells in a later event of a run what a tool returned to the model."""
+    root, *inner = agent()
+    by_name = {one["key"]: one for one in root["attributes"]}
+    asked = by_name.pop("gen_ai.input.messages")
+    result = {"type": "tool_call_response", "id": "c1", "response": FOUND}
+    later = json.dumps([{"role": "user", "parts": [result]}])
+    events = [
+        {"name": "gen_ai.client.inference.operation.details", "attributes": [told]}
+        for told in (asked, {**asked, "value": {"stringValue": later}})
+    ]
+    told_in_events = {**root, "attributes": list(by_name.values()), "events": events}
+    (sample,) = samples_from_spans([otlp(told_in_events, *inner)])
+    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
+
+
 def test_the_command_says_why_samples_are_incomplete_and_what_mends_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -416,6 +416,28 @@ def test_each_shape_gives_what_was_written_before(name: str, is_shuffled: bool) 
         assert shape.warns in " ".join(sample.capture.warnings)
 
 
+def test_a_span_whose_kind_was_lost_asks_nothing() -> None:
+    """Nothing tells what it did, so what went into it is no question of a user's."""
+    spans = written(around(*FLAT))
+    without_first_model = [one for one in spans if one["startTimeUnixNano"] != "40"]
+    kept = [
+        _without_kind(one) if one["startTimeUnixNano"] == "20" else one
+        for one in without_first_model
+    ]
+    samples, _, _ = _read(kept)
+    assert [seen(sample) for sample in samples] == [OF_MILL]
+
+
+def _without_kind(one: Told) -> Told:
+    attributes = [
+        {"key": attribute["key"], "value": {}}
+        if attribute["key"] == "openinference.span.kind"
+        else attribute
+        for attribute in one["attributes"]
+    ]
+    return {**one, "attributes": attributes}
+
+
 CHANGES = ("leave out", "repeat", "lose the parent", "odd attribute", "odd value")
 
 
