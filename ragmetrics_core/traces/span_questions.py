@@ -67,7 +67,7 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         return question, "metadata['ragmetrics']['question']"
     if root.kind not in ("step", "agent"):
         return None, ""
-    if not tree.continues:
+    if not tree.continues and not holds_several_texts(reading.input):
         question = question_in(reading.input)
         if question is not None and not _FIELDS.match(question):
             return question, f"input of {root.name}"
@@ -122,3 +122,11 @@ def _question_of_first_prompt(root: Node) -> str | None:
             texts = [text for text in messages if text.strip()]
             return texts[-1] if texts else None
     return None
+
+
+def holds_several_texts(inputs: Any) -> bool:
+    """Whether the one value that a run was given is a list of texts."""
+    values = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
+    if len(values) != 1 or not isinstance(values[0], tuple):
+        return False
+    return len(values[0]) > 1 and set(map(type, values[0])) == {str}

@@ -20,6 +20,7 @@ from ragmetrics_core.traces.span_calls import Call
 from ragmetrics_core.traces.span_nodes import node_of
 from ragmetrics_core.traces.span_questions import (
     FIRST_PROMPT,
+    holds_several_texts,
     only_message,
     tell_question,
 )
@@ -67,15 +68,7 @@ def _may_surround_questions(reading: Reading) -> bool:
     is_step = reading.kind in (None, "step")
     if not is_step or reading.query is not None:
         return False
-    return question_in(reading.input) is None or _holds_several_texts(reading.input)
-
-
-def _holds_several_texts(inputs: Any) -> bool:
-    """Whether the one value that a run was given is a list of texts."""
-    values = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
-    if len(values) != 1 or not isinstance(values[0], tuple):
-        return False
-    return len(values[0]) > 1 and set(map(type, values[0])) == {str}
+    return question_in(reading.input) is None or holds_several_texts(reading.input)
 
 
 def _ask_several_questions(trees: Sequence[Tree]) -> bool:
