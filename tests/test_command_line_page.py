@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.cli import COMMANDS, listed
+from ragmetrics_core.cli import COMMANDS, example_and_help
 from ragmetrics_core.cli.main import command_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "command_line.md"
@@ -24,7 +24,7 @@ def page() -> str:
     parts = [_HEAD]
     for name in names:
         parser = _subparsers(command_parser(name))[name]
-        parts += _sections(parser, heading="##", about=listed(name)[1])
+        parts += _sections(parser, heading="##", about=example_and_help(name)[1])
     return "\n".join(parts)
 
 

@@ -476,12 +476,12 @@ class ContextAdherence(Metric):
 
     @property
     def _decisive_yes(self) -> int:
-        """How many times yes decide the majority."""
+        """How many times yes decide the majority: 3 of 5, and 3 of 4."""
         return self.polls // 2 + 1
 
     @property
     def _decisive_no(self) -> int:
-        """How many times no decide it; half of an even number does."""
+        """How many times no decide that no majority says yes: 3 of 5, and 2 of 4."""
         return (self.polls + 1) // 2
 
     def _count_open_polls(self, polls: Asked[Any]) -> int:
