@@ -64,6 +64,7 @@ class Place:
     def text(self) -> str:
         """The shown part in the candidate's own characters, parts joined by `` … ``.
 
+        A text that counts as whole, from 98 % of its letters on, stands here whole.
         Empty if nothing is shown.
         """
         if not self.shown_in:

@@ -450,7 +450,7 @@ def _closing_lines(
     if applied.metrics and not run.interrupted:
         lines += lines_on_rows(screen.to_look_at)
         if screen.worst:
-            lines.append(next_command(options.files, options.out, options.report))
+            lines.append(next_command(options.out, options.report))
     return lines
 
 

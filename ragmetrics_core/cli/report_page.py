@@ -162,5 +162,5 @@ def _lines(
     ]
     # a later run is compared with one file, not with several that were joined
     if len(options.files) == 1 and screen.worst:
-        lines.append(next_command([], options.files[0], options.html))
+        lines.append(next_command(options.files[0], options.html))
     return lines

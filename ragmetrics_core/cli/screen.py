@@ -78,14 +78,11 @@ def lines_on_rows(examples: Sequence[Example]) -> list[str]:
     return lines
 
 
-def next_command(files: Sequence[Path], out: Path | None, page: Path | None) -> str:
+def next_command(out: Path | None, page: Path | None) -> str:
     """What to run next: keep the results, look at them, or compare a later run."""
     if out is None:
-        names = " ".join(shlex.quote(str(path)) for path in files)
-        return (
-            f"Next: ragmetrics evaluate {names} --out results.jsonl --report"
-            " report.html"
-        )
+        # the other options may say how the files are read, e.g. --traces
+        return "Next: the same command with --out results.jsonl --report report.html"
     results = shlex.quote(str(out))
     if page is None:
         return f"Next: ragmetrics report {results}"

@@ -447,6 +447,7 @@ class Slots:
         """Learn how a call ended, and give its slot back."""
         if isinstance(outcome, ChatReply):
             self._n_refused_in_a_row = 0
+            # One slot more for each round of calls that all go well.
             self._width += 1 / self._width
         elif _is_told_to_wait(outcome):
             self._n_refused_in_a_row += 1
