@@ -141,4 +141,6 @@ def test_a_signature_shows_every_field_and_none_of_our_validators(
     of_sample = str(inspect.signature(Sample))
     assert "question: str | None = None" in of_sample
     assert "Validator" not in of_sample
-    assert "Limits(*, max_calls" in pydoc.render_doc(Limits, renderer=pydoc.plaintext)
+    help_text = pydoc.render_doc(Limits, renderer=pydoc.plaintext)
+    # Python 3.13 has a line for each parameter of a long signature
+    assert "Limits(*, max_calls" in " ".join(help_text.split()).replace("( ", "(")
