@@ -104,19 +104,24 @@ def test_each_recording_has_its_line_in_the_tests() -> None:
     assert {path.stem for path in RECORDED.iterdir()} == set(EXPECTED)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", EXPECTED)
-def test_an_installed_framework_writes_what_was_recorded(
-    name: str, tmp_path: Path
-) -> None:
+def _is_installed(name: str) -> bool:
     module = MODULES.get(name, name).replace("google_adk", "google.adk")
     module = module.replace("openai_agents", "agents")
     try:
-        is_installed = importlib.util.find_spec(module) is not None
+        return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
-        is_installed = False
-    if not is_installed:
-        pytest.skip(f"{module} is not installed; see benchmarks/record_agents.py")
-    script = ROOT / "benchmarks" / "record_agents.py"
-    subprocess.run([sys.executable, str(script), name, str(tmp_path)], check=True)
-    _check(name, tmp_path / f"{name}.jsonl")
+        return False
+
+
+INSTALLED = [name for name in EXPECTED if _is_installed(name)]
+
+if INSTALLED:  # a test that had nothing to record would count as skipped
+
+    @pytest.mark.nightly
+    @pytest.mark.parametrize("name", INSTALLED)
+    def test_an_installed_framework_writes_what_was_recorded(
+        name: str, tmp_path: Path
+    ) -> None:
+        script = ROOT / "benchmarks" / "record_agents.py"
+        subprocess.run([sys.executable, str(script), name, str(tmp_path)], check=True)
+        _check(name, tmp_path / f"{name}.jsonl")
