@@ -349,8 +349,8 @@ class Search:
     def _note_whole_texts(self, place: int, anchor: bytes) -> int:
         """Note the texts that stand whole at an anchor, or begin just before it.
 
-        Where none of the texts that begin alike stands whole, those that agree farthest
-        are followed.
+        A bucket holds texts that begin alike. If none of them stands whole, the match of
+        those that agree farthest is followed as far as it goes.
 
         Returns:
             Where the longest whole candidate ends; 0 if there is none.
@@ -364,7 +364,7 @@ class Search:
                     end_of_candidate = max(end_of_candidate, start + size)
             if not standing:
                 for number in self._whole_texts.closest_at(start, bucket):
-                    self._follow_from(number, start, 0)
+                    self._follow_from(number, start, offset=0)
         return end_of_candidate
 
     def _note_unbroken(self, number: int, start: int) -> None:

@@ -423,7 +423,10 @@ def _by_marks(search: _Search) -> tuple[Citation, ...] | None:
 
 
 def _numbering_of_the_framework(search: _Search) -> dict[str, tuple[int, ...]]:
-    """By number the contexts that the framework says the answer's marks name.
+    """The contexts that the answer's marks name, as the framework counted its documents.
+
+    {} where the prompt itself gives numbers, or where the framework's numbers are not
+    the places of its documents among the contexts, counted from 1.
 
     deepset-ai/haystack, haystack/components/builders/answer_builder.py:
     ``reference_pattern`` reads the marks, counting the documents that it was given. Its
@@ -436,7 +439,9 @@ def _numbering_of_the_framework(search: _Search) -> dict[str, tuple[int, ...]]:
     ids = [context.id for context in search.evidenced.contexts.items]
     numbering: dict[str, tuple[int, ...]] = {}
     for source in cited:
-        places = [place for place, own in enumerate(ids) if own == source.id]
+        places = [
+            place for place, context_id in enumerate(ids) if context_id == source.id
+        ]
         if source.label is None or len(places) != 1:
             return {}
         if places != [int(source.label) - 1]:

@@ -35,11 +35,14 @@ class ColumnsRead:
         self._fields = [field for field in _FIELDS if field not in self._columns]
         # By field: in how many rows it was read from which column.
         self._rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
-        # By field, empty column and a filled one that would also do: how many rows.
+        # In how many rows a field was read from an empty column, although another
+        # column of a usual name was filled: by field, empty column and filled column.
         self._rows_passed_over: Counter[tuple[str, str, str]] = Counter()
         # Columns that no field was made of, in the order in which they came.
         self._unread: dict[str, None] = {}
+        # Fields that some sample has.
         self._fields_held: set[str] = set()
+        # Whether some sample has what at least one metric needs.
         self._a_metric_may_apply = False
 
     def read_samples(self, row: Any) -> Iterator[Sample | RowError]:

@@ -513,7 +513,8 @@ def _class_of_error(
     if kind in (errors.JudgeServerError, errors.ConnectionFailed):
         if fault.unreadable:
             return errors.JudgeServerError
-        return fault.unanswered or kind
+        if fault.unanswered is not None:
+            return fault.unanswered
     return kind
 
 

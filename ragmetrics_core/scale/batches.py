@@ -53,6 +53,8 @@ LOOK_SECONDS = 10.0
 
 # Services take so many requests in a batch, and 200 MB.
 _MAX_REQUESTS = 50_000
+_WITHOUT_BATCH = ""
+"""Stands among the tokens of batches for requests that wait, and not for a batch of this pass."""
 _MAX_BYTES = 16 * 2**20
 # Seconds that a batch has to be made, once its file is there and the deadline has come.
 _LAST_SECONDS = 5.0
@@ -107,6 +109,7 @@ class ParkingStore(SqliteStore):
             )
         super().__init__(store.path, fresh=store.fresh)
         self.asks_live_next = False
+        # Tokens of the batches that requests of this pass stand in.
         self.waiting: set[str] = set()
         self.elsewhere: dict[str, str] = {}
         self._models = {model.base_url: model for model in batch_models}
@@ -224,11 +227,13 @@ class ParkingStore(SqliteStore):
         self._spools[model].write(request.as_line())
 
     async def submit(self) -> None:
-        """Make batches of what is parked.
+        """Make batches of the requests that this pass over the samples has parked.
 
-        The pass that parked nothing forgets the answers that it took. A later round of
-        at most ``max_live`` requests is ``asks_live_next``: it makes no batch, and the next pass
-        asks it live.
+        If few are left after an earlier round, at most ``max_live``, no batch is made:
+        ``asks_live_next`` says that the next pass asks them in calls.
+
+        If nothing waits for an answer, all is answered: then the answers that this pass
+        took are forgotten, because the store of replies holds them now.
 
         Raises:
             BatchFailed: If the run may not spend that much, and no batch is made then;
@@ -240,7 +245,7 @@ class ParkingStore(SqliteStore):
                 logger.info("%d requests are asked live", self._n_parked)
                 self._budget.live = True
                 self.asks_live_next = True
-                self.waiting.add("")
+                self.waiting.add(_WITHOUT_BATCH)
                 return
             for model, spool in self._spools.items():
                 spool.seek(0)
@@ -294,7 +299,7 @@ class ParkingStore(SqliteStore):
             )
         )
         if not lines:
-            self.waiting.add("")
+            self.waiting.add(_WITHOUT_BATCH)
             return
         self.waiting.add(token)
         file_id = ""

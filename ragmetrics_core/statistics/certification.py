@@ -211,19 +211,28 @@ def _start(steps: Sequence[Step], labels: int, target: float) -> int:
 
 
 def _plan(
-    steps: Sequence[Step], labels: int, target: float
+    steps: Sequence[Step], n_labels: int, target: float
 ) -> tuple[Step | None, int | None]:
-    """Return the most promising threshold, and about how many labels certify it.
+    """Plan how a threshold could be certified that is not certified yet.
 
-    The labels are drawn from the whole run; with so many it is certified with 80 %. The
-    threshold is None if none is promising. The number is None if it is not known.
+    Args:
+        steps: The scores of the run as thresholds.
+        n_labels: How many labels there are so far.
+        target: The precision.
+
+    Returns:
+        The threshold that needs the fewest labels, and how many labels, drawn anew from
+        the whole run, certify it with a probability of 80 %. Where no threshold looks
+        precise enough, it is None; the number is then the fewest labels that could
+        certify any threshold, or None if there are more than these already.
     """
     promising = [step for step in steps if _is_promising(step, target)]
     if promising:
         best = min(promising, key=lambda step: _labels_needed(step, target))
         needed = _labels_needed(best, target)
-        return best, max(needed, labels + 1)
-    if labels < fewest_labels(target):
+        # so many as there are did not certify it
+        return best, max(needed, n_labels + 1)
+    if n_labels < fewest_labels(target):
         return None, fewest_labels(target)
     return None, None
 

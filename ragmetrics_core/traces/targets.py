@@ -114,9 +114,10 @@ class _OtlpAnswers:
     """
 
     def __init__(self, message: str, rejected: str) -> None:
-        self._message = message
-        # the field that counts what was not taken
-        self._rejected = rejected
+        # name of the class of protobuf messages that the endpoint answers with
+        self._message_name = message
+        # name of its field that counts what was not taken
+        self._rejected_field = rejected
         self._latest: Any = None
 
     def session(self) -> Any:
@@ -151,7 +152,7 @@ class _OtlpAnswers:
         return f"{rejected} of its outcomes were rejected" if rejected else ""
 
     def _count(self, answer: Any) -> tuple[int, bool]:
-        """How many records the endpoint rejected, and whether it adds words.
+        """How many records the endpoint rejected, and whether it gives an error message.
 
         Raises:
             ValueError: If the answer is not one of OTLP.
@@ -165,11 +166,11 @@ class _OtlpAnswers:
             return 0, False
         if kind == "application/json":
             return self._count_in_json(answer.json())
-        signal = "logs" if "Logs" in self._message else "trace"
+        signal = "logs" if "Logs" in self._message_name else "trace"
         service = _otel(f"proto.collector.{signal}.v1.{signal}_service_pb2")
-        message_class = getattr(service, self._message)
+        message_class = getattr(service, self._message_name)
         partial = message_class.FromString(answer.content).partial_success
-        n_rejected = getattr(partial, self._rejected)
+        n_rejected = getattr(partial, self._rejected_field)
         return int(n_rejected), bool(partial.error_message)
 
     def _count_in_json(self, body: Any) -> tuple[int, bool]:
@@ -177,8 +178,8 @@ class _OtlpAnswers:
         if not isinstance(body, dict) or not body.keys() <= set(_PARTIAL_SUCCESS):
             raise ValueError("other fields than those of OTLP")
         partial = body.get("partialSuccess") or body.get("partial_success") or {}
-        rejected = partial.get(_camel_case(self._rejected))
-        rejected = rejected or partial.get(self._rejected) or 0
+        rejected = partial.get(_camel_case(self._rejected_field))
+        rejected = rejected or partial.get(self._rejected_field) or 0
         words = partial.get("errorMessage") or partial.get("error_message")
         return int(rejected), bool(words)
 
