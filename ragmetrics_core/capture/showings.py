@@ -10,7 +10,7 @@ times in one message may be several documents: a repetition has a key of its own
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -151,13 +151,20 @@ class Showings:
         were none, those of all lists of the run are sought.
         """
         lists = self.calls.lists(call.began) or self.calls.lists()
-        message_texts = self._texts_this_turn_first(call.prompt)
-        candidates = _candidates(_latest_versions(lists), message_texts)
+        documents = _latest_versions(lists)
         replies = self._replies_to_seek(call)
+        answers_like_documents = self._earlier_answers_like_documents(
+            call.prompt, documents, replies
+        )
+        message_texts = self._texts_this_turn_first(
+            call.prompt, left_out=answers_like_documents
+        )
+        candidates = _candidates(documents, message_texts)
         texts = [candidate.text for candidate in candidates]
         texts += [reply.text for reply in replies]
         asking_message = self._asking_message(call)
-        known_texts = _repeat_as_they_stand(self.known, message_texts, asking_message)
+        known = [text for text in self.known if text not in answers_like_documents]
+        known_texts = _repeat_as_they_stand(known, message_texts, asking_message)
         located = locate(texts, message_texts, known=known_texts)
         arrived = _keys_as_they_came(lists)
         n_earlier_by_text = self._count_showings_of_earlier_turns(message_texts)
@@ -198,15 +205,40 @@ class Showings:
                 counts.update(texts)
         return counts
 
-    def _texts_this_turn_first(self, prompt: Sequence[Message]) -> list[str]:
-        """The texts of a prompt, those of this turn before those of earlier turns.
+    def _earlier_answers_like_documents(
+        self,
+        prompt: Sequence[Message],
+        documents: Sequence[Document],
+        replies: Sequence[_EarlierReply],
+    ) -> set[str]:
+        """Answers of earlier turns in a prompt that are a document word for word.
 
-        So what this turn's search found keeps its order where the conversation showed a
-        text of it before. This turn begins behind what the assistant said last before
-        the last message of the user that holds the question: documents may stand in a
-        message before it. Instructions before the conversation stay first.
+        Such a message shows what the model said, and no document. If this turn shows
+        the document as well, it stands there once more.
+
+        Args:
+            prompt: The messages of the prompt.
+            documents: What this turn found.
+            replies: What models wrote in this turn, which is no earlier answer.
         """
-        texts = [message.text for message in prompt]
+        document_texts: set[str] = set()
+        for document in documents:
+            document_texts.update(text.strip() for text in document.texts)
+        document_texts -= {reply.text.strip() for reply in replies}
+        turn_start = self._start_of_turn(prompt)
+        return {
+            message.text
+            for message in prompt[:turn_start]
+            if message.role == "assistant" and message.text.strip() in document_texts
+        }
+
+    def _start_of_turn(self, prompt: Sequence[Message]) -> int:
+        """The place of the first message of this turn in a prompt.
+
+        It stands behind what the assistant said last before the last message of the
+        user that holds the question: documents may stand in a message before that one.
+        0 if no earlier turn stands there.
+        """
         turn_start = 0
         behind_the_assistant = 0
         for place, message in enumerate(prompt):
@@ -214,16 +246,37 @@ class Showings:
                 behind_the_assistant = place + 1
             if message.role == "user" and self._holds_question(message):
                 turn_start = behind_the_assistant
+        return turn_start
+
+    def _texts_this_turn_first(
+        self, prompt: Sequence[Message], *, left_out: Collection[str]
+    ) -> list[str]:
+        """The texts of a prompt, those of this turn before those of earlier turns.
+
+        So what this turn's search found keeps its order where the conversation showed a
+        text of it before. Instructions before the conversation stay first.
+
+        Args:
+            prompt: The messages of the prompt.
+            left_out: Texts of the assistant's messages of earlier turns that are left
+                out.
+        """
+        turn_start = self._start_of_turn(prompt)
         n_instructions = 0
         for message in prompt:
             if message.role != "system":
                 break
             n_instructions += 1
+        instructions = [message.text for message in prompt[:n_instructions]]
         if n_instructions >= turn_start:
-            return texts
-        instructions = texts[:n_instructions]
-        earlier_turns = texts[n_instructions:turn_start]
-        return [*instructions, *texts[turn_start:], *earlier_turns]
+            return instructions + [message.text for message in prompt[n_instructions:]]
+        earlier_turns: list[str] = []
+        for message in prompt[n_instructions:turn_start]:
+            is_left_out = message.role == "assistant" and message.text in left_out
+            if not is_left_out:
+                earlier_turns.append(message.text)
+        this_turn = [message.text for message in prompt[turn_start:]]
+        return [*instructions, *this_turn, *earlier_turns]
 
     def _asking_message(self, call: Node) -> str:
         """The message that asks the question of this turn; empty if there is none.

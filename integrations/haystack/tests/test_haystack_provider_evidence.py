@@ -1,7 +1,5 @@
 """What a model's provider searched while Haystack's generator replied: expectations first, in real messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Haystack agents whose tools return text: the text is evidence of the ledger, and no context unless it is named."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
