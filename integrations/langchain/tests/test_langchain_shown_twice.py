@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_fakes import Shelf, Speaker, calls, document, joined, rag
@@ -84,6 +84,52 @@ def test_a_document_that_two_calls_are_shown_is_one_context() -> None:
         RunnableLambda(answer).invoke(QUESTION)
     (sample,) = captured.samples
     assert texts(sample) == [BRIDGE, FERRY]
+
+
+@pytest.mark.parametrize("documents_first", [True, False])
+@pytest.mark.parametrize("books", [[FERRY, BRIDGE], [BRIDGE, FERRY]])
+def test_a_document_that_an_earlier_answer_repeats_stays_shown(
+    books: list[str], documents_first: bool
+) -> None:
+    """An extractive model answers with a document; the next turn shows it again."""
+    shelf = Shelf(books=[document(text, text[:8]) for text in books])
+    history: list[BaseMessage] = []
+
+    def answer(question: str) -> str:
+        shown = "\n".join(book.page_content for book in shelf.invoke(question))
+        if documents_first:
+            prompt = [SystemMessage(shown), *history, HumanMessage(question)]
+        else:
+            prompt = [*history, HumanMessage(f"{shown}\n\nQuestion: {question}")]
+        reply = Speaker(lines=BRIDGE).invoke(prompt)
+        history.extend([HumanMessage(question), reply])
+        return str(reply.text)
+
+    with capture() as captured:
+        for question in ("When was the bridge opened?", "And who opened that bridge?"):
+            RunnableLambda(answer).invoke(question)
+    assert len(captured.samples) == 2
+    for sample in captured.samples:
+        assert texts(sample) == books
+        assert sample.ledger is not None
+        assert sample.ledger.calls[-1].shown == (0, 1)
+        assert not any("not shown" in text for text in sample.capture.warnings)
+
+
+def test_a_document_that_only_an_earlier_answer_repeats_is_not_shown() -> None:
+    """What the model said before is no evidence now."""
+    shelf = Shelf(books=[document(BRIDGE, "bridge"), document(FERRY, "ferry")])
+    history: list[BaseMessage] = [HumanMessage("The bridge?"), AIMessage(BRIDGE)]
+
+    def answer(question: str) -> str:
+        _, ferry = shelf.invoke(question)
+        prompt = [SystemMessage(ferry.page_content), *history, HumanMessage(question)]
+        return str(Speaker(lines="Every hour.").invoke(prompt).text)
+
+    with capture() as captured:
+        RunnableLambda(answer).invoke("How often does the ferry go?")
+    (sample,) = captured.samples
+    assert texts(sample) == [FERRY]
 
 
 NOTES = [
