@@ -384,13 +384,16 @@ def _span_in_answer(source: CitedSource, reply: str, answer: str) -> tuple[int, 
     It is all of the answer where no part is named, or where that part of the reply does
     not stand in the answer.
     """
+    whole_answer = 0, len(answer)
     if source.start is None or source.end is None:
-        return 0, len(answer)
-    start = answer.find(reply[source.start : source.end])
-    if reply == answer:
-        start = source.start
-    end = start + source.end - source.start
-    return (start, end) if 0 <= start < end <= len(answer) else (0, len(answer))
+        return whole_answer
+    cited_part = reply[source.start : source.end]
+    if not cited_part or len(cited_part) < source.end - source.start:
+        return whole_answer  # the place is none of this reply
+    start = source.start if reply == answer else answer.find(cited_part)
+    if start < 0:
+        return whole_answer
+    return start, start + len(cited_part)
 
 
 def _by_marks(search: _Search) -> tuple[Citation, ...] | None:

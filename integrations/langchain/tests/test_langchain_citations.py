@@ -309,6 +309,7 @@ XML = (
 
 
 def xml() -> Any:
+    pytest.importorskip("defusedxml")
     label = (
         '<source id="{i}">\n<title>{title}</title>\n'
         "<article_snippet>{text}</article_snippet>\n</source>"
@@ -342,6 +343,16 @@ def provided(*blocks: dict[str, Any], label: str = "{text}") -> Callable[[], Any
     return lambda: asked(
         Structured(messages=iter([AIMessage(list(blocks))])), label
     ).invoke(QUESTION)
+
+
+_TWO_BLOCKS = AIMessage(
+    [{"type": "text", "text": "It was."}, {"type": "text", "text": " It is."}]
+)
+# Earlier releases of LangChain keep a reply's first block alone. Then nobody knows where
+# the second one stands in the answer, and its sources count for all of it.
+SECOND_BLOCK = (
+    " It is old." if StrOutputParser().invoke(_TWO_BLOCKS) == "It was. It is." else None
+)
 
 
 def quoted(text: str, place: int, words: str) -> dict[str, Any]:
@@ -554,7 +565,7 @@ APPS: dict[str, App] = {
             quoted("It was opened in 1874.", 2, "opened at last in 1874"),
             quoted(" It is old.", 0, "it rises in the hills"),
         ),
-        [("It was opened in 1874.", (2,), ()), (" It is old.", (0,), ())],
+        [("It was opened in 1874.", (2,), ()), (SECOND_BLOCK, (0,), ())],
     ),
     "OpenAI, files with texts": App(
         found_by_the_provider(
