@@ -35,7 +35,7 @@ from ragmetrics_core.data.citations import (
 _LONGEST_LABEL = 80
 _OPENING = 200  # signs of a text by which it is found in a prompt
 # how contexts must be known for it to be known what nobody was shown
-_ALL_THAT_WAS_SHOWN = ("prompt", "undivided", "named", "none_found")
+_ALL_THAT_WAS_SHOWN = ("prompt", "named", "none_found")
 # between the file, the page and the section in the name of a source
 _PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
 _NO_MEANING = "the prompt does not tell which context {} means"

@@ -201,3 +201,24 @@ def test_the_tools_of_an_earlier_turn_are_not_named_again() -> None:
     report = captured.evaluate(["context_utilization"], judge="lexical")
     reason = report.results[1].results["context_utilization"].reason
     assert 'context_tools={"search_knowledge"}' in reason
+
+
+@tool
+def search_notes(query: str) -> str:
+    """Returns numbered texts."""
+    return f"[1] {ROOMS}\n[2] {FACT}"
+
+
+@pytest.mark.parametrize("named", [None, {"search_notes"}])
+def test_a_mark_of_a_tools_text_is_unknown_and_not_dangling(
+    named: set[str] | None,
+) -> None:
+    """The model was shown something under the number, though no context is."""
+    call = {"name": "search_notes", "args": {"query": "lamp"}, "id": "1"}
+    lines = [AIMessage("", tool_calls=[call]), AIMessage(f"{ANSWER} [2]")]
+    agent = create_agent(Scripted(messages=iter(lines)), [search_notes])
+    with capture(context_tools=named) as captured:
+        agent.invoke({"messages": [("user", "Who lit the lamp?")]})
+    (sample,) = captured.samples
+    assert sample.citations is None
+    assert sample.citations_unknown
