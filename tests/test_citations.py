@@ -483,3 +483,18 @@ def test_a_place_behind_the_answer_counts_for_all_of_it() -> None:
     sources = [CitedSource("a", start=3, end=99), CitedSource("a", start=3, end=7)]
     cited = citations_of_sources("It fell.", sources, [Context(text="So.", id="a")])
     assert [(one.start, one.end) for one in cited] == [(0, 8), (3, 7)]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["(2)", "²", "[2, p. 3]", "［1］", "（1）", "①", "<sup>2</sup>", "{1}"],
+)
+def test_a_row_whose_marks_are_in_another_form_has_unknown_citations(mark: str) -> None:
+    """Not those of an answer that cites nothing."""
+    row = {
+        "question": "Who?",
+        "contexts": ["[1] Anna lit the lamp.", "[2] Berta built it."],
+        "answer": f"Berta built it {mark}.",
+    }
+    assert Sample.from_row(row).citations is None
+    assert Sample.from_row({**row, "answer": "Berta built it."}).citations == ()

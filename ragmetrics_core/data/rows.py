@@ -22,6 +22,7 @@ from ragmetrics_core.data.citations import (
     citations_of_marks,
     is_citations,
     is_numbering,
+    may_cite,
     numbering_of_ids,
     numbering_shown,
 )
@@ -208,13 +209,17 @@ def _metadata(
 def _with_citations_of_marks(sample: Sample, cell: Any) -> Sample:
     """A sample with the citations that marks in its answer state.
 
-    It is the sample itself where there is no answer, or where nothing says which
-    context a number means; ``cell`` is what the column ``citations`` holds.
+    It is the sample itself, whose citations are unknown, where there is no answer,
+    where nothing says which context a number means, or where the answer has no mark
+    that is read, and may cite in another form. ``cell`` is what the column
+    ``citations`` holds.
     """
     numbering = _numbering(sample.contexts, cell)
     if sample.answer is None or numbering is None:
         return sample
     citations = citations_of_marks(sample.answer, numbering)
+    if not citations and may_cite(sample.answer):
+        return sample
     return sample.model_copy(update={"citations": citations})
 
 
