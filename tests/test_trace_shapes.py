@@ -449,13 +449,17 @@ def test_each_trace_gives_a_sample_or_is_named_whatever_its_spans_are(
     """Spans in any order, left out, repeated, without parents or with odd attributes.
 
     Nothing is raised, each trace gives a sample or is named, and what an exact sample
-    says stands in the spans.
+    says stands in the spans. Question and answer belong together where no span was left
+    out: of several questions under one span, whose own spans are all lost without a
+    sign, the reader may still join the question of one with the answer of another.
     """
     name = data.draw(st.sampled_from(sorted(SHAPES)))
     spans = written(*SHAPES[name].traces)
     kept: list[Told] = []
+    is_any_left_out = False
     for one in data.draw(st.permutations(spans)):
         change = data.draw(st.sampled_from(("none", "none", *CHANGES)))
+        is_any_left_out |= change == "leave out"
         kept += _changed(one, change, data)
     if not kept:
         return
@@ -470,7 +474,8 @@ def test_each_trace_gives_a_sample_or_is_named_whatever_its_spans_are(
     for sample in filter(_is_exact, samples):
         said = (sample.question, sample.answer, *(c.text for c in sample.contexts))
         assert all(json.dumps(one)[1:-1] in text for one in said if one)
-        _assert_belongs_together(sample)
+        if not is_any_left_out:
+            _assert_belongs_together(sample)
 
 
 def _bears_mark(one: Told) -> bool:
