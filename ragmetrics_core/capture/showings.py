@@ -153,16 +153,18 @@ class Showings:
         lists = self.calls.lists(call.began) or self.calls.lists()
         documents = _latest_versions(lists)
         replies = self._replies_to_seek(call)
-        answers_like_documents = self._earlier_answers_like_documents(
-            call.prompt, documents, replies
+        asking_place = self._place_of_question(call.prompt)
+        turn_start = _start_of_turn(call.prompt, asking_place)
+        answers_like_documents = _earlier_answers_like_documents(
+            call.prompt[:turn_start], documents, replies
         )
-        message_texts = self._texts_this_turn_first(
-            call.prompt, left_out=answers_like_documents
+        message_texts = _texts_this_turn_first(
+            call.prompt, turn_start, left_out=answers_like_documents
         )
         candidates = _candidates(documents, message_texts)
         texts = [candidate.text for candidate in candidates]
         texts += [reply.text for reply in replies]
-        asking_message = self._asking_message(call)
+        asking_message = self._asking_message(call.prompt, asking_place)
         known = [text for text in self.known if text not in answers_like_documents]
         known_texts = _repeat_as_they_stand(known, message_texts, asking_message)
         located = locate(texts, message_texts, known=known_texts)
@@ -205,88 +207,27 @@ class Showings:
                 counts.update(texts)
         return counts
 
-    def _earlier_answers_like_documents(
-        self,
-        prompt: Sequence[Message],
-        documents: Sequence[Document],
-        replies: Sequence[_EarlierReply],
-    ) -> set[str]:
-        """Answers of earlier turns in a prompt that are a document word for word.
+    def _place_of_question(self, prompt: Sequence[Message]) -> int | None:
+        """The place of the last message of the user that holds this turn's question.
 
-        Such a message shows what the model said, and no document. If this turn shows
-        the document as well, it stands there once more.
-
-        Args:
-            prompt: The messages of the prompt.
-            documents: What this turn found.
-            replies: What models wrote in this turn, which is no earlier answer.
+        None if no message does.
         """
-        document_texts: set[str] = set()
-        for document in documents:
-            document_texts.update(text.strip() for text in document.texts)
-        document_texts -= {reply.text.strip() for reply in replies}
-        turn_start = self._start_of_turn(prompt)
-        return {
-            message.text
-            for message in prompt[:turn_start]
-            if message.role == "assistant" and message.text.strip() in document_texts
-        }
-
-    def _start_of_turn(self, prompt: Sequence[Message]) -> int:
-        """The place of the first message of this turn in a prompt.
-
-        It stands behind what the assistant said last before the last message of the
-        user that holds the question: documents may stand in a message before that one.
-        0 if no earlier turn stands there.
-        """
-        turn_start = 0
-        behind_the_assistant = 0
-        for place, message in enumerate(prompt):
-            if message.role == "assistant":
-                behind_the_assistant = place + 1
+        for place in reversed(range(len(prompt))):
+            message = prompt[place]
             if message.role == "user" and self._holds_question(message):
-                turn_start = behind_the_assistant
-        return turn_start
+                return place
+        return None
 
-    def _texts_this_turn_first(
-        self, prompt: Sequence[Message], *, left_out: Collection[str]
-    ) -> list[str]:
-        """The texts of a prompt, those of this turn before those of earlier turns.
-
-        So what this turn's search found keeps its order where the conversation showed a
-        text of it before. Instructions before the conversation stay first.
-
-        Args:
-            prompt: The messages of the prompt.
-            left_out: Texts of the assistant's messages of earlier turns that are left
-                out.
-        """
-        turn_start = self._start_of_turn(prompt)
-        n_instructions = 0
-        for message in prompt:
-            if message.role != "system":
-                break
-            n_instructions += 1
-        instructions = [message.text for message in prompt[:n_instructions]]
-        if n_instructions >= turn_start:
-            return instructions + [message.text for message in prompt[n_instructions:]]
-        earlier_turns: list[str] = []
-        for message in prompt[n_instructions:turn_start]:
-            is_left_out = message.role == "assistant" and message.text in left_out
-            if not is_left_out:
-                earlier_turns.append(message.text)
-        this_turn = [message.text for message in prompt[turn_start:]]
-        return [*instructions, *this_turn, *earlier_turns]
-
-    def _asking_message(self, call: Node) -> str:
+    def _asking_message(
+        self, prompt: Sequence[Message], asking_place: int | None
+    ) -> str:
         """The message that asks the question of this turn; empty if there is none.
 
         It is also empty if the message is the question and nothing else.
         """
-        asking_text = ""
-        for message in call.prompt:
-            if message.role == "user" and self._holds_question(message):
-                asking_text = message.text
+        if asking_place is None:
+            return ""
+        asking_text = prompt[asking_place].text
         if as_one_line(asking_text) == as_one_line(self.question):
             return ""
         return asking_text
@@ -466,6 +407,79 @@ def _keys_as_they_came(lists: Sequence[Sequence[Document]]) -> list[DocumentKey]
         for document in documents:
             keys[document.key] = None
     return list(keys)
+
+
+def _start_of_turn(prompt: Sequence[Message], asking_place: int | None) -> int:
+    """The place of the first message of this turn in a prompt.
+
+    It stands behind what the assistant said last before the question: documents may
+    stand in a message before that of the question. 0 if no earlier turn stands there.
+
+    Args:
+        prompt: The messages of the prompt.
+        asking_place: The place of the message that holds the question; None if none
+            does.
+    """
+    for place in reversed(range(asking_place or 0)):
+        if prompt[place].role == "assistant":
+            return place + 1
+    return 0
+
+
+def _earlier_answers_like_documents(
+    earlier_messages: Sequence[Message],
+    documents: Sequence[Document],
+    replies: Sequence[_EarlierReply],
+) -> set[str]:
+    """Answers of earlier turns in a prompt that are a document word for word.
+
+    Such a message shows what the model said, and no document. If this turn shows the
+    document as well, it stands there once more.
+
+    Args:
+        earlier_messages: The messages of the prompt before those of this turn.
+        documents: What this turn found.
+        replies: What models wrote in this turn, which is no earlier answer.
+    """
+    document_texts: set[str] = set()
+    for document in documents:
+        document_texts.update(text.strip() for text in document.texts)
+    document_texts -= {reply.text.strip() for reply in replies}
+    return {
+        message.text
+        for message in earlier_messages
+        if message.role == "assistant" and message.text.strip() in document_texts
+    }
+
+
+def _texts_this_turn_first(
+    prompt: Sequence[Message], turn_start: int, *, left_out: Collection[str]
+) -> list[str]:
+    """The texts of a prompt, those of this turn before those of earlier turns.
+
+    So what this turn's search found keeps its order where the conversation showed a
+    text of it before. Instructions before the conversation stay first.
+
+    Args:
+        prompt: The messages of the prompt.
+        turn_start: The place of the first message of this turn.
+        left_out: Texts of the assistant's messages of earlier turns that are left out.
+    """
+    n_instructions = 0
+    for message in prompt:
+        if message.role != "system":
+            break
+        n_instructions += 1
+    instructions = [message.text for message in prompt[:n_instructions]]
+    if n_instructions >= turn_start:
+        return instructions + [message.text for message in prompt[n_instructions:]]
+    earlier_turns: list[str] = []
+    for message in prompt[n_instructions:turn_start]:
+        is_left_out = message.role == "assistant" and message.text in left_out
+        if not is_left_out:
+            earlier_turns.append(message.text)
+    this_turn = [message.text for message in prompt[turn_start:]]
+    return [*instructions, *this_turn, *earlier_turns]
 
 
 def _repeat_as_they_stand(

@@ -305,16 +305,15 @@ def _is_query(tree: Tree, reading: Reading, models: Sequence[Node]) -> bool:
     """Whether a run is a turn even if it retrieved nothing.
 
     It is one if it is an engine or workflow of LlamaIndex or Haystack that was asked,
-    or if models answered after a tool was called. A tool that only hands the run over,
-    or the answer in, does not count.
+    or if models answered after a tool was called.
     """
     if tree.root.kind == "agent":
         return bool(models) or reading.query is not None
     has_reply = bool(models) and models[-1].reply is not None
     is_answered = bool(tree.answers) or (reading.says_nothing and has_reply)
-    tools = [node for node in tree.root.walk() if node.kind == "tool"]
-    called_a_tool = any(not tool.control for tool in tools)
-    return tree.root.kind == "step" and has_reply and is_answered and called_a_tool
+    if tree.root.kind != "step" or not has_reply or not is_answered:
+        return False
+    return tree.root.called_a_tool
 
 
 def _gives_only_documents(root: Node, output: Any, models: Sequence[Node]) -> bool:

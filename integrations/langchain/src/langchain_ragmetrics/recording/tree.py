@@ -132,6 +132,8 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     continues = _continues(run)
     question, asked_at = _question(run, inputs, output, given_metadata, continues)
     answers = _answers(root, output)
+    # a run that answered and called a tool is a sample even where nothing was retrieved
+    answers_from_tools = bool(answers) and root.called_a_tool
     talk = capture.Talk()
     if root.kind == "step":
         talk = _earlier_talk(run, inputs, output, question)
@@ -142,7 +144,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         history=talk.turns,
         answers=answers,
         output=output,
-        is_query=calls_models and (every_turn or _answers_from_tools(root, answers)),
+        is_query=calls_models and (every_turn or answers_from_tools),
         gives_documents=_gives_documents(root, output, calls_models=calls_models),
         strand=_strand(run),
         continues=continues,
@@ -271,15 +273,6 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     if key == "messages":
         place = "the last message in outputs['messages']"
     return (Answer(text, place),)
-
-
-def _answers_from_tools(root: Node, answers: tuple[Answer, ...]) -> bool:
-    """Whether a run answered and a tool was called in it: it is a sample then.
-
-    A tool that only hands the run over, or hands the answer in, does not count.
-    """
-    tools = [node for node in root.walk() if node.kind == "tool"]
-    return bool(answers) and any(not tool.control for tool in tools)
 
 
 def _gives_documents(
