@@ -20,24 +20,11 @@ from haystack.components.joiners import DocumentJoiner
 from haystack.components.rankers import LostInTheMiddleRanker
 from haystack.dataclasses import ChatMessage
 from haystack_integrations.components.evaluators.ragmetrics import capture
+from velm import ANSWER, MARKS, QUESTION, TEXTS, Expected, check, check_contexts
 
 from ragmetrics_core import Sample
 
-QUESTION = "When was the Velm bridge opened?"
-TEXTS = (
-    "The Velm is a river of the north; it rises in the hills and ends in a wide lake.",
-    "Bridges are built of stone, of iron or of wood, and some of them carry a railway.",
-    "After years of quarrels the Velm bridge was opened at last in 1874, by the mayor.",
-)
 FILES = ("rivers.pdf", "bridges.pdf", "opening.pdf")
-ANSWER = "It was opened in 1874 [3]. It rises in the hills [1][2]. It is red [9]."
-Expected = list[tuple[str | None, tuple[int, ...], tuple[str, ...]]] | str
-MARKS: Expected = [
-    ("It was opened in 1874 [3].", (2,), ()),
-    ("It rises in the hills [1][2].", (0,), ()),
-    ("It rises in the hills [1][2].", (1,), ()),
-    ("It is red [9].", (), ("9",)),
-]
 
 
 @component
@@ -328,22 +315,8 @@ def captured(made: Callable[[], Any]) -> Sample:
 def test_every_citation_is_right_or_unknown_with_its_reason(name: str) -> None:
     app = APPS[name]
     sample = captured(app.run)
-    places = {text: place for place, text in enumerate(TEXTS)}
-    assert all(context.text in places for context in sample.contexts)
-    if isinstance(app.expected, str):
-        assert sample.citations is None
-        assert app.expected in sample.citations_unknown
-        return
-    answer = sample.answer or ""
-    assert sample.citations is not None, sample.citations_unknown
-    assert [
-        (
-            answer[citation.start : citation.end],
-            tuple(places[sample.contexts[place].text] for place in citation.contexts),
-            citation.dangling,
-        )
-        for citation in sample.citations
-    ] == [(part or answer, named, lost) for part, named, lost in app.expected]
+    check_contexts(sample)
+    check(sample, app.expected)
 
 
 def test_numbers_that_an_earlier_answer_gave_texts_do_not_count() -> None:

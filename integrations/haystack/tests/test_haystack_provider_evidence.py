@@ -13,15 +13,25 @@ from haystack.tools import create_tool_from_function
 from haystack.utils import Secret
 from haystack_integrations.components.evaluators.ragmetrics import capture
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from lighthouse import ANSWER, FACT, QUESTION, ROOMS
+from provider_finds import (
+    ADDRESS,
+    ASKS_THE_WEB,
+    FETCHED,
+    JSON,
+    NO_SEARCH_LEFT,
+    OWN,
+    WEB,
+    WEB_CITED,
+    WEB_RESULT,
+    check,
+    check_odd_payload,
+    file_search,
+    response,
+    tool_result,
+)
 
 from ragmetrics_core.data import Sample
-
-QUESTION = "Who lit the lamp of the lighthouse first?"
-FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
-ROOMS = "The lighthouse has eleven rooms; the keeper slept in the one below the lamp."
-ANSWER = "Anna Berg lit it in May 1882."
-ADDRESS = "https://lamp.example/history"
 
 
 @dataclass(frozen=True)
@@ -43,38 +53,6 @@ class Shape:
     calls: Sequence[tuple[str, str]] = ()
 
 
-WISH = {
-    "type": "server_tool_use",
-    "id": "srvtoolu_1",
-    "name": "web_search",
-    "input": {"query": "lamp lighthouse"},
-}
-WEB_RESULT = {
-    "type": "web_search_result",
-    "url": ADDRESS,
-    "title": "The lamp",
-    "encrypted_content": "EqgfCioIARgB",
-}
-WEB_CITED = {
-    "type": "web_search_result_location",
-    "url": ADDRESS,
-    "title": "The lamp",
-    "encrypted_index": "Eo8B",
-    "cited_text": FACT,
-}
-FETCHED = {
-    "type": "web_fetch_tool_result",
-    "tool_use_id": "srvtoolu_2",
-    "content": {
-        "type": "web_fetch_result",
-        "url": ADDRESS,
-        "content": {
-            "type": "document",
-            "title": "The lamp",
-            "source": {"type": "text", "media_type": "text/plain", "data": FACT},
-        },
-    },
-}
 RAN_CODE = [
     {
         "type": "server_tool_use",
@@ -95,14 +73,6 @@ RAN_CODE = [
 ]
 
 
-def searched(content: Any) -> dict[str, Any]:
-    return {
-        "type": "web_search_tool_result",
-        "tool_use_id": "srvtoolu_1",
-        "content": content,
-    }
-
-
 def anthropic(*blocks: dict[str, Any], cited: Sequence[Any] = ()) -> dict[str, Any]:
     """The metadata that Haystack's generator for Anthropic writes."""
     text = {"type": "text", "text": ANSWER, "citations": list(cited) or None}
@@ -112,17 +82,16 @@ def anthropic(*blocks: dict[str, Any], cited: Sequence[Any] = ()) -> dict[str, A
     return meta
 
 
-OWN = ("retrieval", "look_up")
 SHAPES: dict[str, Shape] = {
     "Anthropic: the web, with cited words": Shape(
-        anthropic(WISH, searched([WEB_RESULT]), cited=[WEB_CITED]),
+        anthropic(ASKS_THE_WEB, tool_result([WEB_RESULT]), cited=[WEB_CITED]),
         [ROOMS, FACT],
         "incomplete",
         "encrypted",
-        [OWN, ("retrieval", "web_search")],
+        [OWN, WEB],
     ),
     "Anthropic: the web, nothing cited": Shape(
-        anthropic(WISH, searched([WEB_RESULT])),
+        anthropic(ASKS_THE_WEB, tool_result([WEB_RESULT])),
         [ROOMS],
         "incomplete",
         "encrypted",
@@ -130,20 +99,15 @@ SHAPES: dict[str, Shape] = {
     ),
     "Anthropic: no search was left": Shape(
         anthropic(
-            WISH,
-            searched(
-                {
-                    "type": "web_search_tool_result_error",
-                    "error_code": "max_uses_exceeded",
-                }
-            ),
+            ASKS_THE_WEB,
+            tool_result(NO_SEARCH_LEFT),
         ),
         [ROOMS],
         "exact",
-        calls=[OWN, ("retrieval", "web_search")],
+        calls=[OWN, WEB],
     ),
     "Anthropic: a page that was fetched": Shape(
-        anthropic(FETCHED),
+        anthropic(tool_result(FETCHED, "web_fetch")),
         [ROOMS, FACT],
         "exact",
         calls=[OWN, ("retrieval", "web_fetch")],
@@ -216,19 +180,18 @@ def sample_of(
 def test_what_a_provider_found_is_evidence(name: str) -> None:
     shape = SHAPES[name]
     sample, _ = sample_of(shape.meta)
-    assert sample.capture is not None
-    assert sample.ledger is not None
-    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == list(shape.contexts)
-    assert sample.capture.grade == shape.grade
-    assert shape.warned in " ".join(sample.capture.warnings)
-    calls = [(call.kind, call.name) for call in sample.ledger.calls]
-    assert calls == list(shape.calls)
+    check(
+        sample,
+        contexts=shape.contexts,
+        grade=shape.grade,
+        warned=shape.warned,
+        calls=shape.calls,
+    )
 
 
 def test_what_was_found_while_the_model_chose_a_tool_stays_shown() -> None:
     """Haystack's generator for Anthropic sends the raw blocks again."""
-    sample, _ = sample_of({}, anthropic(FETCHED))
+    sample, _ = sample_of({}, anthropic(tool_result(FETCHED, "web_fetch")))
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
     assert {context.text for context in sample.contexts} == {FACT, ROOMS}
@@ -239,38 +202,12 @@ def test_the_generator_of_openai_itself() -> None:
     httpx = pytest.importorskip("httpx")
     if not hasattr(generators, "OpenAIResponsesChatGenerator"):
         pytest.skip("this Haystack has no such generator")
-    response = {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 1,
-        "status": "completed",
-        "model": "gpt-test",
-        "output": [
-            {
-                "type": "file_search_call",
-                "id": "fs_1",
-                "status": "completed",
-                "queries": ["lamp"],
-                "results": [{"file_id": "f", "filename": "a.txt", "text": FACT}],
-            },
-            {
-                "type": "message",
-                "id": "msg_1",
-                "role": "assistant",
-                "status": "completed",
-                "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
-            },
-        ],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}],
-    }
     generator = generators.OpenAIResponsesChatGenerator(
         api_key=Secret.from_token("none"),
         model="gpt-test",
         http_client_kwargs={
             "transport": httpx.MockTransport(
-                lambda request: httpx.Response(200, json=response)
+                lambda request: httpx.Response(200, json=response(file_search(FACT)))
             )
         },
     )
@@ -286,17 +223,9 @@ def test_the_generator_of_openai_itself() -> None:
 
 # Law: whatever stands in these places, the run is recorded as without it or hedged
 
-LEAVES: Any = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
-JSON = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner)
-    ),
-    max_leaves=10,
-)
 PLACES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "blocks": lambda odd: {"raw_content_for_server_tools": odd},
-    "returned": lambda odd: anthropic(WISH, searched(odd)),
+    "returned": lambda odd: anthropic(ASKS_THE_WEB, tool_result(odd)),
     "cited": lambda odd: {"citations": odd, "annotations": odd},
     "grounding": lambda odd: {"grounding_metadata": odd, "search_results": odd},
     "response": lambda odd: {"object": "response", "tools": odd},
@@ -311,6 +240,4 @@ def test_odd_payloads_change_nothing_and_are_no_evidence(place: str, odd: Any) -
     sample, result = sample_of(meta)
     returned = result["last_message"].meta
     assert {name: returned[name] for name in meta} == meta
-    assert sample.capture is not None
-    texts = [context.text for context in sample.contexts]
-    assert texts == [ROOMS] or sample.capture.grade != "exact"
+    check_odd_payload(sample, ROOMS)

@@ -31,19 +31,12 @@ from langchain_ragmetrics import capture
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel
 from typing_extensions import TypedDict
+from velm import ANSWER, MARKS, QUESTION, TEXTS, Expected, check, check_contexts
 
 from ragmetrics_core import Sample
 
-QUESTION = "When was the Velm bridge opened?"
-TEXTS = (
-    "The Velm is a river of the north; it rises in the hills and ends in a wide lake.",
-    "Bridges are built of stone, of iron or of wood, and some of them carry a railway.",
-    "After years of quarrels the Velm bridge was opened at last in 1874, by the mayor.",
-)
 FILES = ("rivers.pdf", "bridges.pdf", "rivers.pdf")
 PAGES = (4, 7, 9)
-
-Expected = list[tuple[str | None, tuple[int, ...], tuple[str, ...]]] | str | None
 
 
 class Found(BaseRetriever):
@@ -318,13 +311,6 @@ def xml() -> Any:
     return (asked(model, label) | XMLOutputParser()).invoke(QUESTION)
 
 
-ANSWER = "It was opened in 1874 [3]. It rises in the hills [1][2]. It is red [9]."
-MARKS: Expected = [
-    ("It was opened in 1874 [3].", (2,), ()),
-    ("It rises in the hills [1][2].", (0,), ()),
-    ("It rises in the hills [1][2].", (1,), ()),
-    ("It is red [9].", (), ("9",)),
-]
 WHOLE = "It was opened in 1874."
 SOURCE_ID = "Source ID: {i}\nProject name: {title}\nInterview Snippet: {text}"
 PDF = "Source: {n}\nContent: {text}\nYear: 2020\nCitation: (PDF: {pdf_path}, Page {page_number})"
@@ -652,22 +638,8 @@ def captured(run: Callable[[], Any]) -> Sample:
 def test_every_citation_is_right_or_unknown_with_its_reason(name: str) -> None:
     app = APPS[name]
     sample = captured(app.run)
-    places = {text: place for place, text in enumerate(TEXTS)}
-    assert all(context.text in places for context in sample.contexts)
-    if isinstance(app.expected, str):
-        assert sample.citations is None
-        assert app.expected in sample.citations_unknown
-        return
-    answer = sample.answer or ""
-    assert sample.citations is not None, sample.citations_unknown
-    assert [
-        (
-            answer[citation.start : citation.end],
-            tuple(places[sample.contexts[place].text] for place in citation.contexts),
-            citation.dangling,
-        )
-        for citation in sample.citations
-    ] == [(part or answer, named, lost) for part, named, lost in app.expected or []]
+    check_contexts(sample)
+    check(sample, app.expected)
 
 
 def test_words_that_only_the_provider_was_shown_are_a_context_that_is_cited() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
@@ -17,15 +16,33 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
+from lighthouse import ANSWER, FACT, QUESTION, ROOMS
+from provider_finds import (
+    ADDRESS,
+    ADDRESS_CITED,
+    ASKS_THE_WEB,
+    CHUNK_OF_A_FILE,
+    CHUNK_OF_THE_WEB,
+    CODE,
+    FETCHED,
+    FILES,
+    JSON,
+    NO_SEARCH_LEFT,
+    OWN,
+    SWITCH,
+    WEB,
+    WEB_CITED,
+    WEB_RESULT,
+    WEB_SEARCH,
+    calls_of,
+    check,
+    check_odd_payload,
+    file_search,
+    response,
+    tool_result,
+)
 
 from ragmetrics_core.data import Sample
-
-QUESTION = "Who lit the lamp of the lighthouse first?"
-FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
-ROOMS = "The lighthouse has eleven rooms; the keeper slept in the one below the lamp."
-ANSWER = "Anna Berg lit it in May 1882."
-SWITCH = 'include=["file_search_call.results"]'
-ADDRESS = "https://lamp.example/history"
 
 
 class Scripted(GenericFakeChatModel):
@@ -72,17 +89,6 @@ def said(**fields: Any) -> dict[str, Any]:
     return {"type": "text", "text": ANSWER, **fields}
 
 
-def file_search(text: str | None) -> dict[str, Any]:
-    result = {"file_id": "file-1", "filename": "a.txt", "score": 0.9, "text": text}
-    return {
-        "type": "file_search_call",
-        "id": "fs_1",
-        "status": "completed",
-        "queries": ["lamp first lit"],
-        "results": None if text is None else [{"attributes": {}, **result}],
-    }
-
-
 FILE_CITED = said(
     annotations=[
         {
@@ -93,61 +99,9 @@ FILE_CITED = said(
         }
     ]
 )
-WEB_SEARCH = {
-    "type": "web_search_call",
-    "id": "ws_1",
-    "status": "completed",
-    "action": {"type": "search", "query": "lamp lighthouse"},
-}
-URL_CITED = said(
-    annotations=[
-        {
-            "type": "url_citation",
-            "url": ADDRESS,
-            "title": "The lamp",
-            "start_index": 0,
-            "end_index": 9,
-        }
-    ]
-)
-ASKS_ANTHROPIC = {
-    "type": "server_tool_use",
-    "id": "srvtoolu_1",
-    "name": "web_search",
-    "input": {"query": "lamp lighthouse"},
-}
+URL_CITED = said(annotations=[ADDRESS_CITED])
 
 
-def anthropic_result(content: Any, kind: str = "web_search") -> dict[str, Any]:
-    return {
-        "type": f"{kind}_tool_result",
-        "tool_use_id": "srvtoolu_1",
-        "content": content,
-    }
-
-
-WEB_RESULT = {
-    "type": "web_search_result",
-    "url": ADDRESS,
-    "title": "The lamp",
-    "encrypted_content": "EqgfCioIARgB",
-}
-WEB_CITED = {
-    "type": "web_search_result_location",
-    "url": ADDRESS,
-    "title": "The lamp",
-    "encrypted_index": "Eo8B",
-    "cited_text": FACT,
-}
-FETCHED = {
-    "type": "web_fetch_result",
-    "url": ADDRESS,
-    "content": {
-        "type": "document",
-        "title": "The lamp",
-        "source": {"type": "text", "media_type": "text/plain", "data": FACT},
-    },
-}
 MCP = {
     "type": "mcp_call",
     "id": "mcp_1",
@@ -156,15 +110,6 @@ MCP = {
     "arguments": '{"query": "lamp"}',
     "output": FACT,
 }
-CODE = {
-    "type": "code_interpreter_call",
-    "id": "ci_1",
-    "code": "print(1882)",
-    "outputs": [{"type": "logs", "logs": "1882"}],
-}
-OWN = ("retrieval", "look_up")
-FILES = ("retrieval", "file_search")
-WEB = ("retrieval", "web_search")
 
 SHAPES: dict[str, Shape] = {
     "OpenAI: files with texts": Shape(
@@ -210,7 +155,7 @@ SHAPES: dict[str, Shape] = {
         [CODE, said()], [ROOMS], "exact", calls=[OWN, ("tool", "code_interpreter")]
     ),
     "Anthropic: the web, with cited words": Shape(
-        [ASKS_ANTHROPIC, anthropic_result([WEB_RESULT]), said(citations=[WEB_CITED])],
+        [ASKS_THE_WEB, tool_result([WEB_RESULT]), said(citations=[WEB_CITED])],
         [ROOMS, FACT],
         "incomplete",
         "encrypted",
@@ -218,13 +163,8 @@ SHAPES: dict[str, Shape] = {
     ),
     "Anthropic: no search was left": Shape(
         [
-            ASKS_ANTHROPIC,
-            anthropic_result(
-                {
-                    "type": "web_search_tool_result_error",
-                    "error_code": "max_uses_exceeded",
-                }
-            ),
+            ASKS_THE_WEB,
+            tool_result(NO_SEARCH_LEFT),
             said(),
         ],
         [ROOMS],
@@ -232,7 +172,7 @@ SHAPES: dict[str, Shape] = {
         calls=[OWN, WEB],
     ),
     "Anthropic: a page that was fetched": Shape(
-        [anthropic_result(FETCHED, "web_fetch"), said()],
+        [tool_result(FETCHED, "web_fetch"), said()],
         [ROOMS, FACT],
         "exact",
         calls=[OWN, ("retrieval", "web_fetch")],
@@ -285,7 +225,7 @@ SHAPES: dict[str, Shape] = {
         [OWN],
         metadata={
             "grounding_metadata": {
-                "grounding_chunks": [{"web": {"uri": ADDRESS, "title": "lamp"}}],
+                "grounding_chunks": [CHUNK_OF_THE_WEB],
                 "grounding_supports": [
                     {
                         "segment": {
@@ -307,9 +247,7 @@ SHAPES: dict[str, Shape] = {
         calls=[OWN, FILES],
         metadata={
             "grounding_metadata": {
-                "grounding_chunks": [
-                    {"retrieved_context": {"title": "a.txt", "text": FACT}}
-                ],
+                "grounding_chunks": [CHUNK_OF_A_FILE],
                 "web_search_queries": [],
             }
         },
@@ -352,24 +290,16 @@ def sample_of(lines: Iterator[AIMessage], context_tools: Any = None) -> Sample:
     return sample
 
 
-def calls_of(sample: Sample) -> list[tuple[str, str | None]]:
-    assert sample.ledger is not None
-    return [(call.kind, call.name) for call in sample.ledger.calls]
-
-
-def check(sample: Sample, shape: Shape) -> None:
-    assert sample.capture is not None
-    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == list(shape.contexts)
-    assert sample.capture.grade == shape.grade
-    assert shape.warned in " ".join(sample.capture.warnings)
-    assert calls_of(sample) == list(shape.calls)
-
-
 @pytest.mark.parametrize("name", SHAPES)
 def test_what_a_provider_found_is_evidence(name: str) -> None:
     shape = SHAPES[name]
-    check(sample_of(lines_of(shape), shape.context_tools), shape)
+    check(
+        sample_of(lines_of(shape), shape.context_tools),
+        contexts=shape.contexts,
+        grade=shape.grade,
+        warned=shape.warned,
+        calls=shape.calls,
+    )
 
 
 STANDARD = [name for name in SHAPES if not SHAPES[name].beside]
@@ -469,35 +399,6 @@ def test_the_next_turn_still_shows_what_was_found() -> None:
 # The model of OpenAI itself, over a transport without a network
 
 
-def response(*output: dict[str, Any]) -> dict[str, Any]:
-    """A response of OpenAI, as it documents it."""
-    message = {
-        "type": "message",
-        "id": "msg_1",
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
-    }
-    return {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 1,
-        "status": "completed",
-        "model": "gpt-test",
-        "output": [*output, message],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}],
-        "usage": {
-            "input_tokens": 1,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": 1,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": 2,
-        },
-    }
-
-
 @pytest.mark.parametrize("version", ["v0", "responses/v1", "v1"])
 @pytest.mark.parametrize(
     ("text", "contexts", "grade"), [(FACT, [FACT], "exact"), (None, [], "incomplete")]
@@ -533,18 +434,10 @@ def test_the_model_of_openai(
 
 # Law: whatever stands in these places, the run is recorded as without it or hedged
 
-LEAVES: Any = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
-JSON = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner)
-    ),
-    max_leaves=10,
-)
 PLACES: dict[str, Callable[[Any], AIMessage]] = {
     "results": lambda odd: AIMessage([{**file_search(None), "results": odd}, said()]),
     "action": lambda odd: AIMessage([{**WEB_SEARCH, "action": odd}, said()]),
-    "returned": lambda odd: AIMessage([ASKS_ANTHROPIC, anthropic_result(odd), said()]),
+    "returned": lambda odd: AIMessage([ASKS_THE_WEB, tool_result(odd), said()]),
     "cited": lambda odd: AIMessage([said(citations=[odd], annotations=odd)]),
     "outputs": lambda odd: AIMessage(
         [said()], additional_kwargs={"tool_outputs": odd, "citations": odd}
@@ -563,6 +456,4 @@ def test_odd_payloads_change_nothing_and_are_no_evidence(place: str, odd: Any) -
     before = json.dumps(message.model_dump(), default=str)
     sample = sample_of(iter([AIMessage("", tool_calls=[WISH]), message]))
     assert json.dumps(message.model_dump(), default=str) == before
-    assert sample.capture is not None
-    texts = [context.text for context in sample.contexts]
-    assert texts == [ROOMS] or sample.capture.grade != "exact"
+    check_odd_payload(sample, ROOMS)

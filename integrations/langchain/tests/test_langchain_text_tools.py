@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,14 +10,11 @@ from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
-
-QUESTION = "Who lit the lamp of the lighthouse first?"
-FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
-ROOMS = "The lighthouse has eleven rooms; the keeper slept in the one below the lamp."
-ANSWER = "Anna Berg lit it in May 1882."
+from lighthouse import ANSWER, FACT, QUESTION, ROOMS
+from tool_texts import SHAPES, check
 
 
 class Scripted(GenericFakeChatModel):
@@ -52,85 +48,21 @@ def look_up(query: str) -> tuple[str, list[Document]]:
     return ROOMS, [Document(ROOMS)]
 
 
-@dataclass(frozen=True)
-class Shape:
-    """An agent with some tools, and what its sample must say.
-
-    Attributes:
-        tools: The tools, each called once in this order.
-        kinds: The kind of each call of the ledger.
-        contexts: The texts of the contexts.
-        evidence_from: How the contexts are known.
-        grade: The grade of the sample.
-        named: The tools that the sentence names, as the setting shows them.
-        code: The code with which utilization and accuracy are undefined; empty where
-            they are scored.
-        context_tools: The tools that the user names.
-    """
-
-    tools: Sequence[BaseTool]
-    kinds: Sequence[str]
-    contexts: Sequence[str] = ()
-    evidence_from: str | None = "undivided"
-    grade: str = "inferred"
-    named: str = ""
-    code: str = "undivided"
-    context_tools: frozenset[str] = frozenset()
-
-
-SHAPES: dict[str, Shape] = {
-    "a text": Shape([search_knowledge], ["tool"], named='{"search_knowledge"}'),
-    "a text of a tool that is named": Shape(
-        [search_knowledge],
-        ["retrieval"],
-        [FACT],
-        grade="exact",
-        code="",
-        context_tools=frozenset({"search_knowledge"}),
-    ),
-    "a number": Shape([calculate], ["tool"], named='{"calculate"}'),
-    "two texts": Shape(
-        [search_knowledge, search_rooms],
-        ["tool", "tool"],
-        named='{"search_knowledge", "search_rooms"}',
-    ),
-    "a text and documents": Shape(
-        [look_up, search_knowledge],
-        ["retrieval", "tool"],
-        [ROOMS],
-        "prompt",
-        named='{"search_knowledge"}',
-        code="",
-    ),
-    "a number and documents": Shape(
-        [look_up, calculate],
-        ["retrieval", "tool"],
-        [ROOMS],
-        "prompt",
-        grade="exact",
-        code="",
-    ),
-    "a named text and a number": Shape(
-        [search_knowledge, calculate],
-        ["retrieval", "tool"],
-        [FACT],
-        grade="exact",
-        code="",
-        context_tools=frozenset({"search_knowledge"}),
-    ),
+TOOLS = {
+    made.name: made for made in (search_knowledge, search_rooms, calculate, look_up)
 }
 
 
-def play(tools: Sequence[BaseTool]) -> None:
+def play(names: Sequence[str]) -> None:
     lines = [
         AIMessage(
-            "",
-            tool_calls=[{"name": one.name, "args": {"query": "lamp"}, "id": one.name}],
+            "", tool_calls=[{"name": name, "args": {"query": "lamp"}, "id": name}]
         )
-        for one in tools
+        for name in names
     ]
     agent = create_agent(
-        Scripted(messages=iter([*lines, AIMessage(ANSWER)])), list(tools)
+        Scripted(messages=iter([*lines, AIMessage(ANSWER)])),
+        [TOOLS[name] for name in names],
     )
     agent.invoke({"messages": [("user", QUESTION)]})
 
@@ -140,26 +72,7 @@ def test_the_text_of_a_tool(name: str) -> None:
     shape = SHAPES[name]
     with capture(context_tools=shape.context_tools or None, reference=FACT) as captured:
         play(shape.tools)
-    (sample,) = captured.samples
-    assert sample.capture is not None
-    assert sample.ledger is not None
-    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == list(shape.contexts)
-    assert [call.kind for call in sample.ledger.calls] == list(shape.kinds)
-    assert sample.capture.grade == shape.grade
-    assert sample.capture.evidence_from == shape.evidence_from
-    said = [text for text in sample.capture.warnings if "context_tools=" in text]
-    assert len(said) == bool(shape.named)
-    assert shape.named in " ".join(said)
-    counted = [text for text in captured.problems.counts if shape.named in text]
-    assert len(counted) == (shape.code == "undivided")
-    metrics = ["context_adherence", "context_utilization", "retrieval_accuracy"]
-    (result,) = captured.evaluate(metrics, judge="lexical").results
-    assert result.results["context_adherence"].status == "scored"
-    for metric in metrics[1:]:
-        outcome = result.results[metric]
-        assert getattr(outcome, "code", "") == shape.code
-        assert shape.code == "" or shape.named in outcome.reason
+    check(captured, shape)
 
 
 def test_a_run_that_called_no_tool_is_none() -> None:

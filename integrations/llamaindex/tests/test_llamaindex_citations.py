@@ -36,6 +36,7 @@ from llama_index.core.workflow import (
 )
 from llama_index.evaluation.ragmetrics import capture
 from pydantic import BaseModel
+from velm import ANSWER, MARKS, QUESTION, TEXTS, Expected, check
 
 from ragmetrics_core import Sample
 
@@ -66,21 +67,7 @@ pytestmark = [
     pytest.mark.usefixtures("databases_let_go"),
 ]
 
-QUESTION = "When was the Velm bridge opened?"
-TEXTS = (
-    "The Velm is a river of the north; it rises in the hills and ends in a wide lake.",
-    "Bridges are built of stone, of iron or of wood, and some of them carry a railway.",
-    "After years of quarrels the Velm bridge was opened at last in 1874, by the mayor.",
-)
 FILES = ("rivers.pdf", "bridges.pdf", "opening.pdf")
-ANSWER = "It was opened in 1874 [3]. It rises in the hills [1][2]. It is red [9]."
-Expected = list[tuple[str | None, tuple[int, ...], tuple[str, ...]]] | str
-MARKS: Expected = [
-    ("It was opened in 1874 [3].", (2,), ()),
-    ("It rises in the hills [1][2].", (0,), ()),
-    ("It rises in the hills [1][2].", (1,), ()),
-    ("It is red [9].", (), ("9",)),
-]
 
 
 def nodes() -> list[NodeWithScore]:
@@ -526,26 +513,7 @@ def test_every_citation_is_right_or_unknown_with_its_reason(
 ) -> None:
     app = APPS[name]
     sample = last_sample(app.run, kit)
-    if isinstance(app.expected, str):
-        assert sample.citations is None
-        assert app.expected in sample.citations_unknown
-        return
-    answer = sample.answer or ""
-    assert sample.citations is not None, sample.citations_unknown
-    assert [
-        (
-            answer[citation.start : citation.end],
-            tuple(place_of(sample.contexts[place].text) for place in citation.contexts),
-            citation.dangling,
-        )
-        for citation in sample.citations
-    ] == [(part or answer, named, lost) for part, named, lost in app.expected]
-
-
-def place_of(text: str) -> int:
-    """The number of the text that a context holds."""
-    (place,) = [place for place, one in enumerate(TEXTS) if one in text]
-    return place
+    check(sample, app.expected)
 
 
 def test_a_source_cut_from_a_passage_is_that_passage_as_it_was_numbered(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from lighthouse import ANSWER, FACT, QUESTION, ROOMS
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
@@ -19,6 +19,27 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
+from provider_finds import (
+    ADDRESS,
+    ADDRESS_CITED,
+    ASKS_THE_WEB,
+    CHUNK_OF_A_FILE,
+    CHUNK_OF_THE_WEB,
+    CODE,
+    FILES,
+    JSON,
+    OWN,
+    SWITCH,
+    WEB,
+    WEB_CITED,
+    WEB_RESULT,
+    WEB_SEARCH,
+    check,
+    check_odd_payload,
+    file_search,
+    response,
+    tool_result,
+)
 
 from ragmetrics_core.data import Sample
 
@@ -33,12 +54,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*aiosqlite:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*asyncio_module:DeprecationWarning"),
 ]
-QUESTION = "Who lit the lamp of the lighthouse first?"
-FACT = "Anna Berg lit the lamp of the lighthouse for the first time in May 1882."
-ROOMS = "The lighthouse has eleven rooms; the keeper slept in the one below the lamp."
-ANSWER = "Anna Berg lit it in May 1882."
-SWITCH = 'include=["file_search_call.results"]'
-ADDRESS = "https://lamp.example/history"
 
 
 @dataclass(frozen=True)
@@ -64,58 +79,10 @@ class Shape:
     of_message: dict[str, Any] = field(default_factory=dict)
 
 
-def file_search(text: str | None) -> dict[str, Any]:
-    result = {"file_id": "file-1", "filename": "a.txt", "score": 0.9, "text": text}
-    return {
-        "type": "file_search_call",
-        "id": "fs_1",
-        "status": "completed",
-        "queries": ["lamp first lit"],
-        "results": None if text is None else [{"attributes": {}, **result}],
-    }
-
-
-WEB_SEARCH = {
-    "type": "web_search_call",
-    "id": "ws_1",
-    "status": "completed",
-    "action": {"type": "search", "query": "lamp lighthouse"},
-}
-OWN = ("retrieval", "look_up")
-FILES = ("retrieval", "file_search")
-WEB = ("retrieval", "web_search")
 ANTHROPIC_WEB = [
-    {
-        "type": "server_tool_use",
-        "id": "srvtoolu_1",
-        "name": "web_search",
-        "input": {"query": "lamp lighthouse"},
-    },
-    {
-        "type": "web_search_tool_result",
-        "tool_use_id": "srvtoolu_1",
-        "content": [
-            {
-                "type": "web_search_result",
-                "url": ADDRESS,
-                "title": "The lamp",
-                "encrypted_content": "EqgfCioIARgB",
-            }
-        ],
-    },
-    {
-        "type": "text",
-        "text": ANSWER,
-        "citations": [
-            {
-                "type": "web_search_result_location",
-                "url": ADDRESS,
-                "title": "The lamp",
-                "encrypted_index": "Eo8B",
-                "cited_text": FACT,
-            }
-        ],
-    },
+    ASKS_THE_WEB,
+    tool_result([WEB_RESULT]),
+    {"type": "text", "text": ANSWER, "citations": [WEB_CITED]},
 ]
 
 SHAPES: dict[str, Shape] = {
@@ -171,15 +138,7 @@ SHAPES: dict[str, Shape] = {
         [OWN],
         beside={
             "built_in_tool_calls": [WEB_SEARCH],
-            "annotations": [
-                {
-                    "type": "url_citation",
-                    "url": ADDRESS,
-                    "title": "The lamp",
-                    "start_index": 0,
-                    "end_index": 9,
-                }
-            ],
+            "annotations": [ADDRESS_CITED],
         },
     ),
     "OpenAI: cited addresses of a chat completion": Shape(
@@ -208,16 +167,7 @@ SHAPES: dict[str, Shape] = {
         [ROOMS],
         "exact",
         calls=[OWN, ("tool", "code_interpreter")],
-        beside={
-            "built_in_tool_calls": [
-                {
-                    "type": "code_interpreter_call",
-                    "id": "ci_1",
-                    "code": "print(1882)",
-                    "outputs": [{"type": "logs", "logs": "1882"}],
-                }
-            ]
-        },
+        beside={"built_in_tool_calls": [CODE]},
     ),
     "Anthropic: the web, with cited words": Shape(
         [ROOMS, FACT],
@@ -234,7 +184,7 @@ SHAPES: dict[str, Shape] = {
         raw={
             "content": {"parts": [{"text": ANSWER}], "role": "model"},
             "grounding_metadata": {
-                "grounding_chunks": [{"web": {"uri": ADDRESS, "title": "lamp"}}],
+                "grounding_chunks": [CHUNK_OF_THE_WEB],
                 "web_search_queries": ["lamp"],
             },
         },
@@ -245,9 +195,7 @@ SHAPES: dict[str, Shape] = {
         calls=[OWN, FILES],
         raw={
             "grounding_metadata": {
-                "grounding_chunks": [
-                    {"retrieved_context": {"title": "a.txt", "text": FACT}}
-                ],
+                "grounding_chunks": [CHUNK_OF_A_FILE],
                 "web_search_queries": None,
             }
         },
@@ -310,15 +258,13 @@ def reply(shape: Shape) -> ChatResponse:
 @pytest.mark.parametrize("name", SHAPES)
 def test_what_a_provider_found_is_evidence(name: str, kit: ModuleType) -> None:
     shape = SHAPES[name]
-    sample = sample_of(kit, [wish(), reply(shape)])
-    assert sample.capture is not None
-    assert sample.ledger is not None
-    assert (sample.question, sample.answer) == (QUESTION, ANSWER)
-    assert [context.text for context in sample.contexts] == list(shape.contexts)
-    assert sample.capture.grade == shape.grade
-    assert shape.warned in " ".join(sample.capture.warnings)
-    calls = [(call.kind, call.name) for call in sample.ledger.calls]
-    assert calls == list(shape.calls)
+    check(
+        sample_of(kit, [wish(), reply(shape)]),
+        contexts=shape.contexts,
+        grade=shape.grade,
+        warned=shape.warned,
+        calls=shape.calls,
+    )
 
 
 def test_what_was_found_while_the_model_chose_a_tool_may_be_shown_again(
@@ -397,35 +343,6 @@ async def _run(workflow: Workflow) -> None:
 # The LLM of OpenAI itself, over a transport without a network
 
 
-def response(*output: dict[str, Any]) -> dict[str, Any]:
-    """A response of OpenAI, as it documents it."""
-    message = {
-        "type": "message",
-        "id": "msg_1",
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": ANSWER, "annotations": []}],
-    }
-    return {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 1,
-        "status": "completed",
-        "model": "gpt-test",
-        "output": [*output, message],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "usage": {
-            "input_tokens": 1,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": 1,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": 2,
-        },
-    }
-
-
 @pytest.mark.parametrize("is_streamed", [False, True])
 @pytest.mark.parametrize(
     ("text", "contexts", "grade"), [(FACT, [FACT], "exact"), (None, [], "incomplete")]
@@ -494,14 +411,6 @@ def test_the_llm_of_openai(
 
 # Law: whatever stands in these places, the run is recorded as without it or hedged
 
-LEAVES: Any = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8))
-JSON = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner)
-    ),
-    max_leaves=10,
-)
 PLACES: dict[str, Callable[[Any], Shape]] = {
     "raw": lambda odd: Shape([], "", raw={"output": odd, "grounding_metadata": odd}),
     "calls": lambda odd: Shape([], "", beside={"built_in_tool_calls": odd}),
@@ -521,6 +430,4 @@ PLACES: dict[str, Callable[[Any], Shape]] = {
 @given(odd=JSON)
 def test_odd_payloads_are_no_evidence(place: str, odd: Any, kit: ModuleType) -> None:
     sample = sample_of(kit, [wish(), reply(PLACES[place](odd))])
-    assert sample.capture is not None
-    texts = [context.text for context in sample.contexts]
-    assert texts == [ROOMS] or sample.capture.grade != "exact"
+    check_odd_payload(sample, ROOMS)
