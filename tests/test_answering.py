@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,11 @@ from ragmetrics_core.metrics.context_sufficiency import (
     SufficientReply,
     case_of,
 )
-from ragmetrics_core.metrics.declined import Declined
+from ragmetrics_core.metrics.declined import (
+    Declined,
+    question_on_declining,
+    standalone_question_part,
+)
 from ragmetrics_core.metrics.polls import Adherent
 from ragmetrics_core.metrics.registry import (
     METRICS,
@@ -412,6 +416,146 @@ def test_answer_and_reference_are_never_shown_where_sufficiency_is_judged(
     other = sample.model_copy(update={"answer": "other", "reference": ("other",)})
     assert ContextSufficiency().score(other, judge=judge).value == result.value
     assert requests_of(judge.asked[2]) == requests_of(on_contexts)
+
+
+# A history that holds this turn, too, in the forms that memories and tables have: of
+# the turns as (role, text).
+Said = list[tuple[str, str]]
+FORMS: dict[str, Callable[[Said], Any]] = {
+    "messages": lambda said: [{"role": role, "content": text} for role, text in said],
+    "messages as a text": lambda said: json.dumps(
+        [{"role": role, "content": text} for role, text in said]
+    ),
+    "messages in parts": lambda said: [
+        {"role": role, "content": [{"type": "text", "text": text}]}
+        for role, text in said
+    ],
+    "LangChain's": lambda said: [
+        {"type": "human" if role == "user" else "ai", "content": text}
+        for role, text in said
+    ],
+    "LangChain's, written": lambda said: [
+        {
+            "type": "human" if role == "user" else "ai",
+            "data": {"content": text},
+        }
+        for role, text in said
+    ],
+    "texts that take turns": lambda said: [text for _, text in said],
+    "pairs": lambda said: [
+        [said[place][1], said[place + 1][1]] for place in range(0, len(said), 2)
+    ],
+    "after a greeting": lambda said: ["Hello!", *[text for _, text in said]],
+    "lines with the speaker": lambda said: [
+        {"role": role, "content": f"{'Human' if role == 'user' else 'AI'}: {text}"}
+        for role, text in said
+    ],
+    "a reply in JSON": lambda said: [
+        {
+            "role": role,
+            "content": text if role == "user" else json.dumps({"answer": text}),
+        }
+        for role, text in said
+    ],
+    "with marks that the answer lost": lambda said: [
+        {"role": role, "content": text if role == "user" else f"**{text}** [1]."}
+        for role, text in said
+    ],
+    "with the result of a tool": lambda said: [
+        *({"role": role, "content": text} for role, text in said[:-1]),
+        {"role": "tool", "content": f"found: {said[-1][1]}"},
+        {"role": said[-1][0], "content": said[-1][1]},
+    ],
+    "and what came later": lambda said: [
+        *({"role": role, "content": text} for role, text in said),
+        {"role": "user", "content": "Thanks!"},
+        {"role": "assistant", "content": "Gladly."},
+    ],
+}
+SECRET = "zyxwv vwxyz zyxwv vwxyz"  # of more than twenty letters
+
+
+@FEW_EXAMPLES
+@given(
+    st.lists(st.tuples(WORDS, WORDS), max_size=2),
+    st.sampled_from(sorted(FORMS)),
+    st.sampled_from(["{}", "  {} \n", "{}."]),
+)
+def test_no_history_shows_the_answer_where_sufficiency_is_judged(
+    earlier: list[tuple[str, str]], form: str, wording: str
+) -> None:
+    said: Said = []
+    for asked, replied in earlier:
+        said += [("user", f"{asked}?"), ("assistant", f"{replied}!")]
+    this_turn = [("user", "When?"), ("assistant", wording.format(SECRET))]
+    sample = Sample.from_row(
+        {
+            "question": "When?",
+            "contexts": ["Anna lit it."],
+            "answer": SECRET,
+            "history": FORMS[form]([*said, *this_turn]),
+        }
+    )
+    judge = ScriptedJudge(
+        {SufficientContexts: {"sufficient": 1}, Declined: {"declined": 0}}
+    )
+    ContextSufficiency().score(sample, judge=judge)
+    on_contexts, on_answer = judge.asked
+    shown = requests_of(on_contexts)
+    assert "zyxwv" not in shown
+    assert requests_of(on_answer).count(SECRET) == requests_of(
+        question_on_declining(sample.model_copy(update={"history": ()}), None)
+    ).count(SECRET)
+    # what was said before is shown as it was
+    turns = [turn.content for turn in on_contexts.parts["question"].history]
+    for _, text in said:
+        assert any(text in turn for turn in turns)
+
+
+def test_a_short_answer_is_hidden_where_it_is_a_turn_and_not_within_one() -> None:
+    history = [
+        {"role": "user", "content": "Which lamp of 1903?"},
+        {"role": "assistant", "content": "That of Faro, built in 1903."},
+        {"role": "user", "content": "When was it lit?"},
+        {"role": "assistant", "content": "1903"},
+        {"role": "user", "content": "Really?"},
+    ]
+    sample = Sample(question="When?", contexts=["a"], answer="1903.", history=history)
+    part = standalone_question_part(sample)
+    assert [turn.content for turn in part.history] == [
+        "Which lamp of 1903?",
+        "That of Faro, built in 1903.",
+        "When was it lit?",
+        "Really?",
+    ]
+
+
+def test_a_sample_ends_its_history_before_its_own_turn() -> None:
+    """So no metric is told the answer as something that was said before."""
+    first = [
+        {"role": "user", "content": "Who?"},
+        {"role": "assistant", "content": "Anna."},
+    ]
+    this_turn = [
+        {"role": "user", "content": " When  was it?"},
+        {"role": "assistant", "content": "In May.\n"},
+    ]
+
+    def turns_of(history: list[dict[str, str]], **fields: Any) -> list[str]:
+        known = {"question": "When was it?", "answer": "In May.", **fields}
+        sample = Sample(history=history, **known)
+        return [turn.content for turn in sample.history]
+
+    assert turns_of([*first, *this_turn]) == ["Who?", "Anna."]
+    assert turns_of([*first, this_turn[0]]) == ["Who?", "Anna."]
+    assert turns_of(this_turn) == []
+    assert turns_of(first) == ["Who?", "Anna."]
+    # an earlier turn with the same answer is an earlier turn
+    same_answer = [{"role": "user", "content": "Who?"}, this_turn[1]]
+    assert turns_of(same_answer) == ["Who?", "In May.\n"]
+    rewritten = {"question": "And when?", "standalone_question": "When was it?"}
+    assert turns_of([*first, *this_turn], **rewritten) == ["Who?", "Anna."]
+    assert turns_of([this_turn[1]]) == ["In May.\n"]
 
 
 @FEW_EXAMPLES

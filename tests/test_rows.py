@@ -583,6 +583,12 @@ def test_a_column_named_capture_may_hold_anything_else() -> None:
             ["user", "assistant"],
         ),
         ('[{"role": "user", "content": "Hello"}]', ["user"]),
+        ([{"type": "human", "data": {"content": "Hello"}}], ["user"]),
+        ([{"role": "model", "parts": "Hi", "content": "Hi"}], ["assistant"]),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}],
+            ["user"],
+        ),
     ],
 )
 def test_history(history: object, roles: list[str]) -> None:

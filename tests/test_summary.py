@@ -584,7 +584,7 @@ def test_an_answer_that_holds_its_contexts_is_a_sign_through_every_door(
             Sample.from_row(
                 {"question": "q", "answer": "a", "Retrieved Contexts": None}
             ),
-            True,
+            False,
         ),
         (Sample.from_row({"question": "q", "answer": "a", "retrieved": []}), True),
         (Sample.from_row({"question": "q", "contexts": []}), False),  # no answer

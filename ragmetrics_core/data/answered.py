@@ -33,7 +33,8 @@ def lacks_context(sample: Sample) -> bool:
     if notes is not None and notes.grade is not None:
         # A captured run: it is known unless the capture says that it saw ids alone.
         return notes.evidence_from not in (None, "ids_only")
-    # A row of a table: it is known where the row says so, e.g. by an empty column.
+    # A row of a table: it is known where the row says so, by an empty list. A missing
+    # cell says nothing.
     has_contexts_field = "contexts" in sample.model_fields_set
     found_nothing = sample.retrieved == ()
     return has_contexts_field or found_nothing or sample.ledger is not None

@@ -14,6 +14,7 @@ from typing import Any
 from ragmetrics_core.data.errors import NotJson, RowError
 from ragmetrics_core.data.files import json_value
 from ragmetrics_core.data.frozen import is_blank
+from ragmetrics_core.data.messages import ROLES, text_of_content, unwrap_message
 from ragmetrics_core.data.number_values import is_number
 from ragmetrics_core.data.sample import Context, Turn
 
@@ -50,8 +51,6 @@ _METADATA_KEYS = (
     "document.metadata",
     "kwargs.metadata",
 )
-_ROLE_BY_SPEAKER = {"human": "user", "ai": "assistant"}  # as LangChain names them
-
 # How str() writes lists of objects, and arrays with their middle left out.
 _WRITTEN_OBJECTS = re.compile(
     r"\[?\s*array\(\[|\[\s*[A-Za-z_][\w.]*\(\w+=|\[\s*<[\w.]+ object at"
@@ -469,10 +468,12 @@ def _read_turn(index: int, message: Any) -> Any:
     if isinstance(message, Turn):
         return message
     if isinstance(message, Mapping):
-        speaker = _value_of_first_key(message, ("role", "speaker", "type")) or "user"
-        return {
-            "role": _ROLE_BY_SPEAKER.get(str(speaker), str(speaker)),
-            "content": _value_of_first_key(message, ("content", "text", "message")),
-        }
+        class_name, fields = unwrap_message(message)
+        speaker = _value_of_first_key(fields, ("role", "speaker", "type"))
+        role = str(speaker or class_name or "user")
+        content = _value_of_first_key(fields, ("content", "text", "message"))
+        if isinstance(content, (list, tuple)):  # a message in parts
+            content = text_of_content(content)
+        return {"role": ROLES.get(role, role), "content": content}
     role = "user" if index % 2 == 0 else "assistant"
     return {"role": role, "content": message}

@@ -177,8 +177,6 @@ def _values_by_field(places: _Found, replaced: Mapping[str, Any]) -> dict[str, A
         if is_filled(cell, field):
             read = _READERS.get(field, plain_data)
             value_by_field[field] = read(plain_data(cell))
-    if "contexts" in places and "contexts" not in value_by_field:
-        value_by_field["contexts"] = ()  # recorded, and there were none
     return value_by_field
 
 

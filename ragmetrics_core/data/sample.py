@@ -18,6 +18,7 @@ from pydantic import (
 from ragmetrics_core.data.citations import Citation, why_unknown
 from ragmetrics_core.data.column_arguments import Fields
 from ragmetrics_core.data.display import table
+from ragmetrics_core.data.earlier_turns import before_this_turn
 from ragmetrics_core.data.errors import RowError
 from ragmetrics_core.data.frozen import (
     Frozen,
@@ -325,7 +326,11 @@ class Sample(Frozen):
         default=None, repr=False, description="The application's rewrite for retrieval."
     )
     history: tuple[Turn, ...] = Field(
-        default=(), description="Earlier turns of the conversation, oldest first."
+        default=(),
+        description=(
+            "Earlier turns of the conversation, oldest first. Where it ends in this"
+            " question and this answer, or in this question, these are left out."
+        ),
     )
     generator: Text | None = Field(
         default=None, description="The model that wrote the answer."
@@ -360,6 +365,19 @@ class Sample(Frozen):
             "What the samples of one row with several answers share; None for others."
         ),
     )
+
+    @field_validator("history")
+    @classmethod
+    def _history_ends_before_this_turn(
+        cls, history: tuple[Turn, ...], fields: ValidationInfo
+    ) -> tuple[Turn, ...]:
+        """Leave out this turn, which a memory holds that was read behind it."""
+        questions = [
+            fields.data.get("question") or "",
+            fields.data.get("standalone_question") or "",
+        ]
+        answer = fields.data.get("answer") or ""
+        return before_this_turn(history, questions, answer)
 
     @field_validator("citations")
     @classmethod

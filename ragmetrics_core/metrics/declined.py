@@ -16,6 +16,7 @@ from ragmetrics_core.data import (
     Sample,
     SilentData,
 )
+from ragmetrics_core.data.earlier_turns import turns_without_answer
 from ragmetrics_core.data.typed import Chances, Decided, State, Typed
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import opening
@@ -80,11 +81,15 @@ def standalone_question_part(sample: Sample) -> Part:
     """The question of a sample as one that can be read alone.
 
     It is the application's stand-alone question where there is one. Else it is the
-    user's, with the earlier turns without which nobody could read it.
+    user's, with the earlier turns without which nobody could read it. Turns that say
+    the answer are not among them, because a judge of the contexts must not see it.
     """
     if sample.standalone_question is not None:
         return Part("Question", sample.standalone_question)
-    return Part("Question", sample.question, history=sample.history)
+    history = turns_without_answer(
+        sample.history, sample.question or "", sample.answer or ""
+    )
+    return Part("Question", sample.question, history=history)
 
 
 def instructions_on_declining(language: str | None) -> Instructions:

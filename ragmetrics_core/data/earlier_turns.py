@@ -1,0 +1,94 @@
+"""Which turns of a history are earlier ones, and which are the turn that is judged.
+
+A memory that is read behind a turn holds that turn, too: its question and its answer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from unicodedata import normalize
+
+if TYPE_CHECKING:  # a sample asks here which turns are earlier ones
+    from collections.abc import Sequence
+
+    from ragmetrics_core.data.sample import Turn
+
+# A turn that says so many letters and digits of the answer gives it away, also where it
+# says more. A shorter answer, such as "In 1903", may stand in any earlier turn.
+_FEWEST_LETTERS = 20
+_MARK = re.compile(r"\[[^\[\]\n]{1,60}\]|【[^【】\n]{1,60}】")
+_SPEAKER = re.compile(r"\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
+
+
+def before_this_turn(
+    history: Sequence[Turn], questions: Sequence[str], answer: str
+) -> tuple[Turn, ...]:
+    """The turns of a history before the turn of this question and answer.
+
+    The history ends before this turn where its last turns are the question and the
+    answer, or the question alone, word for word.
+
+    Args:
+        history: The turns, oldest first.
+        questions: The question of this turn in all its wordings.
+        answer: The answer; "" for none.
+    """
+    questions_and_replies = list(history)
+    if questions_and_replies and _same_words(history[-1].content, answer):
+        questions_and_replies.pop()
+    if not questions_and_replies:
+        return tuple(history)
+    last_question = questions_and_replies.pop().content
+    if any(_same_words(last_question, question) for question in questions):
+        return tuple(questions_and_replies)
+    return tuple(history)
+
+
+def turns_without_answer(
+    history: Sequence[Turn], question: str, answer: str
+) -> tuple[Turn, ...]:
+    """The turns that may be shown to a judge who must not see the answer.
+
+    Two kinds of turns are left out. One is the last turn that asks this question, if
+    only replies follow it, and these replies: they are this turn. The other is each
+    turn that says the answer.
+
+    Args:
+        history: The turns, oldest first.
+        question: The question of this turn.
+        answer: The answer; "" for none.
+    """
+    n_before_replies = len(history)
+    while n_before_replies > 0 and history[n_before_replies - 1].role != "user":
+        n_before_replies -= 1
+    earlier = history
+    if n_before_replies > 0:
+        last_question = n_before_replies - 1
+        if _same_words(history[last_question].content, question):
+            earlier = history[:last_question]
+    return tuple(turn for turn in earlier if not _says(turn.content, answer))
+
+
+def _same_words(text: str, other: str) -> bool:
+    """Whether two texts hold the same words; texts without a word are never the same."""
+    return bool(text.split()) and text.split() == other.split()
+
+
+def _says(text: str, answer: str) -> bool:
+    """Whether a text says all of an answer, whatever its marks, signs and letter case."""
+    letters_of_answer = _letters(answer)
+    if not letters_of_answer:
+        return _same_words(text, answer)
+    letters = _letters(text)
+    behind_speaker = _letters(_SPEAKER.sub("", text, count=1))
+    if letters_of_answer in (letters, behind_speaker):
+        return True
+    is_long = len(letters_of_answer) >= _FEWEST_LETTERS
+    return is_long and letters_of_answer in letters
+
+
+def _letters(text: str) -> str:
+    """The letters and digits of a text without the marks of its citations."""
+    without_marks = _MARK.sub("", normalize("NFKC", text))
+    return "".join(filter(str.isalnum, without_marks.casefold()))
