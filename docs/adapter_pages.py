@@ -1,4 +1,7 @@
-"""Shows the READMEs of the adapters as pages of the site; ``mkdocs.yml`` names this file as a hook."""
+"""Shows the READMEs of the adapters as pages of the site; ``mkdocs.yml`` names this file as a hook.
+
+In the repository a page links to ``../integrations/langchain/README.md``, on the site to ``langchain.md``.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -16,3 +19,11 @@ def on_files(files: Files, config: Any) -> Files:
         page = text.replace("](../../docs/", "](")
         files.append(File.generated(config, f"{adapter}.md", content=page))
     return files
+
+
+def on_page_markdown(markdown: str, **page: Any) -> str:
+    """Let links to an adapter's README lead to its page on the site."""
+    for adapter in _ADAPTERS:
+        readme = f"](../integrations/{adapter}/README.md"
+        markdown = markdown.replace(readme, f"]({adapter}.md")
+    return markdown

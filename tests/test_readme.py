@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from batch_service import BatchService
+from doc_blocks import run_examples
 from loopback import LoopbackServer
 from plausible import plausible_reply
 
@@ -56,13 +57,8 @@ def test_python_examples_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGMETRICS_JUDGE", raising=False)
     page = path.read_text(encoding="utf-8")
-    namespace: dict[str, object] = {"__name__": "readme"}
-    for block in _PYTHON.finditer(page):
-        before = page[: block.start(1)].count("\n")
-        exec(
-            compile("\n" * before + block[1], str(path), "exec", dont_inherit=True),
-            namespace,
-        )
+    namespace: dict[str, Any] = {"__name__": "readme"}
+    run_examples(page, path, namespace)
     assert len(namespace) > 2, "the examples define nothing"
 
 

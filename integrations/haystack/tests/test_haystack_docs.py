@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doc_blocks import run_examples
 from haystack import tracing
 from haystack.tracing.tracer import NullTracer
 
@@ -24,15 +25,9 @@ def test_the_readme_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(
-        r"```python\n(.*?)```",
-        (HERE / "README.md").read_text(encoding="utf-8"),
-        re.DOTALL,
-    )
-    assert len(blocks) == 5
+    page = HERE / "README.md"
     names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+    assert len(run_examples(page.read_text(encoding="utf-8"), page, names)) >= 5
     said = capsys.readouterr().out
     assert "context_adherence" in said
     assert names["sample"].question == names["question"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
-import re
 import runpy
 from pathlib import Path
 from typing import Any
 
 import langchain_ragmetrics
 import pytest
+from doc_blocks import run_examples
 
 HERE = Path(__file__).parents[1]
 EXAMPLES = HERE.parents[1] / "examples"
@@ -19,15 +19,9 @@ EXAMPLES = HERE.parents[1] / "examples"
 
 def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(
-        r"```python\n(.*?)```",
-        (HERE / "README.md").read_text(encoding="utf-8"),
-        re.DOTALL,
-    )
-    assert len(blocks) >= 8
+    page = HERE / "README.md"
     names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+    assert len(run_examples(page.read_text(encoding="utf-8"), page, names)) >= 8
     assert names["report"].scores("context_utilization") == [1.0, 1.0]
     assert names["watching"].aggregates["context_adherence"].mean > 0.5
 

@@ -7,21 +7,16 @@ import runpy
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core import Settings, get_response_synthesizer
-from llama_index.core.chat_engine import ContextChatEngine
-from llama_index.core.query_engine import RetrieverQueryEngine
+from doc_blocks import examples, run_example
+from llama_index.core import Settings
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(
-    r"```python\n(.*?)```",
-    (ROOT / "README.md").read_text(encoding="utf-8"),
-    flags=re.DOTALL,
-)
+README = ROOT / "README.md"
+BLOCKS = list(examples(README.read_text(encoding="utf-8")))
 pytestmark = [
     # The framework's batch runner uses a deprecated function of its own, and its chat
     # memory closes no database.
@@ -51,9 +46,7 @@ async def my_workflow() -> Any:
     return await Mine().run(query="What did the author do?")
 
 
-def test_readme(
-    kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     example = {
         "query": "What did he do?",
@@ -64,21 +57,15 @@ def test_readme(
         json.dumps({"examples": [example]}), encoding="utf-8"
     )
     monkeypatch.setattr(Settings, "_llm", None)
-    llm = kit.ScriptedLLM(script={"": "He wrote."})
-    retriever = kit.FixedRetriever([kit.node("child", "As a child he wrote.", 0.8)])
     names: dict[str, Any] = {
-        "query_engine": RetrieverQueryEngine(
-            retriever, response_synthesizer=get_response_synthesizer(llm=llm)
-        ),
-        "chat_engine": ContextChatEngine.from_defaults(retriever=retriever, llm=llm),
         "my_workflow": my_workflow,
         "asyncio": asyncio,
         "__name__": "readme",
     }
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) >= 10
     for block in BLOCKS:
-        exec(compile(block, "README.md", "exec"), names)
-        if "capture(answer_from" in block:
+        run_example(block, README, names)
+        if "capture(answer_from" in block.code:
             (sample,) = names["captured"].samples
             assert (sample.question, sample.answer) == (
                 "What did the author do?",
@@ -86,7 +73,7 @@ def test_readme(
             )
             assert (sample.contexts[0].text, sample.id) == ("As a child he wrote.", "7")
     assert names["result"].score is not None
-    assert names["sample"].answer == "He wrote."
+    assert names["sample"].answer == "As a child the author wrote stories."
     assert names["watching"].aggregates["context_adherence"].scored == 1
     assert len(names["report"].results) == 1
 
