@@ -414,7 +414,8 @@ def _documents_not_before(
 ) -> tuple[Document, ...]:
     """Documents that were not there before and that no call of the run wrote.
 
-    Documents are the same if they have the same id or the same text.
+    Documents are the same if they have the same id or the same text. An id counts where
+    it names one document alone (``shared_ids``).
 
     Args:
         documents: The documents; None counts as none.
@@ -422,12 +423,12 @@ def _documents_not_before(
     """
     known: set[object] = set()
     for document in before:
-        known.add(document.id or document.key)
+        known.add(document.identity)
         known.add(document.text)
     new_documents = []
     for document in documents or ():
         is_written = document.author is not None
-        is_known = (document.id or document.key) in known or document.text in known
+        is_known = document.identity in known or document.text in known
         if not is_written and not is_known:
             new_documents.append(document)
     return tuple(new_documents)

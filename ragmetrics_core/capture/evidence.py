@@ -427,8 +427,8 @@ def _works_on_documents_of(step: Node, later: Node) -> bool:
     It did if it took some of that, or that and more. A step of which nobody knows what
     it took worked on all.
     """
-    gave = {document.id or document.text for document in step.documents or ()}
-    took = {document.id or document.text for document in later.taken}
+    gave = {document.own_id or document.text for document in step.documents or ()}
+    took = {document.own_id or document.text for document in later.taken}
     return not took or took <= gave or gave <= took
 
 

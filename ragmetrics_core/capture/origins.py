@@ -20,10 +20,10 @@ def context_keys_of(
     """For each document the key of the context that shows it.
 
     It is the context of the same key, else of the same id, else the one that has or
-    holds its text. A document of which none of these is shown may have been cut or
-    merged by a step that kept no id. Then it stands behind a context that no other
-    document accounts for: chunks overlap, and a few shared sentences make no other
-    chunk out of one.
+    holds its text. An id counts where it names one document alone. A document of which
+    none of these is shown may have been cut or merged by a step that kept no id. Then
+    it stands behind a context that no other document accounts for: chunks overlap, and
+    a few shared sentences make no other chunk out of one.
 
     Args:
         documents: All documents that arrived, in any order.
@@ -66,8 +66,8 @@ def _context_keys_by_name_or_text(
         context_key: DocumentKey | None = None
         if document.key in contexts:
             context_key = document.key
-        elif document.id:
-            context_key = first_of_id.get(document.id)
+        elif document.own_id:
+            context_key = first_of_id.get(document.own_id)
         if context_key is None:
             context_key = first_of_text.get(document.text)
         if context_key is None:

@@ -221,7 +221,7 @@ def _documents_of_inner_searches(retriever: Node) -> list[Document]:
         if node is retriever or node.kind != "retriever":
             continue
         for document in node.documents or ():
-            documents[document.id or document.text] = document
+            documents[document.own_id or document.text] = document
     return list(documents.values())
 
 

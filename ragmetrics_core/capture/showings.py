@@ -106,13 +106,13 @@ class Showings:
         parts = [self._shown_by_itself(reader) for reader in readers]
         showing_of = _unite_showings(parts)
         best_showing_of = _best_versions(showing_of)
-        ids_shown = {document.id for document, _ in showing_of.values()} - {None}
+        ids_shown = {document.own_id for document, _ in showing_of.values()} - {None}
         unknown: dict[DocumentKey, Document] = {}
         traces: set[DocumentKey] = set()
         for part in parts:
             traces.update(part.traces)
             for key, document in part.unknown.items():
-                if key not in best_showing_of and document.id not in ids_shown:
+                if key not in best_showing_of and document.own_id not in ids_shown:
                     unknown[key] = document
         lists = self.calls.lists(call.began)
         order = _order_with_unknown(best_showing_of, unknown, lists)
@@ -729,8 +729,8 @@ def _best_versions(
     """
     keys_by_id: dict[str, list[DocumentKey]] = {}
     for key, (document, _) in showing_of.items():
-        if document.id is not None:
-            keys_by_id.setdefault(document.id, []).append(key)
+        if document.own_id is not None:
+            keys_by_id.setdefault(document.own_id, []).append(key)
     weaker_keys: set[DocumentKey] = set()
     for keys in keys_by_id.values():
         best_keys = _keys_of_fullest(keys, showing_of)

@@ -14,6 +14,7 @@ from ragmetrics_core.capture.evidence import Evidenced, evidence
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import Turn, turn_of
+from ragmetrics_core.capture.shared_ids import mark_shared_ids
 from ragmetrics_core.capture.showings import Showings
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree, n_searches_without_end
@@ -42,6 +43,7 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
     if where.build is not None:
         return list(where.build(tree.run))
     check_tree(tree)
+    mark_shared_ids(tree.root)
     turn = turn_of(tree, where)
     if turn is None:
         return []

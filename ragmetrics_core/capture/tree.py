@@ -46,6 +46,8 @@ class Document:
     # The call of the run that wrote it, where the framework tells: a nested engine
     # whose answer it holds. It is no evidence; what that call was shown is.
     author: Node | None = field(default=None, repr=False, compare=False)
+    # its id stands for other documents of the run as well (``shared_ids``)
+    has_shared_id: bool = field(default=False, repr=False, compare=False)
 
     @property
     def key(self) -> DocumentKey:
@@ -66,11 +68,16 @@ class Document:
     def identity(self) -> DocumentKey:
         """What tells it from other documents of one run, whatever became of its text.
 
-        It is the id. Without an id it is the key.
+        It is the id. Without an id of its own it is the key.
         """
-        if self.id is None:
+        if self.own_id is None:
             return self.key
-        return ("id", self.id)
+        return ("id", self.own_id)
+
+    @property
+    def own_id(self) -> str | None:
+        """The id, if it names this document alone; else None."""
+        return None if self.has_shared_id else self.id
 
     @property
     def texts(self) -> tuple[str, ...]:

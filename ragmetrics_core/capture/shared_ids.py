@@ -1,0 +1,132 @@
+"""Ids that stand for several documents of one run, as where two stores count from "0".
+
+An id names a document only within its store. Two searches of one run may ask two
+stores, and nobody tells which. So an id that was given to several texts names none of
+them alone: its documents are told apart by id and text together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.tree import Document, Node
+
+
+def mark_shared_ids(root: Node) -> None:
+    """Mark the documents of a run whose id was given to several texts.
+
+    Args:
+        root: The outermost call; the documents of all calls are changed.
+    """
+    nodes = list(root.walk())
+    shared_ids = _ids_of_several_searches(root)
+    for node in nodes:
+        shared_ids.update(_ids_of_several_texts(node.taken))
+        shared_ids.update(_ids_of_several_texts(node.documents or ()))
+    if not shared_ids:
+        return
+    for node in nodes:
+        node.taken = _marked(node.taken, shared_ids)
+        if node.documents is not None:
+            node.documents = _marked(node.documents, shared_ids)
+
+
+def _ids_of_several_searches(root: Node) -> set[str]:
+    """The ids that two searches gave to different texts.
+
+    A search speaks for the searches inside it: it may hand on what they found in other
+    words. So only searches beside each other are compared, and those inside one search
+    with each other. What was handed in counts as found last.
+
+    Args:
+        root: The outermost call.
+    """
+    # the root stands for any call here: it may be the one search
+    around_root = Node("step", children=[root])
+    handed_in = Node("tool", documents=root.taken)
+    shared_ids: set[str] = set()
+    beside_each_other = [[*_searches_below(around_root), handed_in]]
+    while beside_each_other:
+        searches = beside_each_other.pop()
+        shared_ids.update(_ids_of_several_searches_beside(searches))
+        for search in searches:
+            searches_inside = list(_searches_below(search))
+            if searches_inside:
+                beside_each_other.append(searches_inside)
+    return shared_ids
+
+
+def _is_search(node: Node) -> bool:
+    """Whether a call is a search that gave a list of documents."""
+    return node.kind in ("retriever", "tool") and node.documents is not None
+
+
+def _searches_below(node: Node) -> Iterator[Node]:
+    """Yield the searches inside a call that are in no other search inside it."""
+    for child in sorted(node.children, key=lambda child: child.began):
+        if child.kind == "ignored":
+            continue
+        if _is_search(child):
+            yield child
+        else:
+            yield from _searches_below(child)
+
+
+def _ids_of_several_searches_beside(searches: Sequence[Node]) -> set[str]:
+    """The ids that searches beside each other gave to different texts.
+
+    A tool, or a search that was given documents, may hand on in other words what a
+    search before it found. Its text is another document only if it has no passage in
+    common with what stood under the id before.
+
+    Args:
+        searches: The searches, in the order in which they began.
+    """
+    texts_by_id: dict[str, list[str]] = {}
+    shared_ids = set()
+    for search in searches:
+        may_hand_on = search.kind == "tool" or bool(search.taken)
+        for document in search.documents or ():
+            if document.id is None:
+                continue
+            texts_before = texts_by_id.setdefault(document.id, [])
+            if document.text in texts_before:
+                continue
+            is_reworked = may_hand_on and _is_like_one(document.text, texts_before)
+            if texts_before and not is_reworked:
+                shared_ids.add(document.id)
+            texts_before.append(document.text)
+    return shared_ids
+
+
+def _is_like_one(text: str, others: Iterable[str]) -> bool:
+    """Whether a text has a passage in common with one of some others."""
+    letters = stream(text)
+    return any(share_a_passage(letters, stream(other)) for other in others)
+
+
+def _ids_of_several_texts(documents: Iterable[Document]) -> set[str]:
+    """The ids that stand for different texts in one list."""
+    text_by_id: dict[str, str] = {}
+    shared_ids = set()
+    for document in documents:
+        if document.id is None:
+            continue
+        if text_by_id.setdefault(document.id, document.text) != document.text:
+            shared_ids.add(document.id)
+    return shared_ids
+
+
+def _marked(
+    documents: Sequence[Document], shared_ids: Collection[str]
+) -> tuple[Document, ...]:
+    """Documents, with those of shared ids marked."""
+    marked_documents = []
+    for document in documents:
+        if document.id in shared_ids:
+            document = replace(document, has_shared_id=True)
+        marked_documents.append(document)
+    return tuple(marked_documents)

@@ -1,0 +1,334 @@
+"""Losses planted where two stores give the same ids: no passage vanishes, and the journey names the stage.
+
+Each pipeline asks two stores that count from "0". The first finds two passages, the
+second finds the one that the question needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from haystack import Document as HaystackDocument
+from haystack import Pipeline, component
+from haystack.components.builders import PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.components.joiners import DocumentJoiner, ListJoiner
+from haystack.components.rankers import MetaFieldRanker
+from haystack_integrations.components.evaluators import (
+    ragmetrics as haystack_ragmetrics,
+)
+from langchain_classic.retrievers import (
+    ContextualCompressionRetriever,
+    EnsembleRetriever,
+)
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_ragmetrics import capture as capture_langchain
+from langgraph.graph import END, START, StateGraph
+from llama_index.core import PromptTemplate, get_response_synthesizer
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
+from test_planted_losses import (
+    ANSWER,
+    CUT,
+    QUESTION,
+    TEXTS,
+    Expected,
+    FirstTwo,
+    Says,
+    in_prompt,
+    journeys,
+)
+from typing_extensions import TypedDict
+
+from ragmetrics_core import Sample
+
+STORES = (TEXTS[:2], TEXTS[2:])  # each counts from "0"
+FAULTS = ("none", "dropped", "cut", "not shown")
+
+_FINE = Expected("not_useful", None)
+_CUT = Expected("cut", "cut")
+_OUT = Expected("not_shown", "not_shown")
+_UNSEEN = Expected("not_shown", "not_shown", unknown="kept")
+
+
+def _expected(dropped: Expected) -> dict[str, Expected]:
+    return {"none": _FINE, "dropped": dropped, "cut": _CUT, "not shown": _OUT}
+
+
+# inside a retriever nobody tells which of its passages held the fact
+_INSIDE = Expected(
+    "not_kept", "not_kept", by="ContextualCompressionRetriever", unknown="facts"
+)
+_BY_ID = Expected("not_kept", "not_kept", by="QueryFusionRetriever", unknown="facts")
+_BY_JOINER = Expected("not_kept", "not_kept", by="joiner")
+_BY_RANKER = Expected("not_kept", "not_kept", by="ranker")
+
+EXPECTED: dict[str, dict[str, Expected]] = {
+    "chain": _expected(_UNSEEN),
+    "graph": _expected(_UNSEEN),
+    "compression": _expected(_INSIDE),
+    "query engine": _expected(
+        Expected("not_kept", "not_kept", by="SimilarityPostprocessor")
+    ),
+    "fusion": {"none": _BY_ID, "not shown": _BY_ID},
+    "two sockets": _expected(_UNSEEN),
+    # rankers drop what has the id of another document
+    "ranker": {"none": _BY_RANKER},
+    "joiner": {"none": _BY_JOINER},
+}
+
+
+# LangChain
+
+
+class Store(BaseRetriever):
+    texts: tuple[str, ...]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: Any
+    ) -> list[Document]:
+        return [Document(text, id=str(place)) for place, text in enumerate(self.texts)]
+
+
+PROMPT = ChatPromptTemplate.from_template("Use only:\n{context}\n\nAsked: {question}")
+
+
+def _langchain(find: Any, fault: str) -> list[Sample]:
+    def format_docs(documents: list[Document]) -> str:
+        return in_prompt([one.page_content for one in documents], fault)
+
+    chain = (
+        {"context": find | format_docs, "question": RunnablePassthrough()}
+        | PROMPT
+        | FakeListChatModel(responses=[ANSWER])
+    )
+    with capture_langchain() as captured:
+        chain.invoke(QUESTION)
+    return list(captured.samples)
+
+
+def chain(fault: str) -> list[Sample]:
+    first, second = (Store(texts=texts) for texts in STORES)
+
+    def search(question: str) -> list[Document]:
+        return first.invoke(question) + second.invoke(question)
+
+    def keep(documents: list[Document]) -> list[Document]:
+        return documents[:2] if fault == "dropped" else documents
+
+    return _langchain(RunnableLambda(search) | keep, fault)
+
+
+def compression(fault: str) -> list[Sample]:
+    stores: list[Any] = [Store(texts=texts) for texts in STORES]
+    find: Any = EnsembleRetriever(retrievers=stores, weights=[0.9, 0.1])
+    if fault == "dropped":
+        find = ContextualCompressionRetriever(
+            base_compressor=FirstTwo(), base_retriever=find
+        )
+    return _langchain(find, fault)
+
+
+class State(TypedDict, total=False):
+    question: str
+    documents: list[Document]
+    answer: str
+
+
+def graph(fault: str) -> list[Sample]:
+    first, second = (Store(texts=texts) for texts in STORES)
+    model = FakeListChatModel(responses=[ANSWER])
+
+    def search(state: State) -> State:
+        return {"documents": first.invoke(QUESTION)}
+
+    def search_further(state: State) -> State:
+        return {"documents": state["documents"] + second.invoke(QUESTION)}
+
+    def keep(state: State) -> State:
+        documents = state["documents"]
+        return {"documents": documents[:2] if fault == "dropped" else documents}
+
+    def generate(state: State) -> State:
+        texts = [document.page_content for document in state["documents"]]
+        asked = {"context": in_prompt(texts, fault), "question": QUESTION}
+        return {"answer": str(model.invoke(PROMPT.invoke(asked)).content)}
+
+    builder = StateGraph(State)
+    names = []
+    for node in (search, search_further, keep, generate):
+        builder.add_node(node.__name__, node)
+        names.append(node.__name__)
+    for before, behind in zip([START, *names], [*names, END], strict=True):
+        builder.add_edge(before, behind)
+    with capture_langchain() as captured:
+        builder.compile().invoke({"question": QUESTION})
+    return list(captured.samples)
+
+
+# LlamaIndex
+
+
+class Nodes(LlamaRetriever):
+    def __init__(self, texts: tuple[str, ...], score: float) -> None:
+        super().__init__()
+        self.texts = texts
+        self.score = score
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [
+            NodeWithScore(node=TextNode(id_=str(place), text=text), score=self.score)
+            for place, text in enumerate(self.texts)
+        ]
+
+
+def _synthesizer(fault: str) -> Any:
+    def shown(**fields: Any) -> str:
+        return in_prompt(fields["context_str"].split("\n\n"), fault)
+
+    template = PromptTemplate(
+        "Use only:\n{context_str}\n\nAsked: {query_str}",
+        function_mappings={"context_str": shown},
+    )
+    return get_response_synthesizer(llm=Says(), text_qa_template=template)
+
+
+def query_engine(fault: str) -> list[Sample]:
+    """An engine of the user's own that asks two retrievers; one retriever would drop by id."""
+    retrievers = (Nodes(STORES[0], 0.9), Nodes(STORES[1], 0.3))
+
+    class Engine(CustomQueryEngine):
+        def custom_query(self, query_str: str) -> Any:
+            nodes = [node for one in retrievers for node in one.retrieve(query_str)]
+            if fault == "dropped":
+                cutoff = SimilarityPostprocessor(similarity_cutoff=0.5)
+                nodes = cutoff.postprocess_nodes(nodes)
+            return _synthesizer(fault).synthesize(query_str, nodes)
+
+    with capture_llamaindex() as captured:
+        Engine().query(QUESTION)
+    return list(captured.samples)
+
+
+def fusion(fault: str) -> list[Sample]:
+    """The framework drops what has the id of another node."""
+    stores: list[Any] = [Nodes(STORES[0], 0.9), Nodes(STORES[1], 0.3)]
+    retriever = QueryFusionRetriever(
+        stores, llm=Says(), num_queries=1, use_async=False, similarity_top_k=3
+    )
+    engine = RetrieverQueryEngine(retriever, _synthesizer(fault))
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    return list(captured.samples)
+
+
+# Haystack
+
+
+@component
+class AllOf:
+    """A retriever of all texts of a store."""
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self.texts = texts
+
+    @component.output_types(documents=list[HaystackDocument])
+    def run(self, query: str) -> dict[str, Any]:
+        found = []
+        for place, text in enumerate(self.texts):
+            meta = {"year": -TEXTS.index(text)}
+            found.append(HaystackDocument(id=str(place), content=text, meta=meta))
+        return {"documents": found}
+
+
+def _haystack(fault: str, joiner: Any = None) -> list[Sample]:
+    """A pipeline of two stores; without a joiner the prompt has a socket for each."""
+    text = f"d.content[:{CUT}]" if fault == "cut" else "d.content"
+    documents = "first + second" if joiner is None else "documents"
+    n_shown = 2 if fault in ("dropped", "not shown") and joiner is None else 3
+    if fault == "not shown":
+        n_shown = 2
+    loop = (
+        f"{{% for d in ({documents})[:{n_shown}] %}}{{{{ {text} }}}}\n\n{{% endfor %}}"
+    )
+    prompt = PromptBuilder(
+        f"Use only:\n{loop}Asked: {{{{ query }}}}", required_variables="*"
+    )
+    pipeline = Pipeline()
+    pipeline.add_component("prompt", prompt)
+    pipeline.add_component("llm", MockChatGenerator(ANSWER))
+    pipeline.connect("prompt", "llm")
+    if joiner is not None:
+        top_k = 2 if fault == "dropped" else 3
+        pipeline.add_component("joiner", joiner)
+        pipeline.add_component("ranker", MetaFieldRanker("year", top_k=top_k))
+        pipeline.connect("joiner", "ranker.documents")
+        pipeline.connect("ranker", "prompt.documents")
+    for name, texts in zip(("first", "second"), STORES, strict=True):
+        pipeline.add_component(name, AllOf(texts))
+        socket = f"prompt.{name}" if joiner is None else "joiner"
+        pipeline.connect(f"{name}.documents", socket)
+    asked = {name: {"query": QUESTION} for name in ("first", "second", "prompt")}
+    with haystack_ragmetrics.capture() as captured:
+        pipeline.run(asked)
+    return list(captured.samples)
+
+
+def two_sockets(fault: str) -> list[Sample]:
+    return _haystack(fault)
+
+
+def ranker(fault: str) -> list[Sample]:
+    return _haystack(fault, ListJoiner(list[HaystackDocument]))
+
+
+def joiner(fault: str) -> list[Sample]:
+    return _haystack(fault, DocumentJoiner())
+
+
+PIPELINES: dict[str, Callable[[str], list[Sample]]] = {
+    "chain": chain,
+    "compression": compression,
+    "graph": graph,
+    "query engine": query_engine,
+    "fusion": fusion,
+    "two sockets": two_sockets,
+    "ranker": ranker,
+    "joiner": joiner,
+}
+ROWS = [(name, fault) for name in EXPECTED for fault in EXPECTED[name]]
+
+
+@pytest.mark.parametrize(("name", "fault"), ROWS)
+def test_a_loss_is_named_although_two_stores_give_one_id(name: str, fault: str) -> None:
+    expected = EXPECTED[name][fault]
+    (sample,) = PIPELINES[name](fault)
+    judged, unjudged = journeys(sample)
+    assert (judged.mend, unjudged.mend) == (expected.loss, expected.without_judge)
+    kept = unjudged.of("not_kept")
+    droppers = [] if kept is None else list(kept.by)
+    assert droppers == ([expected.by] if expected.by else [])
+    unknown = {stage for stage, _ in judged.unknown}
+    assert not expected.unknown or expected.unknown in unknown
+    missing = judged.of("not_retrieved", "facts")
+    assert missing is None or missing.lost == 0
+
+
+@pytest.mark.parametrize("name", ["chain", "graph", "query engine", "two sockets"])
+def test_what_both_stores_found_is_retrieved_and_shown(name: str) -> None:
+    (sample,) = PIPELINES[name]("none")
+    found = [("0", TEXTS[0]), ("1", TEXTS[1]), ("0", TEXTS[2])]
+    assert [(one.id, one.text) for one in sample.retrieved or ()] == found
+    assert [(one.id, one.text) for one in sample.contexts] == found
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
