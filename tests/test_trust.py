@@ -307,7 +307,7 @@ NOT_OWN = (
 
 @pytest.mark.parametrize("address", [*OWN, *NOT_OWN])
 def test_only_openai_is_openai(address: str) -> None:
-    assert provider_endpoint(OPENAI, address, key_named=False).key_variable == (
+    assert provider_endpoint(OPENAI, address, has_key=False).key_variable == (
         "OPENAI_API_KEY" if address in OWN else None
     )
 

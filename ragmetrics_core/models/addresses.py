@@ -146,31 +146,42 @@ def endpoint_of_arguments(api_base: str | None, api_key_env: str | None) -> Endp
 
 
 def provider_endpoint(
-    provider: Provider, api_base: str | None, *, key_named: bool
+    provider: Provider, api_base: str | None, *, has_key: bool
 ) -> Endpoint:
     """Return the address of a provider's model and the variable of its key.
 
-    The address is the one given, else that of the provider's variables, else its own.
+    The address is ``api_base`` if that is given; else what a variable of the provider
+    holds, such as ``OPENAI_BASE_URL``; else the provider's own.
 
-    The variable is None where no key goes to the address unless the caller names it.
+    The provider's usual key goes to the provider's own host alone. For any other
+    address the variable of the key is None, unless our own variables name a key for it.
+
+    Args:
+        provider: The provider.
+        api_base: The address that the caller gives; None if the caller gives none.
+        has_key: Whether the caller also gives a key, or names its variable.
+
+    Raises:
+        SettingError: If the caller gives a key, and a variable of the environment names
+            the address, which is not the provider's own.
     """
     if api_base is not None:
         is_own = has_host_of(api_base, provider.address)
         return Endpoint(api_base, provider.key_variable if is_own else None)
-    named_by = next(filter(os.environ.get, provider.address_variables), None)
-    if named_by is None:
+    address_variable = next(filter(os.environ.get, provider.address_variables), None)
+    if address_variable is None:
         return Endpoint(provider.address, provider.key_variable)
-    address = os.environ[named_by]
+    address = os.environ[address_variable]
     if has_host_of(address, provider.address):
         return Endpoint(address, provider.key_variable)
-    if key_named:
-        raise SettingError(_two_places(named_by))
-    # Where both addresses are set, our key belongs to ours.
+    if has_key:
+        raise SettingError(_two_places(address_variable))
+    # The key in our variable belongs to the address in our variable. Where that one is
+    # set to another address, the key is not for this one.
     is_for_another = os.environ.get(ADDRESS_VARIABLE, address) != address
-    return Endpoint(
-        address,
-        KEY_VARIABLE if os.environ.get(KEY_VARIABLE) and not is_for_another else None,
-    )
+    if os.environ.get(KEY_VARIABLE) and not is_for_another:
+        return Endpoint(address, KEY_VARIABLE)
+    return Endpoint(address, None)
 
 
 def check_variable(name: str | None) -> None:

@@ -43,6 +43,8 @@ _FINISHES = get_args(Finish)
 _FIRST_LONGEST_WAIT = 0.5
 # At most so long between two attempts, unless the endpoint asks for more.
 _LONGEST_WAIT = 60.0
+# A wait does not grow further after so many doublings: it is at its longest by then.
+_MOST_DOUBLINGS = 10
 # So long after its first call a request is not repeated any more.
 _REPEATING_SECONDS = 600.0
 # So long an endpoint that refuses everything is left alone.
@@ -51,6 +53,7 @@ _OUTAGE_SECONDS = 30.0
 _WAITING_FOR_FIRST = 2.0
 # They wait in slices: a loop that a client's import blocks for seconds counts as one.
 _WAITING_SLICE = 0.1
+_CHARACTERS_PER_TOKEN = 4  # about so many, for estimates
 # After so many refusals in a row, an endpoint that has answered before is taken to
 # refuse everything.
 _MOST_REFUSALS = 32
@@ -67,9 +70,9 @@ class Availability:
         # Seconds for which others have waited for the call that is sent alone.
         self._waited = 0.0
         # How many calls were answered.
-        self.answers = 0
+        self.n_answers = 0
         # How many calls were refused since the last answer.
-        self._refusals = 0
+        self._n_refusals = 0
         # The error with which the endpoint refuses everything, and since when.
         self._outage: errors.JudgeUnavailable | None = None
         self._outage_began_at = 0.0
@@ -117,20 +120,27 @@ class Availability:
     def observe(
         self, ticket: None, outcome: ChatReply | errors.JudgeError | None
     ) -> None:
-        """Learn from how a call ended; None for one that never left.
+        """Learn from how a call ended whether the endpoint answers at all.
 
-        ``ticket`` is not used: limiters have a method of the same form.
+        After an answer the endpoint is open: calls need not wait for each other. After a
+        refusal that would meet every call, such as a wrong key, it is left alone. Where it
+        has answered before, only many refusals in a row count as such; a single one is
+        marked as ``single`` and fails its own request alone.
+
+        Args:
+            ticket: Not used; limiters have a method of the same form.
+            outcome: The reply or the error; None for a call that never left.
         """
         del ticket
         if isinstance(outcome, ChatReply):
-            self.answers += 1
-            self._refusals = 0
+            self.n_answers += 1
+            self._n_refusals = 0
             self._outage = None
             self._is_open = True
         elif isinstance(outcome, errors.JudgeUnavailable):
-            self._refusals += 1
+            self._n_refusals += 1
             # One refusal tells little of an endpoint that has answered before.
-            is_single = self.answers > 0 and self._refusals < _MOST_REFUSALS
+            is_single = self.n_answers > 0 and self._n_refusals < _MOST_REFUSALS
             outcome.single = is_single
             if is_single:
                 self._is_open = True
@@ -138,10 +148,10 @@ class Availability:
                 self.refuse(outcome)
         elif outcome is not None:
             if self._outage is not None and not self._is_outage_over():
-                return
+                return  # the late end of a call that left before the outage
             # Another error shows that somebody is there, unless none was reached.
             is_reached = not isinstance(outcome, errors.ConnectionFailed)
-            self._is_open = is_reached or self.answers > 0
+            self._is_open = is_reached or self.n_answers > 0
             self._outage = None
 
     def refuse(self, error: errors.JudgeUnavailable) -> errors.JudgeUnavailable:
@@ -168,7 +178,8 @@ class Attempts:
         budget: What the run may spend.
         store: Where replies are kept; a call leaves only when those received before it
             are kept.
-        most: Most calls for one request that fails for a passing reason.
+        most_attempts: So many calls are made at most for one request that fails for a
+            passing reason.
         timeout: Seconds for one call; None for no limit.
     """
 
@@ -178,15 +189,16 @@ class Attempts:
     limiters: Sequence[Limiter]
     budget: Budget
     store: ReplyStore
-    most: int
+    most_attempts: int
     timeout: float | None
 
     async def send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left.
 
-        An error is not raised: the reply then has no choice and says why.
+        An error is not raised: the reply then has no choices, and its ``failures`` say why.
 
-        The usage counts every call that left, whether or not it was answered.
+        The usage counts every call that left, whether or not it was answered. All but the
+        last of them count as faults.
         """
         sent_at: list[float] = []  # when each call left
         try:
@@ -206,17 +218,22 @@ class Attempts:
     ) -> ChatReply:
         """Call again after each error that may pass, until no further attempt is due.
 
-        ``sent_at`` gets the time at which each call leaves.
+        If none is due any more, or the endpoint refuses everything, a reply without choices
+        that holds the error is returned.
+
+        Args:
+            request: The request.
+            sent_at: Gets the time at which each call leaves.
         """
         n_counted_failures = 0
         while True:
-            answers_before = self.endpoint.answers
+            n_answers_before = self.endpoint.n_answers
             try:
                 return await self._call_in_turn(request, sent_at)
             except errors.JudgeUnavailable as error:
                 return _reply_of_failures(request, error)
             except errors.JudgeError as error:
-                others_are_answered = self.endpoint.answers > answers_before
+                others_are_answered = self.endpoint.n_answers > n_answers_before
                 is_rate_limited = isinstance(error, errors.RateLimited)
                 # Told to slow down while others are answered, a request takes its turn
                 # again as often as it needs.
@@ -226,8 +243,8 @@ class Attempts:
                     error,
                     n_counted_failures,
                     sent_at,
-                    most=self.most,
-                    has_answered=self.endpoint.answers > 0,
+                    most_attempts=self.most_attempts,
+                    has_answered=self.endpoint.n_answers > 0,
                 )
                 if wait is None:
                     return _reply_of_failures(request, self._error_to_tell(error))
@@ -239,7 +256,7 @@ class Attempts:
         An endpoint that never answered and cannot be reached is one that refuses
         everything, which the other requests need not find out again.
         """
-        never_answered = self.endpoint.answers == 0
+        never_answered = self.endpoint.n_answers == 0
         if isinstance(error, errors.ConnectionFailed) and never_answered:
             return self.endpoint.refuse(errors.JudgeUnavailable(str(error)))
         return error
@@ -261,11 +278,20 @@ class Attempts:
     async def _call_within_limits(
         self, request: ChatRequest, sent_at: list[float]
     ) -> ChatReply:
-        """Call once each limit allows it, and tell each limit how the call ended."""
-        n_tokens = sum(len(message.content) for message in request.messages) / 4
+        """Call once every limiter and the budget allow it.
+
+        All of them, and the record of whether the endpoint answers, are told how the call
+        ended: with a reply, with an error, or with None where it never left.
+
+        Args:
+            request: The request.
+            sent_at: Gets the time at which the call leaves.
+        """
+        n_characters = sum(len(message.content) for message in request.messages)
+        n_tokens = n_characters / _CHARACTERS_PER_TOKEN
         outcome: ChatReply | errors.JudgeError | None = None
-        # The stack tells each of them how the call ended, even if another one fails.
-        with ExitStack() as observing:
+        # The stack runs all its callbacks, even if one of them fails.
+        with ExitStack() as at_the_end:
 
             def tell(limiter: Limiter | Availability, ticket: Any) -> None:
                 limiter.observe(ticket, outcome)
@@ -273,12 +299,12 @@ class Attempts:
             try:
                 for limiter in self.limiters:
                     ticket = await limiter.acquire(n_tokens)
-                    observing.callback(tell, limiter, ticket)
+                    at_the_end.callback(tell, limiter, ticket)
                 self.endpoint.check()
                 await self.store.settled()
                 budget_ticket = await self.budget.acquire(n_tokens)
-                observing.callback(tell, self.budget, budget_ticket)
-                observing.callback(tell, self.endpoint, None)
+                at_the_end.callback(tell, self.budget, budget_ticket)
+                at_the_end.callback(tell, self.endpoint, None)
                 outcome = await self._call(request, n_tokens, sent_at)
             except errors.JudgeError as error:
                 outcome = error
@@ -288,7 +314,16 @@ class Attempts:
     async def _call(
         self, request: ChatRequest, n_tokens: float, sent_at: list[float]
     ) -> ChatReply:
-        """Send one call, and count it from the moment at which it leaves."""
+        """Send one call, and count it from the moment at which it leaves.
+
+        Args:
+            request: The request.
+            n_tokens: About how many tokens it has, for the message of an error.
+            sent_at: When earlier calls for the request left; this one is added.
+
+        Raises:
+            JudgeError: For whatever the model raises, and if no reply comes in time.
+        """
         is_repeated = bool(sent_at)
         spending = spending_here()
         spending.note(Usage(calls=1, faults=int(is_repeated)))
@@ -305,6 +340,7 @@ class Attempts:
         except errors.ContextWindowExceeded as error:
             if not error.where or error.tokens is not None:
                 raise
+            # The endpoint did not say how long the request was: our estimate is shown.
             raise error.from_counts(
                 error.where, int(n_tokens), error.window, about="about "
             ) from None
@@ -326,32 +362,36 @@ def seconds_until_next_attempt(
     n_failures: int,
     sent_at: Sequence[float],
     *,
-    most: int = 8,
+    most_attempts: int = 8,
     has_answered: bool = True,
 ) -> float | None:
-    """Seconds until the next attempt, by exponential backoff with full jitter.
+    """Seconds to wait before a request is sent again after a failed attempt.
+
+    The longest wait doubles with each failure, and a random part of it is waited
+    (exponential backoff with full jitter). Where the endpoint names a wait, it is kept.
 
     Args:
         error: How the last attempt ended.
         n_failures: How many attempts failed so far.
         sent_at: When each attempt left, by the monotonic clock.
-        most: Most attempts.
+        most_attempts: So many attempts are made at most.
         has_answered: Whether the endpoint ever answered a call.
 
     Returns:
         None if there shall be no further attempt: the error will not pass, all attempts
         are used up, or the wait would end too late.
     """
-    if not isinstance(error, errors.TransientJudgeError) or n_failures >= most:
+    if not isinstance(error, errors.TransientJudgeError):
         return None
-    n_doublings = min(max(n_failures - 1, 0), 10)
+    if n_failures >= most_attempts:
+        return None
+    n_doublings = min(max(n_failures - 1, 0), _MOST_DOUBLINGS)
     longest_wait = min(_FIRST_LONGEST_WAIT * 2**n_doublings, _LONGEST_WAIT)
-    jitter = random.uniform(0, longest_wait)  # noqa: S311 - jitter is no secret
-    wait = jitter
+    wait = random.uniform(0, longest_wait)  # noqa: S311 - jitter is no secret
     if error.retry_after is not None:
-        # not all at the moment that the endpoint names
-        wait_as_told = error.retry_after + min(jitter, _FIRST_LONGEST_WAIT)
-        wait = max(jitter, wait_as_told)
+        # Requests are spread: not all come at the moment that the endpoint names.
+        spread = min(wait, _FIRST_LONGEST_WAIT)
+        wait = max(wait, error.retry_after + spread)
     # An endpoint that never answered is given up after any failed connection; one that
     # has answered, only where nothing listens at its address.
     connection_error = errors.Unreachable if has_answered else errors.ConnectionFailed
@@ -387,10 +427,13 @@ async def call_authors_code(
 
 
 def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
-    """Return the reply with what it cost, in a form that can be kept.
+    """Check the reply of a model, and return it with its price and clean texts.
 
-    Lone surrogates and NUL are replaced, because no file or next request can carry
-    them.
+    The price is added where the model gave none. Lone surrogates and NUL are replaced,
+    because no file or next request can carry them.
+
+    Raises:
+        JudgeError: If a part of the reply has not its type, or the texts are too large.
     """
     mistake = _mistake_of(reply)
     if mistake:
@@ -403,16 +446,16 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
         prices = model.prices()
         check_prices(model.name, prices)
         reply = add_price(reply, prices)
-    models = tuple(sendable_text(name) for name in reply.usage.models)
+    clean_models = tuple(sendable_text(name) for name in reply.usage.models)
     has_clean_texts = all(
         sendable_text(choice.text) == choice.text for choice in reply.choices
     )
-    if has_clean_texts and models == reply.usage.models:
+    if has_clean_texts and clean_models == reply.usage.models:
         return reply
     return replace(
         reply,
         choices=tuple(_clean_text(choice) for choice in reply.choices),
-        usage=replace(reply.usage, models=models),
+        usage=replace(reply.usage, models=clean_models),
     )
 
 
@@ -425,9 +468,9 @@ def _clean_text(choice: Choice) -> Choice:
 
 
 def _mistake_of(reply: object) -> str:
-    """What in a reply is not of its type; "" if all is.
+    """Say what in a model's reply is not of its type; "" if everything is.
 
-    The words hold nothing of the reply itself.
+    The words continue "its complete returned". They hold nothing of the reply itself.
     """
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
         return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"
@@ -439,8 +482,9 @@ def _mistake_of(reply: object) -> str:
     usage = reply.usage
     if not isinstance(usage, Usage):
         return f"a usage that is a {type(usage).__name__}, no Usage"
-    for count in (usage.prompt_tokens, usage.completion_tokens, usage.cost or 0):
-        if not isinstance(count, (int, float)) or not 0 <= count <= MOST_TOKENS:
+    known_cost = usage.cost or 0  # None for an unknown cost
+    for number in (usage.prompt_tokens, usage.completion_tokens, known_cost):
+        if not isinstance(number, (int, float)) or not 0 <= number <= MOST_TOKENS:
             return (
                 f"a usage whose tokens or cost are no numbers from 0 to {MOST_TOKENS}"
             )

@@ -35,8 +35,8 @@ _SECRET = frozenset(
         "headers",
     }
 )
-# kinds of tokens
-_NO_SECRET = frozenset(
+# what stands before "token" in the name of a token of a text, which is no secret
+_KINDS_OF_TOKENS = frozenset(
     {"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"}
 )
 _NEUTRAL = frozenset(  # how a model is called, watched and named, not what it replies
@@ -125,19 +125,26 @@ def endpoint_key(
 
 
 def key_of(component: object, form: Callable[[], object]) -> str | None:
-    """Return a digest of what the framework writes of a model object to a file.
+    """Return the key under which the replies of a framework's model object are kept.
 
-    Secrets are left out. The digest is the same in every process.
+    It is a digest of what the framework writes of the object to a file, without what is
+    secret. It is the same in every process.
 
-    None if ``form`` gives no complete form, or the class of ``component``, or of an object
-    in it, is defined outside an installed package.
+    Args:
+        component: The model object.
+        form: Gives what the framework writes of it.
+
+    Returns:
+        None where replies must not be kept beyond the process: ``form`` gives no
+        complete form, or the class of the object, or of an object in it, is defined
+        outside of installed packages, so that its code may change.
     """
     if not _are_all_installed(component, set()):
         return None
     try:
         serialised = public_form(form())
         own_classes = [
-            f"{kind.__module__}.{kind.__qualname__}" for kind in type(component).__mro__
+            f"{base.__module__}.{base.__qualname__}" for base in type(component).__mro__
         ]
         addresses = provider_addresses([*own_classes, *_class_names(serialised)])
         text = json.dumps([serialised, public_form(addresses)], sort_keys=True)
@@ -152,28 +159,37 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
 
 
 def provider_addresses(names: Iterable[str]) -> dict[str, str]:
-    """The variables of the environment that hold the address of a provider.
+    """Return the variables of the environment that hold the address of a provider.
 
-    A variable such as ``OPENAI_BASE_URL`` or ``OLLAMA_HOST`` counts if the words before
-    its ending stand in ``names``, which are those of classes or of providers.
-    ``DB_HOST`` or ``LANGSMITH_ENDPOINT`` is the address of none.
+    A variable such as ``OPENAI_BASE_URL`` or ``OLLAMA_HOST`` counts if each word before
+    its ending names the provider. A word does so if it is a word of ``names``, or long
+    enough to be found within one, as ``openai`` in ``ChatOpenAI``. Words such as
+    ``api``, ``chat`` or ``model`` name none. So ``DB_HOST`` and ``LANGSMITH_ENDPOINT``
+    are the address of no provider.
+
+    Args:
+        names: Names of classes, or of providers.
+
+    Returns:
+        The value of each such variable, by its name.
     """
-    named = " ".join(names).lower()
-    searched = f"{named} {named.replace('_', '')}"
-    words = frozenset(re.split(r"[\W_]+", searched)) - _OF_NO_PROVIDER
+    all_names = " ".join(names).lower()
+    searched_text = f"{all_names} {all_names.replace('_', '')}"
+    words_of_names = frozenset(re.split(r"[\W_]+", searched_text)) - _OF_NO_PROVIDER
 
-    def is_named(word: str) -> bool:
+    def names_the_provider(word: str) -> bool:
         word = _PROVIDER_ALIASES.get(word, word)
-        return word in words or (len(word) >= _LONG_WORD and word in searched)
+        is_within_a_name = len(word) >= _LONG_WORD and word in searched_text
+        return word in words_of_names or is_within_a_name
 
     addresses = {}
     for variable, value in os.environ.items():
-        if (match := _ADDRESS_VARIABLE.fullmatch(variable)) is None:
+        match = _ADDRESS_VARIABLE.fullmatch(variable)
+        if match is None:
             continue
-        parts = [
-            word for word in match[1].lower().split("_") if word not in _OF_NO_PROVIDER
-        ]
-        if parts and all(map(is_named, parts)):
+        words = match[1].lower().split("_")
+        telling_words = [word for word in words if word not in _OF_NO_PROVIDER]
+        if telling_words and all(map(names_the_provider, telling_words)):
             addresses[variable] = value
     return addresses
 
@@ -192,43 +208,55 @@ def is_installed(module: str) -> bool:
     )
 
 
-def public_form(form: object, *, as_it_is: bool = False) -> object:
+def public_form(form: object, *, is_sent: bool = False) -> object:
     """Return a form of a model's settings without what is secret.
 
-    Headers, fields that hold secrets, and the user in addresses are left out.
+    Headers, fields that hold secrets, and the user in addresses are left out. So are
+    fields without a value, and those that say how the model is called, watched and
+    named, such as ``timeout``: they change no reply.
 
-    Fields that say how the model is called and watched are left out too, unless
-    ``as_it_is``.
+    Args:
+        form: Data such as JSON has: what a framework writes of the model.
+        is_sent: Whether it is part of the request itself, such as the schema of a tool.
+            There a field called ``timeout`` is not a setting, and all fields but
+            secrets are kept.
     """
     if isinstance(form, Mapping):
-        serialised = {}
+        public_fields = {}
         for name, value in form.items():
-            if not as_it_is and (value is None or name in _NEUTRAL):
+            if not is_sent and (value is None or name in _NEUTRAL):
                 continue
-            if not _is_secret(name, value, as_it_is=as_it_is):
-                serialised[name] = public_form(
-                    value, as_it_is=as_it_is or name in _SENT_AS_IT_IS
+            if not _is_secret(name, value, is_sent=is_sent):
+                public_fields[name] = public_form(
+                    value, is_sent=is_sent or name in _SENT_AS_IT_IS
                 )
-        return serialised
+        return public_fields
     if isinstance(form, (list, tuple)):
-        return [public_form(value, as_it_is=as_it_is) for value in form]
+        return [public_form(value, is_sent=is_sent) for value in form]
     return _USER.sub("//", form) if isinstance(form, str) else form
 
 
-def _is_secret(name: object, value: object, *, as_it_is: bool) -> bool:
-    """True for names such as ``api_key``, ``openaiApiKey`` or ``default_headers``.
+def _is_secret(name: object, value: object, *, is_sent: bool) -> bool:
+    """Whether a field holds a secret, as far as its name tells.
 
-    Numbers are no secrets.
+    True for names such as ``api_key``, ``openaiApiKey`` or ``default_headers``; False
+    for ``eos_token`` and the like, which are no tokens of access, and for numbers.
 
-    In what is sent as it is, a field of a schema may be called ``key``: only a text is
-    a secret there.
+    Args:
+        name: The field's name.
+        value: What it holds.
+        is_sent: Whether it is part of the request itself. There ``key`` may be a field
+            of a schema: only a text under such a name is a secret, and headers are.
     """
     words = [word.lower() for word in _WORD.findall(str(name))]
     if isinstance(value, (int, float)) or _SECRET.isdisjoint(words):
         return False
-    if as_it_is and words[-1] != "headers" and not isinstance(value, str):
+    if is_sent and words[-1] != "headers" and not isinstance(value, str):
         return False
-    return not (words[-1] == "token" and len(words) > 1 and words[-2] in _NO_SECRET)
+    is_special_token = (
+        words[-1] == "token" and len(words) > 1 and words[-2] in _KINDS_OF_TOKENS
+    )
+    return not is_special_token
 
 
 def _class_names(form: object) -> Iterator[str]:
@@ -249,9 +277,15 @@ def _class_names(form: object) -> Iterator[str]:
 
 
 def _are_all_installed(component: object, visited: set[int]) -> bool:
-    """Return True if no object of pydantic in this one has a class of the user's.
+    """Whether an object and the objects in it are of classes of installed packages.
 
-    The object itself counts, too.
+    Of an object of pydantic, a mapping or a list, the parts are looked at too. The
+    class of any other object inside does not count.
+
+    Args:
+        component: The object.
+        visited: Ids of the objects looked at so far; this one is added. Empty for the
+            outermost object.
     """
     if id(component) in visited or isinstance(component, (str, bytes)):
         return True
@@ -266,7 +300,8 @@ def _are_all_installed(component: object, visited: set[int]) -> bool:
         return all(_are_all_installed(value, visited) for value in parts)
     if isinstance(component, Sequence):
         return all(_are_all_installed(value, visited) for value in component)
-    return len(visited) > 1 or is_installed(type(component).__module__)
+    is_inside = len(visited) > 1
+    return is_inside or is_installed(type(component).__module__)
 
 
 def _digest(text: str) -> str:

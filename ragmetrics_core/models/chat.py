@@ -248,14 +248,14 @@ def _is_price(price: object) -> bool:
 def check_model(model: object) -> None:
     """Refuse what is no chat model, or one of the user's own that is not complete.
 
-    The error is a ``SettingError``.
+    Raises:
+        SettingError: If it is a class, no ``ChatModel``, has no name, or has no method
+            ``complete`` that is an ``async def``.
     """
-    if not isinstance(model, ChatModel) or isinstance(model, type):
-        lack = (
-            "is a class: give one of its objects"
-            if isinstance(model, type)
-            else "must inherit from ChatModel"
-        )
+    if isinstance(model, type):
+        lack = "is a class: give one of its objects"
+    elif not isinstance(model, ChatModel):
+        lack = "must inherit from ChatModel"
     elif not isinstance(model.name, str) or not model.name.strip():
         lack = "has no name, which results show"
     elif type(model).complete is ChatModel.complete:
@@ -267,9 +267,9 @@ def check_model(model: object) -> None:
         )
     else:
         return
-    kind = model if isinstance(model, type) else type(model)
+    model_class = model if isinstance(model, type) else type(model)
     raise SettingError(
-        f"{kind.__name__} {lack}; a chat model inherits from"
+        f"{model_class.__name__} {lack}; a chat model inherits from"
         " ragmetrics_core.models.chat.ChatModel and has a name and 'async def"
         " complete(self, request)'"
     )

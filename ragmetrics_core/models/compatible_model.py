@@ -119,6 +119,12 @@ class OpenAICompatibleModel(ChatModel):
         name: str | None = None,
         batch_share: float = 1.0,
     ) -> None:
+        """Check and keep the settings that the class describes; nothing is sent.
+
+        Raises:
+            SettingError: If no model is named, the address cannot be read, or a number is
+                out of range.
+        """
         check_number(
             "OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True
         )
@@ -141,6 +147,7 @@ class OpenAICompatibleModel(ChatModel):
         self._timeout = timeout
         self._capabilities = capabilities or Capabilities()
         self._prices = prices
+        # what a request in a batch costs, as a share of the usual price
         self.batch_share = batch_share
         self.batch_prices = _prices_in_batches(prices, batch_share)
 
@@ -161,7 +168,9 @@ class OpenAICompatibleModel(ChatModel):
         api_key: str | None = None,
         api_key_env: str | None = None,
     ) -> Self:
-        """One of OpenAI's own models, with what is known of it.
+        """Return the client of one of OpenAI's own models, with what is known of it.
+
+        Prices and features come from our dated file of models, if it lists the model.
 
         Args:
             name: Its name, with or without ``openai/``.
@@ -183,9 +192,8 @@ class OpenAICompatibleModel(ChatModel):
         """
         model = name.removeprefix("openai/")
         has_key = api_key is not None or api_key_env is not None
-        endpoint = provider_endpoint(OPENAI, api_base, key_named=has_key)
+        endpoint = provider_endpoint(OPENAI, api_base, has_key=has_key)
         address = endpoint.address or OPENAI.address
-        # what our dated file says of the model; None if it does not list it
         listed_model = facts_of_listed_model(model)
         capabilities: Capabilities | None = None
         prices: tuple[float, float] | None = None
@@ -258,14 +266,12 @@ class OpenAICompatibleModel(ChatModel):
             the content of a file, as bytes.
         """
         url = self._url(path)
+        most_seconds, most_bytes = self._timeout, MOST_BYTES
         if path.startswith("files"):
-            status, headers, content = await self._send(
-                method, url, data, _SECONDS_OF_FILES, _BYTES_OF_FILES
-            )
-        else:
-            status, headers, content = await self._send(
-                method, url, data, self._timeout, MOST_BYTES
-            )
+            most_seconds, most_bytes = _SECONDS_OF_FILES, _BYTES_OF_FILES
+        status, headers, content = await self._send(
+            method, url, data, most_seconds, most_bytes
+        )
         if status in _REDIRECTS and "Location" in headers:
             raise error_of_redirect(self.name, url, headers["Location"], self._key())
         if status >= _FIRST_STATUS_OF_ERRORS:
@@ -275,9 +281,9 @@ class OpenAICompatibleModel(ChatModel):
         body = await self._read_json(content)
         # Some endpoints answer "200 OK", with an error in the body.
         if path in _PATHS_OF_QUESTIONS:
-            status_meant = status_of_body(body)
-            if status_meant is not None:
-                raise self._error_of_reply(status_meant, headers, content)
+            status_in_body = status_of_body(body)
+            if status_in_body is not None:
+                raise self._error_of_reply(status_in_body, headers, content)
         return body
 
     def _url(self, path: str) -> str:
@@ -317,6 +323,13 @@ class OpenAICompatibleModel(ChatModel):
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request; return the status, the headers and the content of the reply.
 
+        Args:
+            method: ``GET`` or ``POST``.
+            url: The address.
+            data: JSON as bytes, or the lines of a file to upload; None for nothing.
+            most_seconds: After so long the call is given up.
+            most_bytes: A reply that is longer is refused.
+
         Raises:
             JudgeError: If nothing was sent, no reply came, or a reply that is too large.
         """
@@ -327,11 +340,13 @@ class OpenAICompatibleModel(ChatModel):
             headers["Content-Type"] = "application/json"
         if isinstance(data, list):
             data = _file_of_a_batch(data)
+        # between two parts of a file, whose transfer may take longer in all
+        longest_pause = 2 * self._timeout
         settings: Any = {
             "proxy": self._proxy,
             "allow_redirects": False,
             "timeout": aiohttp.ClientTimeout(
-                most_seconds, CONNECTING_SECONDS, sock_read=2 * self._timeout
+                most_seconds, CONNECTING_SECONDS, sock_read=longest_pause
             ),
         }
         try:
@@ -391,10 +406,13 @@ class OpenAICompatibleModel(ChatModel):
         return os.environ.get(self.api_key_env, "").strip()
 
     def _headers(self) -> dict[str, str]:
-        """The header that says who asks; none where neither key nor user is given.
+        """Return the header that says who asks, or none.
+
+        It holds the key if there is one, else the user and password of the address.
 
         Raises:
-            AuthenticationFailed: If the key is none, or missing where it is needed.
+            AuthenticationFailed: If the key holds a sign that no key has, or neither key
+                nor user is given and the endpoint is known to want a key.
         """
         key = self._key()
         if not (key.isascii() and key.isprintable()):
@@ -402,8 +420,8 @@ class OpenAICompatibleModel(ChatModel):
                 f"the key for {self.name} holds a character that no key has, e.g. a"
                 " line break: copy it again"
             )
-        has_no_name = not key and not self._user_and_password
-        if has_no_name and self.base_url in WANTING_A_KEY:
+        has_credentials = bool(key or self._user_and_password)
+        if not has_credentials and self.base_url in WANTING_A_KEY:
             raise self._error(errors.AuthenticationFailed, Fault())
         if key:
             return {"Authorization": f"Bearer {key}"}

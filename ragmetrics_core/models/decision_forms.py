@@ -142,11 +142,18 @@ def object_of_single_names(pairs: Sequence[tuple[str, Any]]) -> Body:
 
 
 def openai_choices(model: str, request: str, body: Any) -> tuple[Choice, ...]:
-    """The answers of a reply in OpenAI's form, one for each question.
+    """Read the answers of a reply in OpenAI's form, one for each question.
+
+    An answer belongs to the question of its name; one without a name belongs to the
+    question at its place in the list.
+
+    Args:
+        model: Name of the model that was asked, for messages.
+        request: The request, as JSON.
+        body: The body of the reply, as parsed from JSON.
 
     Raises:
-        MalformedReply: If it holds no list of answers, each of which has a name of its
-            own or none.
+        MalformedReply: If it holds no list of answers, or two answers of one name.
     """
     answers = body.get("answers") if isinstance(body, dict) else None
     if not isinstance(answers, list):
@@ -183,34 +190,45 @@ def no_answers(model: str, form: str) -> MalformedReply:
     )
 
 
-_Numbers = Callable[[Mapping[str, Any], str, Sequence[str]], list[Any]]
+_ReadNumbers = Callable[[Mapping[str, Any], str, Sequence[str]], list[Any]]
 
 
 def _choices(
-    request: str, body: Any, answers: Mapping[Any, Any], numbers: _Numbers
+    request: str,
+    body: Any,
+    answer_by_name: Mapping[Any, Any],
+    read_numbers: _ReadNumbers,
 ) -> tuple[Choice, ...]:
-    """One choice for each question: its numbers, or why there are none."""
+    """Return one choice for each question: its numbers, or why there are none.
+
+    Args:
+        request: The request, as JSON.
+        body: The body of the reply, which may say that the request was truncated.
+        answer_by_name: The answer to each question, by the question's name.
+        read_numbers: Reads the numbers of an answer in the service's form.
+    """
     is_truncated = _is_truncated(body)
     choices: list[Choice] = []
     for place, (kind, _, options) in enumerate(json.loads(request)["questions"]):
-        answer = answers.get(_name(place))
+        answer = answer_by_name.get(_name(place))
         labels = [label for label, _ in options]
         if is_truncated or _is_truncated(answer):
             choices.append(Choice("the request was truncated", "length"))
         elif isinstance(answer, dict) and answer.get("type") == "refusal":
             choices.append(Choice("refused", "refused"))
         else:
-            choices.append(_choice(answer, kind, labels, numbers))
+            choices.append(_choice(answer, kind, labels, read_numbers))
     return tuple(choices)
 
 
 def _choice(
-    answer: object, kind: str, labels: Sequence[str], numbers: _Numbers
+    answer: object, kind: str, labels: Sequence[str], read_numbers: _ReadNumbers
 ) -> Choice:
+    """The choice that holds an answer's numbers; "other" for what cannot be read."""
     try:
         if not isinstance(answer, dict):
             raise TypeError
-        return Choice(json.dumps(numbers(answer, kind, labels)))
+        return Choice(json.dumps(read_numbers(answer, kind, labels)))
     except (TypeError, KeyError, ValueError):
         return Choice(repr(answer)[:_LONGEST_RAW], "other")
 
@@ -218,39 +236,63 @@ def _choice(
 def _openai_numbers(
     answer: Mapping[str, Any], kind: str, labels: Sequence[str]
 ) -> list[Any]:
-    """The numbers of an answer; KeyError, TypeError or ValueError if it has others."""
+    """Return the numbers of an answer in OpenAI's form, in the order of the options.
+
+    Args:
+        answer: The answer.
+        kind: "predicate", which has one number and no options; "choice", whose options
+            are named by their labels; or "score", whose levels are counted from 0.
+        labels: The labels of the options.
+
+    Raises:
+        KeyError, TypeError, ValueError: If the answer has another form.
+    """
     if answer["type"] != kind:
         raise ValueError
     if kind == "predicate":
         return [answer["probability"]]
     values: Sequence[object] = labels if kind == "choice" else range(len(labels))
-    listed = answer["probabilities"]
-    by_value = {entry["value"]: entry["probability"] for entry in listed}
-    return _probabilities_in_order(by_value, values, n_listed=len(listed))
+    entries = answer["probabilities"]
+    probability_by_value = {entry["value"]: entry["probability"] for entry in entries}
+    return _probabilities_in_order(probability_by_value, values, n_listed=len(entries))
 
 
 def _systemone_numbers(
     answer: Mapping[str, Any], kind: str, labels: Sequence[str]
 ) -> list[Any]:
-    """The numbers of an answer; KeyError, TypeError or ValueError if it has others."""
+    """Return the numbers of an answer in System One's form, in the options' order.
+
+    Args:
+        answer: The answer.
+        kind: "predicate", which System One calls "noul" and which has one number;
+            "choice", whose options are named by their labels; or "score", whose levels
+            are counted from "0".
+        labels: The labels of the options.
+
+    Raises:
+        KeyError, TypeError, ValueError: If the answer has another form.
+    """
     if kind == "predicate":
         if answer["type"] != "noul":
             raise ValueError
         return [answer["noul"]]
     if answer["type"] != kind:
         raise ValueError
-    values = labels if kind == "choice" else [str(n) for n in range(len(labels))]
-    listed = answer["probabilities"]
-    return _probabilities_in_order(listed, values, n_listed=len(listed))
+    levels = [str(level) for level in range(len(labels))]
+    values = labels if kind == "choice" else levels
+    probability_by_value = answer["probabilities"]
+    return _probabilities_in_order(
+        probability_by_value, values, n_listed=len(probability_by_value)
+    )
 
 
 def _probabilities_in_order(
-    by_value: Mapping[Any, Any], values: Sequence[object], *, n_listed: int
+    probability_by_value: Mapping[Any, Any], values: Sequence[object], *, n_listed: int
 ) -> list[Any]:
-    """The probabilities of all options, each of which is listed once."""
+    """The probabilities of all options; ValueError unless each is listed once."""
     if n_listed != len(values):
         raise ValueError
-    return [by_value[value] for value in values]
+    return [probability_by_value[value] for value in values]
 
 
 def _is_truncated(body: Any) -> bool:
@@ -282,12 +324,13 @@ LABELS_UNLIKELY = "the labels together have a probability of only "
 
 
 def chances_of(typed: Typed, choice: Choice, model: str) -> Chances:
-    """The probabilities that an answer holds, checked.
+    """Check the probabilities that an answer holds, and return them.
 
     Args:
         typed: The question.
-        choice: The answer. Its text is a JSON list: of a predicate the probability that
-            it is true, of any other question one for each option, in their order.
+        choice: The answer. Its text is a JSON list. For a predicate, the list holds the
+            probability that it is true. For any other question it holds one number for
+            each option, in their order.
         model: The name of the model that answered, for messages.
 
     Raises:
@@ -312,8 +355,9 @@ def chances_of(typed: Typed, choice: Choice, model: str) -> Chances:
             " probability",
             raw=choice.text,
         )
-    slack = _LEAST_SLACK + _ROUNDED_TO / 2 * n_wanted
-    if typed.options and abs(sum(numbers) - 1) > slack:
+    # Services round each probability, so that their sum may differ from one.
+    most_deviation = _LEAST_SLACK + _ROUNDED_TO / 2 * n_wanted
+    if typed.options and abs(sum(numbers) - 1) > most_deviation:
         raise MalformedReply(
             f"the probabilities of a {typed.kind} by {model} sum to"
             f" {sum(numbers):.3f}, not to 1",
@@ -372,7 +416,12 @@ def tokens_by_name(body: Any) -> Mapping[str, Any]:
 def share_usage(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
     """Share out what a request cost among its questions, by their length.
 
-    The shares sum to the whole. Replies from the store are nobody's here.
+    The shares of tokens, calls and costs sum to the whole. Replies from the store are
+    counted in no share.
+
+    Args:
+        usage: What the request cost.
+        lengths: The length of each question.
     """
     if not lengths:
         return []
@@ -384,8 +433,8 @@ def share_usage(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
     total_length = sum(lengths)
     shares: list[Usage] = []
     start = 0.0  # where a question begins, as a share of the length of all
-    for end_of_question in accumulate(lengths):
-        end = end_of_question / total_length
+    for length_until_end in accumulate(lengths):
+        end = length_until_end / total_length
         # Rounded places, not rounded shares: so the shares sum to the whole count.
         part_by_field = {
             name: round(count * end) - round(count * start)

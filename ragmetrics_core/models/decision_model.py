@@ -20,7 +20,13 @@ from ragmetrics_core.models.addresses import (
     Provider,
     provider_endpoint,
 )
-from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choice
+from ragmetrics_core.models.chat import (
+    Capabilities,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Choice,
+)
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.decision_forms import (
     Body,
@@ -117,19 +123,29 @@ class ServedDecisionModel(DecisionModel):
         most_questions: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
+        """Check the settings that the class describes, and make the HTTP client.
+
+        Nothing is sent. Prices that are not given are those of our dated file, at the
+        provider's own address.
+
+        Raises:
+            SettingError: As the class says.
+        """
         if most_questions is not None:
             self.most_questions = self._checked_most_questions(most_questions)
         # its name without the beginning that names the form of its endpoint
         model_name = model.removeprefix(self.form)
         self.name = f"{self.form}{model_name}"
         has_key = api_key is not None or api_key_env is not None
-        endpoint = provider_endpoint(self.provider, api_base, key_named=has_key)
-        address = self._complete(endpoint.address or self.provider.address)
-        self.model = self._name_there(model_name, is_named_address=api_base is not None)
+        endpoint = provider_endpoint(self.provider, api_base, has_key=has_key)
+        address = self._with_version(endpoint.address or self.provider.address)
+        self.model = self._name_at_endpoint(
+            model_name, is_named_address=api_base is not None
+        )
         if not self.model.strip("/"):
             raise no_model(self.form)
         if prices is None and address == self.provider.address:
-            prices = decision_prices(model_name)  # those of our dated file
+            prices = decision_prices(model_name)
         self._extra = dict(extra or {})
         self._client = _DecisionClient(
             address,
@@ -170,7 +186,11 @@ class ServedDecisionModel(DecisionModel):
         await self._client.aclose()
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request; a choice of the reply is the answer to a question.
+        """Send one request; each choice of the reply is the answer to one question.
+
+        Args:
+            request: Its first message is a state and questions, as JSON. The body that the
+                endpoint takes is made of it.
 
         Raises:
             JudgeError: As the status and code of the reply say.
@@ -180,21 +200,21 @@ class ServedDecisionModel(DecisionModel):
             lambda: {**self._body(text), **self._extra}, size=len(text)
         )
         data = json.dumps(body).encode()
-        answered = await self._client.call("POST", self.form.strip("/"), data)
+        reply_body = await self._client.call("POST", self.form.strip("/"), data)
         reply = reply_of(
             self.name,
-            self._choices(text, answered),
-            usage=tokens_by_name(answered),
-            models=[answered.get("model")],
+            self._choices(text, reply_body),
+            usage=tokens_by_name(reply_body),
+            models=[reply_body.get("model")],
             key=self._client.key(),
         )
         return add_price(reply, self.prices())
 
-    def _complete(self, address: str) -> str:
+    def _with_version(self, address: str) -> str:
         """The address up to and with the version of the form."""
         return address
 
-    def _name_there(self, model: str, *, is_named_address: bool) -> str:
+    def _name_at_endpoint(self, model: str, *, is_named_address: bool) -> str:
         """The model's name at its endpoint."""
         del is_named_address  # the same at all addresses
         return model
@@ -204,7 +224,7 @@ class ServedDecisionModel(DecisionModel):
         """The body of a request in this form."""
 
     @abstractmethod
-    def _choices(self, request: str, answered: Any) -> tuple[Choice, ...]:
+    def _choices(self, request: str, body: Any) -> tuple[Choice, ...]:
         """The answers of a reply in this form; ``MalformedReply`` if it holds none."""
 
 
@@ -226,8 +246,8 @@ class OpenAIDecisionModel(ServedDecisionModel):
     def _body(self, request: str) -> Body:
         return openai_body(self.model, request)
 
-    def _choices(self, request: str, answered: Any) -> tuple[Choice, ...]:
-        return openai_choices(self.name, request, answered)
+    def _choices(self, request: str, body: Any) -> tuple[Choice, ...]:
+        return openai_choices(self.name, request, body)
 
 
 class SystemOneModel(ServedDecisionModel):
@@ -246,13 +266,13 @@ class SystemOneModel(ServedDecisionModel):
     provider = TYPESAFE
     most_questions = 64  # of transformers serve, the least that is known
 
-    def _complete(self, address: str) -> str:
+    def _with_version(self, address: str) -> str:
         # TypeSafe's SDK and LiteLLM name addresses without it
         if "?" in address or address.rstrip("/").endswith("/v1"):
             return address
         return f"{address.rstrip('/')}/v1"
 
-    def _name_there(self, model: str, *, is_named_address: bool) -> str:
+    def _name_at_endpoint(self, model: str, *, is_named_address: bool) -> str:
         if is_named_address:
             return model
         if not model:
@@ -268,8 +288,8 @@ class SystemOneModel(ServedDecisionModel):
     def _body(self, request: str) -> Body:
         return {"model": self.model, **systemone_fields(request)}
 
-    def _choices(self, request: str, answered: Any) -> tuple[Choice, ...]:
-        return systemone_choices(self.name, request, answered)
+    def _choices(self, request: str, body: Any) -> tuple[Choice, ...]:
+        return systemone_choices(self.name, request, body)
 
 
 class _DecisionClient(OpenAICompatibleModel):
@@ -297,8 +317,8 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
         model: LiteLLM's name of it, provider first, with or without ``systemone/``,
             e.g. ``"perplexity/pplx-decide"``.
         most_questions: Most questions in one request.
-        settings: All others are those of ``LiteLLMModel``; prices are those of what is
-            read and given.
+        prices: US dollars per token read and given, if you know better.
+        api_base: This and all others are as in ``LiteLLMModel``.
 
     Raises:
         MissingDependency: If LiteLLM is not installed.
@@ -309,12 +329,31 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
     """
 
     def __init__(
-        self, model: str, *, most_questions: int = 128, **settings: Any
+        self,
+        model: str,
+        *,
+        most_questions: int = 128,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+        timeout: float = 60.0,
+        capabilities: Capabilities | None = None,
+        prices: tuple[float, float] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         check_number("LiteLLMDecisionModel(most_questions=)", most_questions, least=1)
-        provided = model.removeprefix(SYSTEM_ONE)
-        super().__init__(provided, **settings)
-        self.name = f"{SYSTEM_ONE}{provided}"
+        name_for_litellm = model.removeprefix(SYSTEM_ONE)
+        super().__init__(
+            name_for_litellm,
+            api_base=api_base,
+            api_key=api_key,
+            api_key_env=api_key_env,
+            timeout=timeout,
+            capabilities=capabilities,
+            prices=prices,
+            extra=extra,
+        )
+        self.name = f"{SYSTEM_ONE}{name_for_litellm}"
         self.most_questions = most_questions
 
     def __repr__(self) -> str:
@@ -360,7 +399,9 @@ _UNREAD_BY_LITELLM = "returned an unexpected response"
 def decision_model(
     name: str, *, api_base: str | None = None, api_key_env: str | None = None
 ) -> DecisionModel | None:
-    """The model of typed questions that a name means; None if it means no such model.
+    """Return the model of typed questions that a name means.
+
+    A typed question is answered with probabilities, not in words.
 
     Args:
         name: ``decisions/MODEL``, ``systemone/MODEL`` with an address of its own,
@@ -368,6 +409,9 @@ def decision_model(
             that LiteLLM reaches.
         api_base: Address of the endpoint; None for the provider's own.
         api_key_env: The environment variable that holds its key.
+
+    Returns:
+        None if the name begins otherwise: it means no such model.
 
     Raises:
         SettingError: If no model is named, or its address is missing.
@@ -378,10 +422,11 @@ def decision_model(
     if not name.startswith(SYSTEM_ONE):
         return None
     provider, slash, model = name.removeprefix(SYSTEM_ONE).partition("/")
-    is_of_litellm = provider in _THROUGH_LITELLM
-    if api_base is None and slash and f"{provider}/" != _TYPESAFE:
-        is_of_litellm = True
-    if not is_of_litellm:
+    # Without an address, LiteLLM looks for the provider; our client knows one of them.
+    is_left_to_litellm = (
+        api_base is None and bool(slash) and f"{provider}/" != _TYPESAFE
+    )
+    if provider not in _THROUGH_LITELLM and not is_left_to_litellm:
         return SystemOneModel(name, api_base=api_base, api_key_env=api_key_env)
     if not model:
         raise no_model(SYSTEM_ONE)

@@ -61,7 +61,7 @@ _DOCUMENTED = (
     " top_logprobs response_format reasoning_effort seed stop stream tools tool_choice"
     " presence_penalty frequency_penalty"
 )
-_SYMBOLS = frozenset(_DOCUMENTED.split())
+_DOCUMENTED_SYMBOLS = frozenset(_DOCUMENTED.split())
 _PART_OF_PARAMETER = re.compile(
     r"messages\.?\[\d{1,4}\](?:\.(?:role|content))?|response_format\.(?:type|json_schema(?:\.(?:name|schema|strict))?)"
 )
@@ -95,8 +95,9 @@ _TOO_LONG = re.compile(
     r"|max_tokens_exceeded|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
     re.IGNORECASE,
 )
-# What a kind of error is rather, if these words were said; the first that fits.
-_RATHER: tuple[
+# A class of error, words, and the more special class that it is if these words were
+# said. The first that fits counts; one for the base of all fits every class.
+_REFINEMENTS: tuple[
     tuple[type[errors.JudgeError], re.Pattern[str], type[errors.JudgeError]], ...
 ] = (
     (
@@ -139,7 +140,7 @@ _WINDOW = re.compile(
     rf" limit) {_NUMBER}",
     re.IGNORECASE,
 )
-_STATUSES: dict[int | None, type[errors.JudgeError]] = {
+_CLASS_BY_STATUS: dict[int | None, type[errors.JudgeError]] = {
     **dict.fromkeys(range(400, 500), errors.RequestRejected),
     401: errors.AuthenticationFailed,
     402: errors.QuotaExhausted,
@@ -261,18 +262,18 @@ class Fault:
         symbols: Error codes and names of parameters, as far as services document them.
         retry_after: Seconds after which the endpoint wants the next call.
         text: Everything that was said. It is searched, and never shown.
-        classes: Names of the exceptions' classes and their bases, causes included.
+        class_names: Names of the exceptions' classes and their bases, causes included.
     """
 
     status: int | None = None
     symbols: tuple[str, ...] = ()
     retry_after: float | None = None
     text: str = ""
-    classes: frozenset[str] = frozenset()
+    class_names: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """Read an exception of an OpenAI-like client.
+        """Read an exception of an OpenAI-like client, and the exceptions that caused it.
 
         Clients keep status, body and headers in attributes of various names. No other
         function looks for them.
@@ -280,9 +281,10 @@ class Fault:
         exceptions = _with_causes(error)
         body = _body_in(exceptions)
         # Newer clients of OpenAI keep the body out of their message.
-        text = "\n".join(_words_of(said) for said in (*exceptions, body))
+        text = "\n".join(_words_of(source) for source in (*exceptions, body))
         class_names: set[str] = set()
-        holders: list[object] = []  # of status and headers
+        # Status and headers stand in an exception or in its response.
+        holders: list[object] = []
         for exception in exceptions:
             class_names.update(base.__name__ for base in type(exception).__mro__)
             holders += [exception, getattr(exception, "response", None)]
@@ -291,7 +293,7 @@ class Fault:
             symbols=_symbols(body, text),
             retry_after=_retry_after_in(holders),
             text=text,
-            classes=frozenset(class_names),
+            class_names=frozenset(class_names),
         )
 
     @classmethod
@@ -333,29 +335,29 @@ class Fault:
         return bool(_PARAMETERS.search(self.text) or _ABOUT_N.search(self.text))
 
     @property
-    def unanswered(self) -> type[errors.JudgeError] | None:
+    def class_if_unanswered(self) -> type[errors.JudgeError] | None:
         """The class of error if no reply came in time, or no connection was made.
 
         The classes of the exceptions tell. None if there was a reply, or nobody knows.
         """
-        if any("Timeout" in name for name in self.classes):
+        if any("Timeout" in name for name in self.class_names):
             return errors.JudgeTimeout
-        if not self.classes.isdisjoint(_CONNECTION):
+        if not self.class_names.isdisjoint(_CONNECTION):
             return errors.ConnectionFailed
         return None
 
     @property
-    def unreadable(self) -> bool:
+    def is_unreadable(self) -> bool:
         """True if there was a reply that the client could not read.
 
         It is told by what the client stumbled over, or by its words.
         """
-        if self.unanswered is errors.JudgeTimeout:
+        if self.class_if_unanswered is errors.JudgeTimeout:
             return False
         if _NOT_JSON.search(self.text) is not None:
             return True
-        has_stumbled = not self.classes.isdisjoint(_STUMBLES)
-        return has_stumbled and "OSError" not in self.classes
+        has_stumbled = not self.class_names.isdisjoint(_STUMBLES)
+        return has_stumbled and "OSError" not in self.class_names
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:
@@ -448,9 +450,13 @@ def _words_of(value: object) -> str:
 
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
-    """The error codes and names of parameters in a reply, each once.
+    """The error codes and names of parameters in a reply that is an error, each once.
 
-    Only those that services document: any other text may echo a key or a sample.
+    Only those count that services document: any other text may echo a key or a sample.
+
+    Args:
+        body: The body of the reply; empty if it is unknown.
+        text: All words of the error, in which names of parameters are searched.
     """
     nested = body.get("error")
     detail = nested if isinstance(nested, dict) else body
@@ -460,6 +466,7 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
         if isinstance(symbol, str) and _is_documented(symbol):
             symbols.append(symbol)
     symbols += _PARAMETERS.findall(text)
+    # "n" alone would be found in any text, so it needs quotes or the word before it
     if _ABOUT_N.search(text):
         symbols.append("param n")
     return tuple(dict.fromkeys(symbols))
@@ -467,13 +474,23 @@ def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
 
 def _is_documented(symbol: str) -> bool:
     """Whether services document a code, or a name of a parameter."""
-    return symbol in _SYMBOLS or _PART_OF_PARAMETER.fullmatch(symbol) is not None
+    return (
+        symbol in _DOCUMENTED_SYMBOLS
+        or _PART_OF_PARAMETER.fullmatch(symbol) is not None
+    )
 
 
 def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | None:
-    """Seconds from now that a ``Retry-After`` header says, as a number or a date.
+    """Return the seconds that a ``Retry-After`` header asks to wait.
 
-    None if it says neither.
+    Args:
+        header: The header's value, a number of seconds or a date; None if there is no
+            such header.
+        now: The time from which a date is counted; None for the clock's.
+
+    Returns:
+        None if the header is neither a finite number nor a date; 0 for a date that is
+        past.
     """
     text = "" if header is None else str(header).strip()
     try:
@@ -485,81 +502,98 @@ def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | 
             return None
         if date.tzinfo is None:
             date = date.replace(tzinfo=UTC)
-        time_from = datetime.now(UTC) if now is None else now
-        wait = (date - time_from).total_seconds()
+        counted_from = datetime.now(UTC) if now is None else now
+        wait = (date - counted_from).total_seconds()
     if not math.isfinite(wait):
         return None
     return max(wait, 0.0)
 
 
 def _class_of_error(
-    stated: type[errors.JudgeError], fault: Fault
+    stated_class: type[errors.JudgeError], fault: Fault
 ) -> type[errors.JudgeError]:
     """Return the class of error that a fault is.
 
-    It is ``stated``, what the client's class of exception stands for, corrected by the
-    status and the words of the fault where one class stands for several faults.
+    It is the stated class, corrected where clients use one class for several faults:
+    by the status, then by the words, last by whether a reply came at all. The first
+    correction that fits counts.
+
+    Args:
+        stated_class: What the class of the client's exception stands for.
+        fault: What the exception says.
     """
     if fault.about_key:
         return errors.AuthenticationFailed
     if _INVALID.search(fault.text) and fault.about_parameter:
         return errors.UnsupportedParameter
-    kind = stated
-    if stated is errors.JudgeServerError:
-        kind = _STATUSES.get(fault.status, stated)
-    for general, words, specific in _RATHER:
-        if general in (kind, errors.JudgeError) and words.search(fault.text):
-            return specific
-    if kind in (errors.JudgeServerError, errors.ConnectionFailed):
-        if fault.unreadable:
+    error_class = stated_class
+    if stated_class is errors.JudgeServerError:
+        error_class = _CLASS_BY_STATUS.get(fault.status, stated_class)
+    for general_class, words, special_class in _REFINEMENTS:
+        is_of_general = general_class in (error_class, errors.JudgeError)
+        if is_of_general and words.search(fault.text):
+            return special_class
+    if error_class in (errors.JudgeServerError, errors.ConnectionFailed):
+        if fault.is_unreadable:
             return errors.JudgeServerError
-        if fault.unanswered is not None:
-            return fault.unanswered
-    return kind
+        if fault.class_if_unanswered is not None:
+            return fault.class_if_unanswered
+    return error_class
 
 
 def judge_error(
-    stated: type[errors.JudgeError],
+    stated_class: type[errors.JudgeError],
     fault: Fault,
     where: str,
     endpoint: str | None = None,
-    no_key: str = "",
-    no_model: str = "",
+    advice_on_key: str = "",
+    advice_on_model: str = "",
 ) -> errors.JudgeError:
     """Return the judge error for a fault.
 
     Its message holds nothing that the endpoint wrote.
 
     Args:
-        stated: What the client's class of exception stands for.
+        stated_class: What the class of the client's exception stands for; status and
+            words of the fault may correct it.
         fault: What the exception says.
         where: Name of the model.
         endpoint: Its address, if it is one of the user's own.
-        no_key: What to do about a key that is missing; "" if there was one.
-        no_model: What to do about a model that the endpoint does not know; "" for what
-            holds of all endpoints.
+        advice_on_key: What to do about a key that is missing; "" if there was one.
+        advice_on_model: What to do about a model that the endpoint does not know; "" for
+            what holds of all endpoints.
     """
-    kind = _class_of_error(stated, fault)
+    error_class = _class_of_error(stated_class, fault)
     if endpoint:
         where = f"{where} at {public_address(endpoint)}"
-    if kind is errors.AuthenticationFailed and no_key:
-        return kind(f"no key was given for {where}: {no_key}")
-    if issubclass(kind, errors.ContextWindowExceeded):
+    if error_class is errors.AuthenticationFailed and advice_on_key:
+        return error_class(f"no key was given for {where}: {advice_on_key}")
+    if issubclass(error_class, errors.ContextWindowExceeded):
         n_tokens = _number_in(fault.text, _TOKENS)
         window = _number_in(fault.text, _WINDOW)
-        return kind.from_counts(where, n_tokens, window)
-    sentence = next(_SENTENCES[base] for base in kind.__mro__ if base in _SENTENCES)
-    if kind is errors.JudgeServerError and fault.unreadable:
-        sentence = (
+        return error_class.from_counts(where, n_tokens, window)
+    sentence = _sentence(error_class, fault, advice_on_model)
+    message = sentence.format(where=where, details=_details_in_words(fault))
+    if issubclass(error_class, errors.TransientJudgeError):
+        return error_class(message, retry_after=fault.retry_after)
+    return error_class(message)
+
+
+def _sentence(
+    error_class: type[errors.JudgeError], fault: Fault, advice_on_model: str
+) -> str:
+    """The message of an error, with places for ``where`` and ``details``.
+
+    A class without a sentence of its own has that of its next base.
+    """
+    if error_class is errors.JudgeServerError and fault.is_unreadable:
+        return (
             "{where} sent a reply that cannot be read: check that the endpoint is what"
             " its name says"
         )
-    if kind is errors.ModelNotFound and no_model:
-        sentence = "there is no model {where}{details}: " + no_model
-    message = sentence.format(where=where, details=_details_in_words(fault))
-    if issubclass(kind, errors.TransientJudgeError):
-        return kind(message, retry_after=fault.retry_after)
-    return kind(message)
+    if error_class is errors.ModelNotFound and advice_on_model:
+        return "there is no model {where}{details}: " + advice_on_model
+    return next(_SENTENCES[base] for base in error_class.__mro__ if base in _SENTENCES)
 
 
 def _details_in_words(fault: Fault) -> str:
@@ -583,18 +617,25 @@ def _number_in(text: str, pattern: re.Pattern[str]) -> int | None:
 def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     """Return the judge error for what any client raised.
 
-    It goes by what the error says of the endpoint, else by its class.
+    What the error says of the endpoint decides: a status, a key, no reply in time. If
+    it says nothing of the kind, the message names the error's class and the line that
+    raised it, and never its words.
+
+    Args:
+        error: What was raised.
+        where: Name of the model.
     """
     fault = Fault.of(error)
-    if fault.status is not None or fault.about_key or fault.unanswered:
+    is_unanswered = fault.class_if_unanswered is not None
+    if fault.status is not None or fault.about_key or is_unanswered:
         return judge_error(errors.JudgeServerError, fault, where)
     if _is_about_unknown_parameter(error, fault):
         return judge_error(errors.UnsupportedParameter, fault, where)
     place = ""
     frames = traceback.extract_tb(error.__traceback__)
     if frames:
-        last = frames[-1]
-        place = f" in {last.name} ({last.filename}:{last.lineno})"
+        last_frame = frames[-1]
+        place = f" in {last_frame.name} ({last_frame.filename}:{last_frame.lineno})"
     return errors.JudgeError(
         f"{where} could not answer: its client raised {type(error).__name__}{place}"
     )

@@ -109,7 +109,7 @@ async def gather_all(
 
 @dataclass(slots=True, repr=False)
 class _Asking:
-    """One request on its way.
+    """What one request has brought so far, over all calls made for it.
 
     Args:
         request: What is asked for, with all its features.
@@ -128,17 +128,22 @@ class _Asking:
     usage: Usage = field(default_factory=Usage)
 
     async def call(self, request: ChatRequest, position: int) -> None:
-        """Send a call for the reply at a position, or for several from there on."""
+        """Send one call, and note what it brings.
+
+        Args:
+            request: What is sent; its ``n`` says how many replies are asked for.
+            position: The place of the first of them among all replies.
+        """
         reply = await self.send(request, position)
         self.usage = self.usage + reply.usage if self.usage.calls else reply.usage
         if not reply.choices:
             self.failures += reply.failures
             return
-        choices = reply.choices[: request.n]
+        choices = reply.choices[: request.n]  # an endpoint may send more than asked for
         self.choices += choices
-        answered = range(position, position + len(choices))
+        answered_places = range(position, position + len(choices))
         self.missing_places = [
-            place for place in self.missing_places if place not in answered
+            place for place in self.missing_places if place not in answered_places
         ]
 
     @property
@@ -172,7 +177,8 @@ class Fitting:
     async def complete(self, key: str, request: ChatRequest, send: Send) -> ChatReply:
         """Send a request without the features that the model does not have.
 
-        Failures are values.
+        If the endpoint rejects a feature that nobody knew to be missing, the request is
+        sent again without it, and later requests go without it from the start.
 
         Args:
             key: Digest of the request; one that was rejected in every form is not sent
@@ -180,6 +186,10 @@ class Fitting:
             request: The request.
             send: Sends a request for the reply at a position, or several from there on;
                 gives failures as values.
+
+        Returns:
+            The replies; failures are values in it. The usage names what the request had to
+            do without.
         """
         rejection = self._recent_rejection(key)
         if rejection is not None:
@@ -224,7 +234,12 @@ class Fitting:
     async def _ask_with_less(self, asking: _Asking, lacked: set[str]) -> None:
         """Give up one feature after the other until the endpoint takes the request.
 
-        What is given up is added to ``lacked``.
+        A feature is tried if the rejection may mean it. If the endpoint takes the request
+        without it, all later requests of the model do without it too.
+
+        Args:
+            asking: The request, which was rejected, and what it has brought.
+            lacked: Features that the request does without; those given up are added.
         """
         known_by_now = lacking(self._model, self.learned)
         if known_by_now - lacked:  # another request has found out meanwhile
@@ -241,10 +256,10 @@ class Fitting:
                 return
             untried.remove(suspect)
             lacked.add(suspect)
-            n_missing = len(asking.missing_places)
+            n_missing_before = len(asking.missing_places)
             await self._ask(asking, lacked, careful=True)
-            # What waits for a batch brings no reply, and teaches nothing.
-            if len(asking.missing_places) < n_missing:
+            # A call that is put off until the next batch brings no reply and teaches nothing.
+            if len(asking.missing_places) < n_missing_before:
                 self.learned.add(suspect)
 
     def _suspect(self, untried: Sequence[str], rejection: str) -> str | None:
@@ -279,32 +294,35 @@ class Fitting:
         asking.failures = ()
         request = self._fit_request(asking.request, lacked)
         if len(asking.missing_places) > 1 and "n" not in lacked:
-            for_all = replace(request, n=len(asking.missing_places))
-            await asking.call(for_all, asking.missing_places[0])
+            request_for_all = replace(request, n=len(asking.missing_places))
+            await asking.call(request_for_all, asking.missing_places[0])
             if not asking.missing_places or asking.failures:
                 return
-            # The endpoint gave fewer than asked for: the rest is asked one by one, and
-            # as it answered, nothing is sent ahead.
+            # The endpoint gave fewer than asked for: the rest is asked one by one. It has
+            # answered, so no call needs to be sent ahead of the others.
             self.learned.add("n")
             lacked.add("n")
             careful = False
-        for_one = replace(request, n=1)
+        request_for_one = replace(request, n=1)
         if careful or len(asking.missing_places) == 1:
-            await asking.call(for_one, asking.missing_places[0])
+            await asking.call(request_for_one, asking.missing_places[0])
             if asking.failures:
                 # the same failure stands for every reply that was not asked for
                 asking.failures *= len(asking.missing_places)
                 return
-        calls = [asking.call(for_one, place) for place in asking.missing_places]
+        calls = [asking.call(request_for_one, place) for place in asking.missing_places]
         await gather_all(calls)
 
     def _fit_request(self, request: ChatRequest, lacked: set[str]) -> ChatRequest:
-        """A request without the features that are lacked, with room for reasoning."""
+        """Return a request without the features that are lacked.
+
+        A model that reasons writes much before its reply, so the limit of the reply's
+        length is raised for it. A model that takes no temperature counts as such a one.
+        """
         changes: dict[str, Any] = {}
         for name in lacked:
             if _FEATURES[name].is_used(request):
                 changes.update(_FEATURES[name].without)
-        # A model without a temperature is one that reasons.
         reasons = "temperature" in lacked or self._model.capabilities().reasoning
         if reasons and request.max_tokens is not None:
             changes["max_tokens"] = request.max_tokens * _REASONING_FACTOR

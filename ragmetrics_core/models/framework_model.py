@@ -84,8 +84,11 @@ class FrameworkModel(ChatModel):
         judge_async: bool,
         cache_key: str | None,
     ) -> None:
-        self._held, self.name, self._capabilities = held, name, capabilities
-        self._async, self._cache_key = judge_async, cache_key
+        self._held = held
+        self.name = name
+        self._capabilities = capabilities
+        self._judge_async = judge_async
+        self._cache_key = cache_key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -115,18 +118,23 @@ class FrameworkModel(ChatModel):
         return await call_authors_code(self.name, self._ask_framework, request)
 
     async def _ask_framework(self, request: ChatRequest) -> ChatReply:
-        call, acall, read = self._exchange(request)
+        """Send a request to the framework's object, where no tracing sees it.
+
+        The sync API is called in a thread of its own; with ``judge_async`` the async API
+        is awaited on this loop. If this coroutine is cancelled, the call is given up.
+        """
+        call, acall, read_reply = self._exchange(request)
 
         def call_quietly() -> ChatReply:
             with self._quiet():
-                return read(call())
+                return read_reply(call())
 
         async def await_quietly() -> ChatReply:
             with self._quiet():
-                return read(await acall())
+                return read_reply(await acall())
 
         task: asyncio.Future[ChatReply]
-        if self._async:
+        if self._judge_async:
             task = asyncio.get_running_loop().create_task(
                 await_quietly(), context=judge_context()
             )
@@ -139,7 +147,7 @@ class FrameworkModel(ChatModel):
         try:
             await asyncio.wait([task])
         finally:
-            task.cancel()
+            task.cancel()  # has no effect on a task that is done
         return task.result()
 
     def _quiet(self) -> AbstractContextManager[object]:
@@ -152,10 +160,10 @@ class FrameworkModel(ChatModel):
 
     @abstractmethod
     def _exchange(self, request: ChatRequest) -> Exchange:
-        """Return a request that is made ready on the loop.
+        """Make a request ready; return how it is sent and how its result is read.
 
-        It has the call for a thread, the call for the loop, and how their result is
-        read.
+        That is the call for a thread, the call for the loop, and the function that
+        makes a reply of what either returns.
         """
 
     @abstractmethod

@@ -198,7 +198,16 @@ _IN_TAGS = re.compile(r"\s*<score>\s*(?P<word>yes|no)\s*</score>\s*", re.IGNOREC
 
 
 def word_of(form: GuardForm, choice: Choice) -> GuardWord:
-    """Read the word of a reply, which holds nothing else but a reasoning before it.
+    """Read the one word, yes or no, that a guard replies with.
+
+    A reasoning may stand before the word. Nothing else may.
+
+    Args:
+        form: How this family of guards replies: the word alone, or in a tag.
+        choice: The reply.
+
+    Returns:
+        The word, the place where it begins in the text, and whether the guard reasoned.
 
     Raises:
         ContentRefused: If the model declined to answer.
@@ -211,14 +220,14 @@ def word_of(form: GuardForm, choice: Choice) -> GuardWord:
     thinking = _THINKING.match(text)
     if thinking is None and _THINKING_BEGINS.match(text):
         raise MalformedReply("its reasoning does not end", raw=text)
-    start = 0 if thinking is None else thinking.end()
+    end_of_thinking = 0 if thinking is None else thinking.end()
     pattern = _IN_TAGS if form.in_tags else _ALONE
-    match = pattern.fullmatch(text, start)
+    match = pattern.fullmatch(text, end_of_thinking)
     if match is None:
-        wanted = "<score> yes </score>" if form.in_tags else "Yes"
+        example = "<score> yes </score>" if form.in_tags else "Yes"
         raise MalformedReply(
             f"it is not the one word that guards of the form {form.name} give, e.g."
-            f" {wanted}",
+            f" {example}",
             raw=text,
         )
     word: Word = "yes" if match["word"].casefold() == "yes" else "no"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.data import SettingError, did_you_mean
-from ragmetrics_core.models.chat import ChatReply, ChatRequest
+from ragmetrics_core.models.chat import Capabilities, ChatReply, ChatRequest
 from ragmetrics_core.models.compatible_model import OpenAICompatibleModel
 from ragmetrics_core.models.guard_forms import FORMS, GuardRequest
 from ragmetrics_core.models.openai_form import parameters
@@ -25,7 +25,8 @@ class GuardModel(OpenAICompatibleModel):
         model: Its name there.
         form: How its family is asked: ``granite-3.2`` (Granite Guardian 3.0 to 3.2),
             ``granite-3.3``, or ``minicheck`` (Bespoke-MiniCheck).
-        settings: All others are those of ``OpenAICompatibleModel``.
+        api_key: This and all others are as in ``OpenAICompatibleModel``.
+        name: Name in results; by default ``guard/``, the form and the model.
 
     Raises:
         SettingError: If there is no such form.
@@ -36,15 +37,37 @@ class GuardModel(OpenAICompatibleModel):
     """
 
     def __init__(
-        self, base_url: str, model: str, *, form: str, **settings: Any
+        self,
+        base_url: str,
+        model: str,
+        *,
+        form: str,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+        timeout: float = 60.0,
+        capabilities: Capabilities | None = None,
+        prices: tuple[float, float] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        batch_share: float = 1.0,
     ) -> None:
         if form not in FORMS:
             raise SettingError(
                 f"no guard has the form {form!r}{did_you_mean(str(form), FORMS)}; there"
                 f" are: {', '.join(FORMS)}"
             )
-        named = {"name": f"guard/{form}/{model}", **settings}
-        super().__init__(base_url, model, **named)
+        super().__init__(
+            base_url,
+            model,
+            api_key=api_key,
+            api_key_env=api_key_env,
+            timeout=timeout,
+            capabilities=capabilities,
+            prices=prices,
+            extra=extra,
+            name=name or f"guard/{form}/{model}",
+            batch_share=batch_share,
+        )
         self.form = FORMS[form]
         self.cache_key = f"guard|{form}|{self.cache_key}"
 
@@ -57,12 +80,14 @@ class GuardModel(OpenAICompatibleModel):
         Behind a reasoning the probability of the word tells nothing. Servers give the
         reasoning beside the text, and its tokens or none of them.
         """
-        made = super().reply(body, prices)
+        chat_reply = super().reply(body, prices)
         choices = tuple(
-            replace(choice, tokens=()) if _has_reasoned(listed) else choice
-            for choice, listed in zip(made.choices, body["choices"], strict=True)
+            replace(choice, tokens=()) if _has_reasoned(choice_in_body) else choice
+            for choice, choice_in_body in zip(
+                chat_reply.choices, body["choices"], strict=True
+            )
         )
-        return replace(made, choices=choices)
+        return replace(chat_reply, choices=choices)
 
     def body(self, request: ChatRequest) -> dict[str, Any]:
         """The body of a request, in the form of the guard.

@@ -176,13 +176,15 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """Begin to count calls, costs and time of a run: the deadline runs from now."""
         self.limits = limits or Limits()
         self.clock = clock
         self._sleep = sleep
-        self.calls = 0
-        self.spent = 0.0
-        self.reached: LimitReached | None = None
-        self.interrupted = False
+        self.calls = 0  # calls sent so far
+        self.spent = 0.0  # US dollars so far
+        self.reached: LimitReached | None = None  # the cap that ended the run
+        self.interrupted = False  # whether somebody ended the run before it was done
+        # whether a run in batches asks live what no batch has answered
         self.live = False
         self._began_at = clock()
         # Which cap ended the run, without what was spent; "" if none did.
@@ -205,7 +207,7 @@ class Budget:
 
     @asynccontextmanager
     async def in_time(self, *, grace: float = 0.0) -> AsyncIterator[None]:
-        """Give up the block at the deadline, or when the run is interrupted.
+        """Run the block, but give it up at the deadline or when the run is interrupted.
 
         Args:
             grace: Seconds that the block has after that to end by itself.
@@ -214,9 +216,11 @@ class Budget:
             LimitReached: If the block was given up.
         """
         remaining = self.remaining
+        # None for no deadline: only an interruption gives the block up then
         seconds = None if remaining is None else remaining + grace
         try:
             async with asyncio.timeout(seconds) as timeout:
+                # ``interrupt`` moves the end of every timeout that is listed
                 self._grace_by_timeout[timeout] = grace
                 try:
                     yield
@@ -537,13 +541,25 @@ class RateLimiter:
         model: Sequence[str],
         clock: Callable[[], float] | None = None,
     ) -> None:
-        file = budget.limits.rate_file
+        """Begin with empty buckets, or share those of the file that the budget names.
+
+        Args:
+            budget: The run's budget, whose limits per minute count.
+            model: What names the model and its endpoint.
+            clock: Gives the time in seconds; None for the budget's. Processes that share a
+                file need one clock, so with a file it is the time of day.
+        """
+        path = budget.limits.rate_file
         self._budget = budget
-        # Of the model's name and endpoint the file holds a digest.
-        self._model = hashlib.sha256("\n".join(model).encode()).hexdigest()
-        self._file = None if file is None else OwnFile(file, RATES)
-        self._clock = clock or (budget.clock if file is None else time.time)
+        # The file holds a digest in place of the model's name and endpoint.
+        self._digest_of_model = hashlib.sha256("\n".join(model).encode()).hexdigest()
+        self._file = None if path is None else OwnFile(path, RATES)
+        if clock is None:
+            clock = budget.clock if path is None else time.time
+        self._clock = clock
+        # by unit (requests, tokens): how full its bucket was, and when; without a file
         self._levels: _Levels = {}
+        # held by the one call that asks whether it may leave
         self._turn = asyncio.Lock()
         # Estimated tokens of the next reply.
         self._reply_tokens = _FIRST_REPLY_TOKENS
@@ -579,17 +595,30 @@ class RateLimiter:
         self._reply_tokens += _LEARNED_SHARE * longer_by
 
     async def _seconds_to_wait(self, tokens: float) -> float:
-        """Count a call and return 0; if it may not leave, return when to ask again."""
+        """Count a call if it may leave now, in the shared file if there is one.
+
+        Tokens that earlier calls took beyond their estimate are counted with it. If the
+        file cannot be written, this process counts by itself.
+
+        Args:
+            tokens: Estimated tokens of the call and its reply.
+
+        Returns:
+            0 if the call was counted; else after how many seconds to ask again.
+        """
         uncounted_tokens = self._uncounted_tokens
         self._uncounted_tokens = 0.0
-        waits: list[float] = []
+        waits: list[float] = []  # gets the result, as the file calls ``count_in_file``
 
         def count_in_file(connection: sqlite3.Connection) -> None:
-            rows = connection.execute(_GET_LEVELS, (self._model,))
+            rows = connection.execute(_GET_LEVELS, (self._digest_of_model,))
             levels = {unit: (level, entered_at) for unit, level, entered_at in rows}
             waits.append(self._count(levels, tokens, uncounted_tokens))
-            entries = [(self._model, unit, *entry) for unit, entry in levels.items()]
-            connection.executemany(_SET_LEVEL, entries)
+            new_rows = [
+                (self._digest_of_model, unit, level, entered_at)
+                for unit, (level, entered_at) in levels.items()
+            ]
+            connection.executemany(_SET_LEVEL, new_rows)
 
         if self._file is not None:
             self._file.write(count_in_file)
@@ -599,13 +628,20 @@ class RateLimiter:
         return self._count(self._levels, tokens, uncounted_tokens)
 
     def _count(self, levels: _Levels, tokens: float, uncounted_tokens: float) -> float:
-        """Bring the levels up to date, and count a call in them if they allow it.
+        """Bring the buckets up to date, and count a call in them if they allow it.
 
-        There is a bucket for calls and one for tokens, each with its level. Time empties
-        a bucket. A call may leave while no level is above what may leave at once.
+        There is a leaky bucket for calls and one for tokens. Each call fills them, and time
+        empties them. A call may leave while no bucket is fuller than what may leave at once.
+
+        Args:
+            levels: By unit, how full its bucket was and when. Is brought up to date.
+            tokens: Estimated tokens of the call.
+            uncounted_tokens: Tokens of earlier calls that fill the bucket now, whether or
+                not the call may leave; negative if they took less than was counted.
 
         Returns:
-            0 if the call was counted, else the seconds after which they will allow it.
+            0 if the call was counted, else the seconds after which the buckets will allow
+            it.
         """
         now = self._clock()
         limits = self._budget.limits.per_minute
@@ -615,6 +651,7 @@ class RateLimiter:
             burst = per_minute / 60 if per_minute >= _BURST_FROM else 0.0
             emptied_per_second = (per_minute - burst) / 60
             level, entered_at = levels.get(unit, (0.0, now))
+            # a clock that was set back empties nothing
             emptied = max(now - entered_at, 0.0) * emptied_per_second
             level = max(level - emptied, 0.0)
             if unit == "tokens":

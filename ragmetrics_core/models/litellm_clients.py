@@ -39,17 +39,17 @@ class LiteLLMCall:
 
     Args:
         model: Name of the model.
-        named_key: The key that was named; "" for none.
-        named_address: The address that was named; "" for the provider's own.
-        named_headers: Values of headers that the caller gave.
+        given_key: The key that was given; "" for none.
+        given_address: The address that was given; "" for the provider's own.
+        given_headers: Values of headers that the caller gave.
         refusals: Why a request was not sent, or its reply not followed or not read.
         address: What was asked, as it may be shown.
     """
 
     model: str
-    named_key: str
-    named_address: str
-    named_headers: frozenset[str]
+    given_key: str
+    given_address: str
+    given_headers: frozenset[str]
     refusals: list[errors.JudgeError] = field(default_factory=list)
     address: str = ""
 
@@ -119,7 +119,7 @@ def _check_response(response: httpx.Response) -> None:
     if call is not None and response.has_redirect_location:
         asked = str(response.request.url)
         location = response.headers["Location"]
-        refusal = error_of_redirect(call.model, asked, location, call.named_key)
+        refusal = error_of_redirect(call.model, asked, location, call.given_key)
         call.refusals.append(refusal)
         raise refusal
 
@@ -158,9 +158,15 @@ class _BoundedStream(httpx.AsyncByteStream):
 
 
 def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
-    """Send no usual key to an address that is not the provider's own.
+    """Take from a request every key that was not given for its address.
 
-    The address is noted.
+    To a given address goes only what was given with it: other headers that tell who
+    asks are removed. The provider's own address gets the provider's usual key. But if
+    the environment names another address for LiteLLM, the request is refused.
+
+    Args:
+        call: Our call. The address is noted in it, and so is a refusal.
+        request: What LiteLLM is about to send.
 
     Raises:
         AuthenticationFailed: If the environment names the address for LiteLLM, and a
@@ -169,23 +175,23 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
     url = str(request.url)
     path = "/v1/systemone" if url.endswith("/v1/systemone") else "/chat/completions"
     call.address = public_address(url).removesuffix(path)
-    # some providers take no address
-    is_named_host = not call.named_address or has_host_of(url, call.named_address)
+    # Some providers take no address: LiteLLM then asks another host than the given one.
+    is_given_host = not call.given_address or has_host_of(url, call.given_address)
     credentials = headers_that_tell_who(
         request.headers,
-        call.named_headers if is_named_host else (),
-        call.named_key if is_named_host else "",
+        call.given_headers if is_given_host else (),
+        call.given_key if is_given_host else "",
     )
-    if call.named_address:
+    if call.given_address:
         for name in credentials:
             del request.headers[name]
         return
-    if call.named_key or not credentials:
+    if call.given_key or not credentials:
         return
-    variable = variable_naming(url, os.environ.items())
-    if variable:
+    address_variable = variable_naming(url, os.environ.items())
+    if address_variable:
         refusal = errors.AuthenticationFailed(
-            f"{variable} names an address that is not the provider's own,"
+            f"{address_variable} names an address that is not the provider's own,"
             f" {call.address}, and {call.model} would send its usual key there: name"
             f" address and key with {ADDRESS_VARIABLE} and {KEY_VARIABLE}, or"
             " --api-base and --api-key-env"

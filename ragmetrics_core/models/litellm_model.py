@@ -86,6 +86,7 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
     ),
 }
 _MESSAGE = ("content", "refusal", "provider_specific_fields")  # of a reply
+# Providers that serve any model, of which LiteLLM's tables cannot say what it can do.
 _CANNOT_SAY = frozenset(
     {
         "azure",
@@ -102,21 +103,22 @@ _NO_KEY = "none-was-named"  # clients want one; the header that holds it is not 
 
 @functools.cache
 def _litellm() -> Any:
-    """Import LiteLLM and return it.
+    """Import LiteLLM and return the module.
 
-    It gets the price list of the package, and no console output.
+    LiteLLM is told to use the price list of its package instead of fetching one, to
+    read no ``.env`` file, and to print nothing. What the user has set for it stays.
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    mode = os.environ.get("LITELLM_MODE")
-    # a .env file of the folder must not name addresses
+    mode_before = os.environ.get("LITELLM_MODE")
+    # In this mode it reads no .env file of the folder, which must not name addresses.
     os.environ["LITELLM_MODE"] = "PRODUCTION"
     try:
         import litellm as module  # takes seconds
     finally:
-        if mode is None:
+        if mode_before is None:
             del os.environ["LITELLM_MODE"]
         else:
-            os.environ["LITELLM_MODE"] = mode
+            os.environ["LITELLM_MODE"] = mode_before
 
     litellm: Any = module
     litellm.suppress_debug_info = True
@@ -184,6 +186,14 @@ class LiteLLMModel(ChatModel):
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
+        """Check and keep the settings that the class describes.
+
+        LiteLLM is not imported before the first call, because that takes seconds.
+
+        Raises:
+            SettingError: If the name or the address is none, or a number is out of range.
+            MissingDependency: If LiteLLM is not installed.
+        """
         check_number(
             "LiteLLMModel(timeout=)", timeout, least=0, whole=False, above=True
         )
@@ -193,8 +203,9 @@ class LiteLLMModel(ChatModel):
         self.api_key_env = api_key_env
         self._api_key = api_key
         self._timeout = timeout
-        self._base = None if api_base is None else endpoint_address(api_base)
-        self._asked = self._base.shown if self._base else ""
+        self._given_address = None if api_base is None else endpoint_address(api_base)
+        # where requests go, as it may be shown; "" until the first call tells it
+        self._address_asked = self._given_address.shown if self._given_address else ""
         check_prices(model, prices)
         listed_model = facts_of_listed_model(model.removeprefix("openai/"))
         if prices is None and listed_model is not None:
@@ -203,10 +214,13 @@ class LiteLLMModel(ChatModel):
         self._extra = dict(extra or {})
         self._provider = model.partition("/")[0]
         self._capabilities = capabilities
-        self._theirs: tuple[type[Exception], ...] = ()  # known once LiteLLM is imported
+        # the classes that LiteLLM raises; empty until LiteLLM is imported
+        self._exceptions_of_litellm: tuple[type[Exception], ...] = ()
 
     def __repr__(self) -> str:
-        base = f", api_base={self._base.shown!r}" if self._base else ""
+        base = (
+            f", api_base={self._given_address.shown!r}" if self._given_address else ""
+        )
         return f"LiteLLMModel({self.model!r}{base})"
 
     @property
@@ -218,9 +232,12 @@ class LiteLLMModel(ChatModel):
         settings = public_form(self._extra)
         if not isinstance(settings, Mapping):
             return None
-        if self._base is not None:
+        if self._given_address is not None:
             return endpoint_key(
-                self._base.shown, self._base.query, self.model, settings
+                self._given_address.shown,
+                self._given_address.query,
+                self.model,
+                settings,
             )
         addresses = public_form(provider_addresses([self._provider]))
         return endpoint_key(
@@ -233,7 +250,7 @@ class LiteLLMModel(ChatModel):
 
         The provider's own is known after the first call.
         """
-        return self._asked
+        return self._address_asked
 
     def _key(self) -> str:
         """The key that was given, else what the variable that was named holds now; "" for none."""
@@ -249,46 +266,50 @@ class LiteLLMModel(ChatModel):
         return self._capabilities or Capabilities()
 
     async def prepare(self) -> None:
-        """Import LiteLLM in a thread, and look the model up in its tables."""
-        if not self._theirs:
-            litellm = await asyncio.to_thread(_litellm)
-            self._provider = (
-                _provider(litellm, self.model, self.api_base) or self._provider
-            )
-            if self._capabilities is None:
-                self._capabilities = _table_capabilities(
-                    litellm, self.model, self.api_base
-                )
-            kinds = [
-                kind
-                for kind in vars(litellm.exceptions).values()
-                if isinstance(kind, type)
-            ]
-            own = (kind for kind in kinds if kind.__module__ == "litellm.exceptions")
-            self._theirs = tuple(kind for kind in own if issubclass(kind, Exception))
+        """Import LiteLLM in a thread, and look the model up in its tables.
+
+        Only the first call does anything.
+        """
+        if self._exceptions_of_litellm:
+            return
+        litellm = await asyncio.to_thread(_litellm)
+        self._provider = _provider(litellm, self.model, self.api_base) or self._provider
+        if self._capabilities is None:
+            self._capabilities = _table_capabilities(litellm, self.model, self.api_base)
+        self._exceptions_of_litellm = tuple(
+            exported
+            for exported in vars(litellm.exceptions).values()
+            if _is_exception_of_litellm(exported)
+        )
 
     def prices(self) -> tuple[float, float] | None:
         """US dollars per prompt token and per reply token; None if unknown.
 
-        They are as stated, else from our file or LiteLLM's table.
+        They are as given, else from our dated file, else from LiteLLM's table, which is
+        known once LiteLLM is imported and holds for the providers' own addresses.
         """
         if self._prices is not None:
             return self._prices
-        if not self._theirs or self.api_base is not None:
+        is_imported = bool(self._exceptions_of_litellm)
+        if not is_imported or self.api_base is not None:
             return None
         table = _litellm().model_cost
-        entry = table.get(self.model) or table.get(self.model.partition("/")[2])
-        sent, received = (
-            (entry or {}).get(f"{side}_cost_per_token") for side in ("input", "output")
-        )
-        return (
-            (float(sent), float(received))
-            if sent is not None and received is not None
-            else None
-        )
+        name_without_provider = self.model.partition("/")[2]
+        entry = table.get(self.model) or table.get(name_without_provider) or {}
+        price_sent = entry.get("input_cost_per_token")
+        price_received = entry.get("output_cost_per_token")
+        if price_sent is None or price_received is None:
+            return None
+        return float(price_sent), float(price_received)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request; ``JudgeError`` as listed in ``EXCEPTIONS``."""
+        """Send one request.
+
+        Raises:
+            JudgeError: As ``EXCEPTIONS`` lists for what LiteLLM raises; if no reply comes
+                in time; or if our hooks in LiteLLM's clients refused to send the request or
+                to read its reply.
+        """
         await self.prepare()
         # brings httpx, which comes with LiteLLM
         from ragmetrics_core.models.litellm_clients import current_call, guard_clients
@@ -296,7 +317,9 @@ class LiteLLMModel(ChatModel):
         litellm = _litellm()
         guard_clients(litellm)
         call = self._new_call()
-        refusals = call.refusals
+        refusals = (
+            call.refusals
+        )  # our hooks add theirs, and LiteLLM wraps what they raise
         token = current_call.set(call)
         try:
             async with asyncio.timeout(self._timeout):
@@ -307,13 +330,13 @@ class LiteLLMModel(ChatModel):
                     f"{self.name} sent no reply within {self._timeout:g} s"
                 )
             )
-        except self._theirs as error:
+        except self._exceptions_of_litellm as error:
             refusals.append(self._translate_error(error))
         else:
             return self._reply(response, request)
         finally:
             current_call.reset(token)
-            self._asked = self._asked or call.address
+            self._address_asked = self._address_asked or call.address
         # outside of any handler: what LiteLLM raises holds echoed keys and texts
         raise refusals[0]
 
@@ -338,10 +361,8 @@ class LiteLLMModel(ChatModel):
     def _reply(self, response: Any, request: ChatRequest) -> ChatReply:
         """Narrow LiteLLM's response to what we read of it."""
         del request  # the reply to any chat request says what it is
-        usage, choices = (
-            dict(getattr(response, "usage", None) or ()),
-            map(_choice, response.choices or ()),
-        )
+        usage = dict(getattr(response, "usage", None) or ())
+        choices = map(_choice, response.choices or ())
         reply = reply_of(
             self.name, choices, usage=usage, models=[response.model], key=self._key()
         )
@@ -367,12 +388,13 @@ class LiteLLMModel(ChatModel):
         }
 
     def _translate_error(self, error: Exception) -> errors.JudgeError:
-        bases = (EXCEPTIONS.get(base.__name__) for base in type(error).__mro__)
-        kind, fault = (
-            next(filter(None, bases), errors.JudgeServerError),
-            Fault.of(error),
+        """Our error for one of LiteLLM's; of a class that is not listed, for its base."""
+        listed_classes = [EXCEPTIONS.get(base.__name__) for base in type(error).__mro__]
+        stated_class = next(filter(None, listed_classes), errors.JudgeServerError)
+        fault = Fault.of(error)
+        return judge_error(
+            stated_class, fault, self.name, self.api_base, self._advice(fault)
         )
-        return judge_error(kind, fault, self.name, self.api_base, self._advice(fault))
 
     def _advice(self, fault: Fault) -> str:
         """What to do about a key that is missing; "" if there was one, or nothing was said of keys."""
@@ -387,6 +409,13 @@ class LiteLLMModel(ChatModel):
             _litellm().validate_environment(self.model).get("missing_keys", ())
         )
         return f"set {variables} or pass api_key=" if variables else ""
+
+
+def _is_exception_of_litellm(exported: object) -> bool:
+    """Whether what LiteLLM's module of exceptions holds is one of its own classes."""
+    if not isinstance(exported, type) or not issubclass(exported, Exception):
+        return False
+    return exported.__module__ == "litellm.exceptions"
 
 
 def knows_provider(model: str, api_base: str | None) -> bool:
@@ -406,33 +435,42 @@ def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:
 
 
 def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capabilities:
-    """What LiteLLM's tables say about a model.
+    """Return what LiteLLM's tables say a model can do.
 
-    Unknown for endpoints of one's own and models not listed.
+    Nothing is known of an endpoint of the user's own, of a provider that serves any
+    model, and of a model that is not listed: each feature is then tried once.
+
+    Args:
+        litellm: The module.
+        model: LiteLLM's name of the model.
+        api_base: Address of an endpoint of the user's own; None for the provider's.
     """
     try:
-        bare, provider, _, _ = litellm.get_llm_provider(model, api_base=api_base)
+        bare_name, provider, _, _ = litellm.get_llm_provider(model, api_base=api_base)
     except litellm.exceptions.BadRequestError:
         return Capabilities()
-    known = not {model, bare, f"{provider}/{bare}"}.isdisjoint(litellm.model_cost)
-    if api_base is not None or provider in _CANNOT_SAY or not known:
+    spellings = {model, bare_name, f"{provider}/{bare_name}"}
+    is_listed = not spellings.isdisjoint(litellm.model_cost)
+    if api_base is not None or provider in _CANNOT_SAY or not is_listed:
         return Capabilities()
-    parameters = (
-        litellm.get_supported_openai_params(model=bare, custom_llm_provider=provider)
-        or ()
+    parameters = litellm.get_supported_openai_params(
+        model=bare_name, custom_llm_provider=provider
     )
-    reasoning = bool(
-        litellm.supports_reasoning(model=bare, custom_llm_provider=provider)
+    parameters = parameters or ()
+    reasons = bool(
+        litellm.supports_reasoning(model=bare_name, custom_llm_provider=provider)
     )
+    takes_schema = bool(
+        litellm.supports_response_schema(model=bare_name, custom_llm_provider=provider)
+    )
+    # OpenAI's models that reason refuse a temperature that the tables list.
+    refuses_temperature = reasons and provider == "openai"
     return Capabilities(
         n="n" in parameters,
         logprobs="top_logprobs" in parameters,
-        json_schema=bool(
-            litellm.supports_response_schema(model=bare, custom_llm_provider=provider)
-        ),
-        temperature="temperature" in parameters
-        and not (reasoning and provider == "openai"),
-        reasoning=reasoning,
+        json_schema=takes_schema,
+        temperature="temperature" in parameters and not refuses_temperature,
+        reasoning=reasons,
     )
 
 

@@ -112,8 +112,9 @@ def facts_of_listed_model(model: str) -> Listed | None:
     entry = _prices_of_models().get(model)
     if entry is None:
         return None
-    sent, received, kind = entry
-    able = Capabilities(
+    # the prices are those of a million tokens
+    price_sent, price_received, kind = entry
+    capabilities = Capabilities(
         n=True,
         logprobs=True,
         json_schema=kind == "chat",
@@ -121,10 +122,10 @@ def facts_of_listed_model(model: str) -> Listed | None:
         reasoning=False,
     )
     if kind == "reasoning":
-        able = Capabilities(
+        capabilities = Capabilities(
             n=None, logprobs=None, json_schema=True, temperature=False, reasoning=True
         )
-    return Listed((sent / 1e6, received / 1e6), able)
+    return Listed((price_sent / 1e6, price_received / 1e6), capabilities)
 
 
 def request_body(request: ChatRequest) -> dict[str, Any]:
@@ -137,25 +138,25 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
 
 
 def parameters(request: ChatRequest) -> dict[str, Any]:
-    """What a request asks for beside its messages, by OpenAI's names.
+    """Return what a request asks for beside its messages, by OpenAI's names.
 
-    What it does not ask for is left out.
+    What it does not ask for is left out. The schema of the reply is sent in one of two
+    forms, as an endpoint may know only one; so is the limit of the reply's length.
     """
-    form: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
     if request.schema is not None and request.schema_in_object:
-        form = {"type": "json_object", "schema": request.own_schema()}
+        response_format = {"type": "json_object", "schema": request.own_schema()}
     elif request.schema is not None:
         schema = {"name": "reply", "schema": request.own_schema(), "strict": True}
-        form = {"type": "json_schema", "json_schema": schema}
+        response_format = {"type": "json_schema", "json_schema": schema}
+    name_of_limit = "max_completion_tokens" if request.newer_limit else "max_tokens"
     optional = {
         "temperature": request.temperature,
-        (
-            "max_completion_tokens" if request.newer_limit else "max_tokens"
-        ): request.max_tokens,
+        name_of_limit: request.max_tokens,
         "n": request.n if request.n > 1 else None,
         "logprobs": True if request.top_logprobs else None,
         "top_logprobs": request.top_logprobs or None,
-        "response_format": form,
+        "response_format": response_format,
     }
     return {name: value for name, value in optional.items() if value is not None}
 
@@ -174,12 +175,12 @@ def chat_reply(
     Raises:
         JudgeServerError: If it is no chat reply.
     """
-    listed = body.get("choices") if isinstance(body, dict) else None
-    if not isinstance(listed, list) or not listed:
+    listed_choices = body.get("choices") if isinstance(body, dict) else None
+    if not isinstance(listed_choices, list) or not listed_choices:
         raise errors.JudgeServerError(
             f"{model} sent a body without any reply; check the endpoint"
         )
-    choices = [_choice(model, choice) for choice in listed]
+    choices = [_choice(model, choice) for choice in listed_choices]
     reply = reply_of(
         model, choices, usage=body.get("usage"), models=[body.get("model")], key=key
     )
@@ -193,10 +194,9 @@ def add_price(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply
     """
     cost = None
     if prices is not None and _tells_what_is_paid(reply, prices):
-        cost = (
-            prices[0] * reply.usage.prompt_tokens
-            + prices[1] * reply.usage.completion_tokens
-        )
+        price_sent, price_received = prices
+        cost_sent = price_sent * reply.usage.prompt_tokens
+        cost = cost_sent + price_received * reply.usage.completion_tokens
     return replace(reply, usage=replace(reply.usage, cost=cost))
 
 
@@ -222,6 +222,8 @@ def reply_of(
 ) -> ChatReply:
     """Make a reply of its choices, and of what the endpoint says of tokens and models.
 
+    Its cost is left unknown.
+
     Args:
         model: Name of the model that was asked, for messages.
         choices: The choices; at least one.
@@ -239,7 +241,7 @@ def reply_of(
     if not all_choices:
         raise errors.JudgeServerError(f"{model} returned no reply; check its endpoint")
     counts = usage if isinstance(usage, Mapping) else {}
-    names = {
+    usable_names = {
         name for name in models if isinstance(name, str) and _names_a_model(name, key)
     }
     return ChatReply(
@@ -249,7 +251,7 @@ def reply_of(
             prompt_tokens=_token_count(counts.get("prompt_tokens")),
             completion_tokens=_token_count(counts.get("completion_tokens")),
             cost=None,
-            models=tuple(sorted(names)),
+            models=tuple(sorted(usable_names)),
         ),
     )
 
@@ -276,14 +278,17 @@ def _names_a_model(name: str, key: str) -> bool:
 
 
 def _choice(model: str, choice: Any) -> Choice:
+    """Read one choice of a body; ``JudgeServerError`` if it holds no message."""
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         raise errors.JudgeServerError(
             f"{model} sent a choice without a message; check the endpoint"
         )
-    reason, refusal = choice.get("finish_reason"), message.get("refusal")
     return choice_of(
-        _text_of(message.get("content")), reason, refusal, choice.get("logprobs")
+        _text_of(message.get("content")),
+        choice.get("finish_reason"),
+        message.get("refusal"),
+        choice.get("logprobs"),
     )
 
 

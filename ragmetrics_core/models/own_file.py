@@ -48,9 +48,16 @@ class Kind(NamedTuple):
 
 
 def check(path: Path, kind: Kind) -> None:
-    """Refuse a file that is neither new nor ours, by ``ForeignFile``.
+    """Refuse a file that is neither new nor of our kind. Nothing is touched.
 
-    Nothing is touched.
+    Args:
+        path: The file; a link is followed.
+        kind: The kind of file that it is to be.
+
+    Raises:
+        ForeignFile: If the path leads nowhere or to what is no file; if the file is not
+            ours, or of another version; or if a new file would stand beside the journal
+            of one that is gone.
     """
     if _leads_to_itself(path):
         raise ForeignFile(
@@ -62,8 +69,8 @@ def check(path: Path, kind: Kind) -> None:
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
     if path.exists() and path.stat().st_size:
-        number, version = _read_header(path)
-        if number != kind.application_id:
+        application_id, version = _read_header(path)
+        if application_id != kind.application_id:
             raise ForeignFile(
                 f"{path} is no file of ragmetrics' {kind.holds}, and is left as it is;"
                 " name a new file"
@@ -87,13 +94,13 @@ def connect(path: Path, kind: Kind) -> sqlite3.Connection:
     check(path, kind)
     path = path.resolve()
     _make(path, kind)
-    seen = path.stat().st_ino
+    number_of_file = path.stat().st_ino
     try:
         return _open_file(path, kind)
     except sqlite3.DatabaseError as error:
         if not _error_of_damage(error):
             raise
-    if path.stat().st_ino == seen:  # else another process was faster
+    if path.stat().st_ino == number_of_file:  # else another process was faster
         _move_aside(path, kind)
     _make(path, kind)
     return _open_file(path, kind)
@@ -152,20 +159,27 @@ def _make(path: Path, kind: Kind) -> None:
 
 
 def _open_file(path: Path, kind: Kind) -> sqlite3.Connection:
+    """Open a file that is ours or empty; an empty one gets its table and its marks.
+
+    The marks are the number of our application and the version of the table. Other
+    processes may do the same at this moment.
+    """
     connection = sqlite3.connect(
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
-        if not _number(connection, "user_version"):
-            # before the journal is a WAL: whose the file is stands in itself
+        is_new = not _number(connection, "user_version")
+        if is_new:
+            # The marks are written before the journal becomes a WAL, so that they stand
+            # in the file itself, where ``check`` reads them.
             connection.execute("BEGIN IMMEDIATE")
-            # else another process was faster
+            # asked again under the lock: another process may have been faster
             if not _number(connection, "user_version"):
                 connection.execute(kind.table)
                 connection.execute(f"PRAGMA application_id={kind.application_id}")
                 connection.execute(f"PRAGMA user_version={kind.version}")
             connection.execute("COMMIT")
-        _keep_journal(connection, kind)
+        _set_journal(connection, kind)
         connection.execute("PRAGMA synchronous=NORMAL")
     except sqlite3.Error:
         connection.close()
@@ -173,10 +187,10 @@ def _open_file(path: Path, kind: Kind) -> sqlite3.Connection:
     return connection
 
 
-def _keep_journal(connection: sqlite3.Connection, kind: Kind) -> None:
-    """Make the journal what it is to be.
+def _set_journal(connection: sqlite3.Connection, kind: Kind) -> None:
+    """Set the journal's mode, and wait for other processes that set it now.
 
-    SQLite itself does not wait for others who do the same.
+    SQLite itself does not wait for them.
     """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
@@ -194,6 +208,7 @@ def _keep_journal(connection: sqlite3.Connection, kind: Kind) -> None:
 
 
 def _number(connection: sqlite3.Connection, name: str) -> int:
+    """A number of the file's header, by the name of its pragma."""
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
@@ -211,26 +226,27 @@ def _connect_to_file(path: Path) -> sqlite3.Connection:
 
 
 def _read_header(path: Path) -> tuple[int, int]:
-    """Number and version in a file's header; -1 if it is none of SQLite's.
+    """Return the application's number and the version in a file's header.
 
-    SQLite itself is asked first: to close a file that was opened in another way would
-    take back the locks that this process holds on it.
+    The number is -1 if the file is none of SQLite's.
+
+    SQLite itself is asked first. Opening and closing the file in another way would take
+    back the locks that this process holds on it. That is done only where SQLite
+    cannot read the file.
     """
     try:
         with contextlib.closing(_connect_to_file(path)) as connection:
-            return _number(connection, "application_id"), _number(
-                connection, "user_version"
-            )
+            application_id = _number(connection, "application_id")
+            return application_id, _number(connection, "user_version")
     except sqlite3.DatabaseError:  # no database, or a damaged one
         with path.open("rb") as file:
             header = file.read(100).ljust(100)
         if not header.startswith(b"SQLite format 3\0"):
             return -1, 0
-        (version,), (number,) = (
-            struct.unpack_from(">i", header, 60),
-            struct.unpack_from(">i", header, 68),
-        )
-        return number, version
+        # the places of both in the header, as SQLite's file format states them
+        (application_id,) = struct.unpack_from(">i", header, 68)
+        (version,) = struct.unpack_from(">i", header, 60)
+        return application_id, version
 
 
 class OwnFile:
@@ -258,25 +274,27 @@ class OwnFile:
 
         That is at first, and in a forked process.
         """
+        # why the file cannot be written any more; None while it can
         self.trouble: Exception | None = None
-        self._committing = threading.RLock()  # taken before the other
+        self._committing = threading.RLock()  # taken before the other lock
         self._lock = threading.RLock()
-        self._readable = True
+        self._is_readable = True
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._waiting: list[Change] = []
-        # when the last change is, or was given up
+        self._waiting_changes: list[Change] = []
+        # done when the last change is committed, or was given up
         self._committed: Future[None] | None = None
 
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
-        """The first row that is committed.
+        """Return the first row that a query finds in what is committed.
 
-        None if there is none, or the file cannot be read. Texts are bytes.
+        None if there is none, or the file cannot be read. After an error of SQLite the file
+        is neither read nor written any more, and a warning says so. Texts are bytes.
         """
         row: tuple[Any, ...] | None = None
         with self._lock:
-            if self._reader is None and self._readable:
+            if self._reader is None and self._is_readable:
                 self._open_to_read()
             try:
                 if self._reader is not None:
@@ -284,7 +302,8 @@ class OwnFile:
             except sqlite3.Error as error:
                 if self._reader is not None:
                     self._reader.close()
-                self._reader, self._readable = None, False
+                self._reader = None
+                self._is_readable = False
                 self._give_up(error)
         return row
 
@@ -296,8 +315,8 @@ class OwnFile:
         with self._lock:
             if self.trouble is not None:
                 return
-            self._waiting.append(change)
-            if len(self._waiting) > 1:
+            self._waiting_changes.append(change)
+            if len(self._waiting_changes) > 1:
                 return
             self._thread = self._thread or ThreadPoolExecutor(1, "ragmetrics-database")
             with contextlib.suppress(RuntimeError):  # the process is too near its end
@@ -347,7 +366,7 @@ class OwnFile:
         try:
             self._reader = self._connect()
         except _TROUBLE as error:
-            self._readable = False
+            self._is_readable = False
             with contextlib.suppress(*_TROUBLE):
                 check(self.path, self._kind)
                 self._reader = self._close_in_the_end(
@@ -358,12 +377,17 @@ class OwnFile:
             self._reader.text_factory = bytes  # a text that is none is no error
 
     def _commit(self) -> None:
-        """Commit what waits."""
+        """Commit all changes that wait, in one transaction.
+
+        If that fails, whatever the reason, the file is not written any more.
+        """
         with self._committing:
             with self._lock:
-                if not self._waiting:
+                if not self._waiting_changes:
                     return
-                changes, self._waiting = self._waiting, []
+                changes = self._waiting_changes
+                self._waiting_changes = []
+            # stands until the commit is done, so that no kind of failure is missed
             trouble: Exception | None = RuntimeError("unforeseen")
             try:
                 self._writer = self._writer or self._connect()
@@ -377,27 +401,31 @@ class OwnFile:
             finally:
                 if trouble is not None:
                     if self._writer is not None:
-                        self._writer.close()  # and give up what was begun
+                        self._writer.close()  # takes back what was begun
                     with self._lock:
                         self._give_up(trouble)
 
     def _give_up(self, error: Exception) -> None:
-        """Write nothing any more, and say so once; a damaged file is moved aside."""
+        """Write nothing any more, and say so once; a damaged file is moved aside.
+
+        The warning names the kind of error, and never its words, but for those of our own
+        ``ForeignFile``.
+        """
         if self.trouble is not None:
             return
-        self.trouble, self._waiting = error, []
-        name = (
-            getattr(error, "sqlite_errorname", None)
-            or getattr(error, "strerror", None)
-            or type(error).__name__
-        )
-        why = (
-            str(error)
-            if isinstance(error, ForeignFile)
-            else f"{self.path} cannot be written ({name})"
-        )
+        self.trouble = error
+        self._waiting_changes = []
+        if isinstance(error, ForeignFile):
+            reason = str(error)
+        else:
+            name_of_error = (
+                getattr(error, "sqlite_errorname", None)
+                or getattr(error, "strerror", None)
+                or type(error).__name__
+            )
+            reason = f"{self.path} cannot be written ({name_of_error})"
         _logger.warning(
-            "%s: %s; make room or name another file", self._kind.without, why
+            "%s: %s; make room or name another file", self._kind.without, reason
         )
         if _error_of_damage(error):
             with contextlib.suppress(OSError, ForeignFile):

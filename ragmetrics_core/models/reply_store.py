@@ -211,7 +211,10 @@ class SqliteStore(OwnFile, ReplyStore):
         return None if row is None else _choice_of_row(*row)
 
     def put(self, choices: Mapping[str, Choice]) -> None:
-        """Keep the replies of one call; they are committed together, soon."""
+        """Keep the replies of one call, by key.
+
+        They are found again at once, and committed together, soon.
+        """
         now = time.time()
         rows = [
             (
@@ -224,6 +227,7 @@ class SqliteStore(OwnFile, ReplyStore):
         ]
         self._memory.put(choices)
         for key in choices:
+            # a new reply takes the place of one that this run rejected
             if key in self._is_rejected:
                 self._is_rejected[key] = False
         if self.fresh:
@@ -318,7 +322,10 @@ class FolderStore(ReplyStore):
         return store
 
     def _stores(self) -> list[SqliteStore]:
-        """The store of this process, then those of all others that there are by now."""
+        """The store of this process, then those of all others that there are by now.
+
+        The folder is looked through for new files at most every two seconds.
+        """
         own_store = self._own_store()
         now = time.monotonic()
         if now - self._listed_at >= _LISTING_SECONDS:
@@ -361,17 +368,25 @@ def _text_of(choice: Choice) -> str:
 def _choice_of_row(
     text: bytes, model: bytes, unusable: int, rejections: int
 ) -> Choice | None:
-    """Return the reply in a row of the table; None if there is none to use.
+    """Return the reply in a row of the table; None if it is to be asked for again.
 
-    There is none where it is to be asked again, and where the row holds no reply, for
-    example on a damaged page of the file.
+    A reply that one run could not use is asked for again; one that two runs could not
+    use is returned, and marked as unusable. A row that holds no reply, for example on a
+    damaged page of the file, counts as none.
+
+    Args:
+        text: JSON of the reply's text, of why it ended, of how many replies came
+            together, and of its tokens.
+        model: Name of the model that wrote it.
+        unusable: 1 if the last run that read it could not use it.
+        rejections: How many runs could not use a reply under its key.
     """
     if unusable and rejections < _RUNS_UNTIL_UNUSABLE:
         return None
     try:
-        content, finish, together, token_rows = json.loads(text)
+        content, finish, n_together, token_rows = json.loads(text)
         tokens = tuple(_token_of(*token_row) for token_row in token_rows)
-        origin = Origin(model.decode(), int(together), unusable=bool(unusable))
+        origin = Origin(model.decode(), int(n_together), unusable=bool(unusable))
         choice = Choice(content, finish, tokens, origin)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
@@ -410,10 +425,15 @@ def resolve_store(store: StoreLike) -> ReplyStore:
     """Find the store to use.
 
     Args:
-        store: A store, which is used as it is; the path of a file, or (``"replies/"``)
-            of a folder, which is opened at its first use; True for the file in the
-            user's cache folder; False for memory, for this run alone; None for the file
-            that ``RAGMETRICS_STORE`` names, else memory.
+        store: One of:
+
+            - a store, which is used as it is;
+            - the path of a file, which is opened at its first use;
+            - the path of a folder, with a slash at its end (``"replies/"``);
+            - True for the file that ``RAGMETRICS_STORE`` names, else the one in the
+              user's cache folder;
+            - False for memory, for this run alone;
+            - None for the file that ``RAGMETRICS_STORE`` names, else memory.
 
     Raises:
         SettingError: If it is anything else.

@@ -137,15 +137,17 @@ class Session:
     timeout: float | None = 300.0
     replicate: int = 0
     _learned: set[str] = field(default_factory=set)
-    _by_loop: dict[asyncio.AbstractEventLoop, _Shared] = field(default_factory=dict)
+    _shared_by_loop: dict[asyncio.AbstractEventLoop, _Shared] = field(
+        default_factory=dict
+    )
     # Those of one run; see ``during``.
     _store: ReplyStore = field(default_factory=MemoryStore)
     _concurrency: int = 32
     _budget: Budget = field(default_factory=Budget)
-    _here: _Shared | None = field(default=None, init=False)
+    _shared: _Shared | None = field(default=None, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_by_loop": {}, "_here": None}
+        return {**vars(self), "_shared_by_loop": {}, "_shared": None}
 
     def during(
         self,
@@ -180,37 +182,41 @@ class Session:
         return lacking(self.model, learned)
 
     async def prepare(self) -> None:
-        """Load what the first call needs; done once for a run."""
+        """Make the session ready for calls on the running loop.
+
+        The model is imported or connected as it needs, and this run's store, limits and
+        attempts are set up. It is done once for a run, and again on another loop.
+        """
         loop = asyncio.get_running_loop()
-        if self._here is not None and self._here is self._by_loop.get(loop):
+        if self._shared is not None and self._shared is self._shared_by_loop.get(loop):
             return
         await call_authors_code(self.model.name, self.model.prepare)
         check_prices(self.model.name, self.model.prices())
-        shared = self._parts_on_loop(loop)
-        if self._here is shared:  # another call of the run was faster
+        shared = self._shared_on(loop)
+        if self._shared is shared:  # another call of the run was faster
             return
         # Asked for once: it may take a while, and shall not change.
         cache_key = self.model.cache_key
         # what tells this model from others in a store and a file of rates
-        self._place = (self.model.name, cache_key or "")
-        # A model that does not tell its settings is kept for the process only.
-        self._kept = shared.memory if cache_key is None else self._store
+        self._model_identity = (self.model.name, cache_key or "")
+        # Replies of a model that does not tell its settings are kept for the process only.
+        self._replies_kept = shared.memory if cache_key is None else self._store
         self._attempts = self._make_attempts(shared)
-        self._here = shared
+        self._shared = shared
 
     def _make_attempts(self, shared: _Shared) -> Attempts:
         """What sends the calls of this run, within its limits and those of the session."""
         shared.slots.most = max(shared.slots.most, self._concurrency)
         limiters: list[Limiter] = [shared.slots]
         if self._budget.limits.per_minute:
-            limiters.append(RateLimiter(self._budget, self._place))
+            limiters.append(RateLimiter(self._budget, self._model_identity))
         return Attempts(
             self.model,
             shared.availability,
             asyncio.Semaphore(self._concurrency),
             limiters,
             self._budget,
-            self._kept,
+            self._replies_kept,
             self.attempts,
             self.timeout,
         )
@@ -218,17 +224,17 @@ class Session:
     @property
     def _prepared(self) -> _Shared:
         """What all runs share on this loop, once ``prepare`` has run."""
-        assert self._here is not None  # noqa: S101  # every way in prepares
-        return self._here
+        assert self._shared is not None  # noqa: S101  # every way in prepares
+        return self._shared
 
-    def _parts_on_loop(self, loop: asyncio.AbstractEventLoop) -> _Shared:
+    def _shared_on(self, loop: asyncio.AbstractEventLoop) -> _Shared:
         """What all runs share on this loop; that of closed loops is forgotten."""
-        if loop not in self._by_loop:
-            for known_loop in list(self._by_loop):
+        if loop not in self._shared_by_loop:
+            for known_loop in list(self._shared_by_loop):
                 if known_loop.is_closed():
-                    del self._by_loop[known_loop]
-            self._by_loop[loop] = _Shared(self.model, self._learned)
-        return self._by_loop[loop]
+                    del self._shared_by_loop[known_loop]
+            self._shared_by_loop[loop] = _Shared(self.model, self._learned)
+        return self._shared_by_loop[loop]
 
     async def ask(
         self,
@@ -240,9 +246,10 @@ class Session:
         first_poll: int = 0,
         own_reader: bool = False,
     ) -> Answers[T]:
-        """Ask for several replies.
+        """Ask for several replies to one request, and read them.
 
-        An unusable one is repaired on its own, twice at most.
+        Stored replies are taken from the store. A reply that cannot be used is asked for
+        again on its own, twice at most.
 
         Args:
             request: The request.
@@ -262,12 +269,14 @@ class Session:
         await self.prepare()
         shared = self._prepared
         n_characters = sum(len(message.content) for message in request.messages)
-        # The keys are those of the request however the form is asked for.
+        # The keys go by the request as it is given, whether or not a schema is sent with it.
         make_keys = partial(self._keys, request, schema, polls, first_poll)
         keys = await compute_beside_loop(make_keys, size=n_characters)
 
-        with_schema = request if request.schema else replace(request, schema=schema)
-        sent_request = with_schema if shared.often_malformed else request
+        request_with_schema = (
+            request if request.schema else replace(request, schema=schema)
+        )
+        sent_request = request_with_schema if shared.often_malformed else request
         outcomes, usage = await self._replies(_repeat_for_each(sent_request), keys)
 
         read_all: _ReadAll[T] = partial(
@@ -277,10 +286,10 @@ class Session:
         shared.note_read(results)
         if any(isinstance(result, errors.UnusableReply) for result in results):
             usage += await self._repair_all(
-                with_schema, keys, outcomes, results, read_all
+                request_with_schema, keys, outcomes, results, read_all
             )
-        in_words = (_explain_error(result, self.model, request) for result in results)
-        return Answers(tuple(in_words), usage)
+        explained = [_explain_error(result, self.model, request) for result in results]
+        return Answers(tuple(explained), usage)
 
     async def _repair_all(
         self,
@@ -292,19 +301,24 @@ class Session:
     ) -> Usage:
         """Ask again for all replies that cannot be used, at once; return the cost.
 
-        What becomes of each takes its place among the ``results``.
+        Args:
+            request: The request that brought the replies.
+            keys: The key of each reply in the store.
+            outcomes: The replies, or why there is none.
+            results: What was read of each. What becomes of a reply takes its place here.
+            read_all: Reads several replies; an error stands for one that cannot be used.
         """
-        repairs = {}
+        repair_by_place = {}
         for place, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
             if isinstance(result, errors.UnusableReply) and _may_be_repaired(outcome):
-                repairs[place] = self._repair_reply(
+                repair_by_place[place] = self._repair_reply(
                     request, keys[place], outcome, result, read_all
                 )
-        repaired = await gather_all(repairs.values()) if repairs else []
+        repaired = await gather_all(repair_by_place.values()) if repair_by_place else []
         usage = Usage()
-        for place, (result, spent) in zip(repairs, repaired, strict=True):
+        for place, (result, cost) in zip(repair_by_place, repaired, strict=True):
             results[place] = result
-            usage += spent
+            usage += cost
         return usage
 
     async def _repair_reply(
@@ -317,46 +331,70 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, twice at most.
 
+        A usable reply is kept in the store under the key. If there is none at last, the
+        store is told to reject what it holds there. A model that declined is not asked
+        again.
+
         Args:
             request: The request that brought the reply.
-            key: The key under which the reply is stored. What can be used at last is
-                kept there in its place; else the store is told to reject it.
-            reply: The reply.
+            key: The key under which the reply is stored.
+            reply: The reply that cannot be used.
             problem: Why it cannot be used.
-            read_all: Reads replies.
+            read_all: Reads several replies; an error stands for one that cannot be used.
 
         Returns:
             What was read at last, or the last problem; and what asking again cost.
         """
-        stored_reply = self._kept.get(key)
+        stored_reply = self._replies_kept.get(key)
         if stored_reply is not None and stored_reply != reply:
             # Another run has repaired it meanwhile.
             (result,) = await read_all([stored_reply])
             return result, Usage()
         usage = Usage()
-        n_repairs = 0
-        while n_repairs < _MAX_REPAIRS and not isinstance(
-            problem, errors.ContentRefused
-        ):
-            n_repairs += 1
-            repair_request = _request_for_repair(request, problem)
-            (outcome,), spent = await self._replies(
-                _repeat_for_each(repair_request),
-                [f"{key}|repair {n_repairs}"],
-                keep=False,
-            )
-            usage += replace(spent, repairs=spent.calls)
+        for n_repairs in range(1, _MAX_REPAIRS + 1):
+            if isinstance(problem, errors.ContentRefused):
+                break
+            outcome, cost = await self._ask_once_more(request, key, problem, n_repairs)
+            usage += cost
             (result,) = await read_all([outcome])
             if not isinstance(result, errors.UnusableReply):
-                # If nothing was called, whoever called has kept the reply.
-                if isinstance(outcome, Choice) and spent.calls:
-                    self._kept.put({key: outcome})
+                # Without a call of our own the reply is that of another run, which had asked
+                # for the same repair and has kept it.
+                if isinstance(outcome, Choice) and cost.calls:
+                    self._replies_kept.put({key: outcome})
                 return result, usage
             problem = result
             if not isinstance(outcome, Choice):  # the call itself failed
                 break
-        self._kept.reject(key)
+        self._replies_kept.reject(key)
         return problem, usage
+
+    async def _ask_once_more(
+        self,
+        request: ChatRequest,
+        key: str,
+        problem: errors.UnusableReply,
+        n_repairs: int,
+    ) -> tuple[Outcome, Usage]:
+        """Send a request with what was wrong with the last reply; return the new one.
+
+        It is not taken from the store and not kept there. Whoever repairs the same reply at
+        the same time shares the call.
+
+        Args:
+            request: The request that brought the reply.
+            key: The key of the reply; with the number it names this repair.
+            problem: Why the last reply cannot be used.
+            n_repairs: Which repair it is, from 1.
+
+        Returns:
+            The reply or why there is none; and what it cost, as repairs.
+        """
+        repair_request = _request_for_repair(request, problem)
+        (outcome,), cost = await self._replies(
+            _repeat_for_each(repair_request), [f"{key}|repair {n_repairs}"], keep=False
+        )
+        return outcome, replace(cost, repairs=cost.calls)
 
     def _keys(
         self,
@@ -365,13 +403,19 @@ class Session:
         polls: int,
         first_poll: int,
     ) -> list[str]:
-        """Return one key per reply.
+        """Return the key of each reply in the store, one per poll.
 
-        It stands for everything that changes the reply, in the order in which it is
-        sent.
+        It is a digest of everything that changes the reply: the model, the request, the
+        number of the repetition, and the index of the poll.
+
+        Args:
+            request: The request.
+            schema: Schema that repairs of the reply are sent with.
+            polls: How many replies are asked for.
+            first_poll: Index of the first of them.
         """
         settings = {
-            "model": self._place,
+            "model": self._model_identity,
             "messages": [
                 (message.role, message.content) for message in request.messages
             ],
@@ -382,9 +426,9 @@ class Session:
             "max_tokens": request.max_tokens,
             "replicate": self.replicate,
         }
-        common = _digest(json.dumps(settings))
+        digest_of_all = _digest(json.dumps(settings))
         return [
-            _digest(f"{common}|poll {poll}")
+            _digest(f"{digest_of_all}|poll {poll}")
             for poll in range(first_poll, first_poll + polls)
         ]
 
@@ -424,7 +468,9 @@ class Session:
             # Whoever else had asked for all of them gave up meanwhile.
             asked_by_key = question_by_key
         lengths = [len(question) for question in asked_by_key.values()]
-        share_by_key = dict(zip(asked_by_key, share_usage(usage, lengths), strict=True))
+        shares = share_usage(usage, lengths)
+        cost_by_key = dict(zip(asked_by_key, shares, strict=True))
+        cost_of_stored = Usage(stored=1, models=usage.models)
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
             outcomes, question_by_key.items(), strict=True
@@ -432,9 +478,8 @@ class Session:
             result = _read_decision(outcome, partial(read, question))
             is_unusable = isinstance(result, errors.JudgeError)
             if isinstance(outcome, Choice) and is_unusable:
-                self._kept.reject(key)
-            cost_of_stored = Usage(stored=1, models=usage.models)
-            cost = share_by_key.get(key, cost_of_stored)
+                self._replies_kept.reject(key)
+            cost = cost_by_key.get(key, cost_of_stored)
             decisions[question] = Decision(result, cost)
         return decisions
 
@@ -447,10 +492,11 @@ class Session:
             )
 
     def _keys_of_typed(self, state: str, questions: Sequence[str]) -> dict[str, str]:
-        """Typed questions by a key that stands for all that changes their answer."""
-        place = json.dumps([self._place, state, self.replicate])
+        """Typed questions by a digest of all that changes their answer."""
+        asked_about = json.dumps([self._model_identity, state, self.replicate])
         return {
-            _digest(f"{place}|typed|{question}"): question for question in questions
+            _digest(f"{asked_about}|typed|{question}"): question
+            for question in questions
         }
 
     def _not_stored_nor_in_flight(
@@ -461,7 +507,7 @@ class Session:
         return {
             key: question
             for key, question in question_by_key.items()
-            if key not in flights and self._kept.get(key) is None
+            if key not in flights and self._replies_kept.get(key) is None
         }
 
     # Stored replies, and one call for equal requests in flight.
@@ -474,15 +520,20 @@ class Session:
         keep: bool = True,
         fitted: bool = True,
     ) -> tuple[list[Outcome], Usage]:
-        """Return stored replies, those of others in flight, and those of a new call.
+        """Return the replies under some keys, wherever they come from.
 
-        One call asks for all that are missing. The usage says what it cost.
+        A reply comes from the store; else from a call of somebody else that is in flight
+        for the same key; else from a call of our own, one for all that are still missing.
+        If somebody else gives up, the reply is missing again, and all of this is repeated.
 
         Args:
             request_for: Makes the request for the replies under some of the keys.
             keys: One for each reply.
             keep: Whether replies are taken from the store and kept there.
             fitted: Whether the request is made to fit what the endpoint can do.
+
+        Returns:
+            For each key a reply or an error, and what all of it cost.
         """
         shared = self._prepared
         usages: list[Usage] = []
@@ -497,7 +548,7 @@ class Session:
             }
             keys_to_fetch = [key for key in missing if key not in shared.flights]
             if keys_to_fetch:
-                complete = shared.fitting.complete if fitted else _as_it_is
+                complete = shared.fitting.complete if fitted else _send_unchanged
                 request = request_for(keys_to_fetch)
                 usages.append(
                     await self._fetch(request, keys_to_fetch, outcomes, keep, complete)
@@ -510,7 +561,7 @@ class Session:
         """Fill in the replies that are stored; return a usage for each of them."""
         usages: list[Usage] = []
         for key, outcome in outcomes.items():
-            stored_reply = self._kept.get(key) if outcome is None else None
+            stored_reply = self._replies_kept.get(key) if outcome is None else None
             if stored_reply is None:
                 continue
             outcomes[key] = stored_reply
@@ -527,29 +578,33 @@ class Session:
     ) -> list[Usage]:
         """Wait for the replies that others are asking for, and fill them in.
 
-        Each costs as much as a stored one: nothing. A reply stays missing if whoever
+        A reply costs this run nothing, as a stored one. It stays missing (None) if whoever
         asked for it gave up.
 
         Args:
             flights: What others are asking for, by the key of the reply.
             outcomes: Where the replies are filled in.
             keep: Whether they are kept in the store of this run, too.
+
+        Returns:
+            The usage of each reply that came, counted as stored.
         """
         usages: list[Usage] = []
         for key, flight in flights.items():
+            # If this call is cancelled, the others still wait for the same future.
             outcome = await asyncio.shield(flight.future)
             outcomes[key] = outcome
             if isinstance(outcome, Choice):
                 usages.append(Usage(stored=1))
-                if keep and flight.store is not self._kept:
-                    self._kept.put({key: outcome})
+                if keep and flight.store is not self._replies_kept:
+                    self._replies_kept.put({key: outcome})
         return usages
 
     def _announce_flights(self, shared: _Shared, keys: Sequence[str]) -> None:
         """Say that these replies are being asked for, so that others wait for them."""
         loop = asyncio.get_running_loop()
         for key in keys:
-            shared.flights[key] = _Flight(self._kept, loop.create_future())
+            shared.flights[key] = _Flight(self._replies_kept, loop.create_future())
 
     async def _fetch(
         self,
@@ -559,23 +614,33 @@ class Session:
         keep: bool,
         complete: Callable[[str, ChatRequest, Send], Awaitable[ChatReply]],
     ) -> Usage:
-        """Ask for several replies, and return what it cost.
+        """Ask for the replies under some keys, and return what it cost.
 
         Each is kept as it comes, and handed to whoever waits for it.
+
+        Args:
+            request: The request for all of them.
+            keys: The keys of the replies, in the order in which they come.
+            outcomes: Where the replies, or why there is none, are filled in.
+            keep: Whether they are kept in the store.
+            complete: Sends the request in one call or in several, by ``send``.
         """
         shared = self._prepared
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
-            """Send a call for the replies from a position on."""
+            """Send a call for the replies from a position among the keys on."""
             keys_wanted = keys[position:]
-            reply = self._kept.reply_from_batch(self.model, keys_wanted, request)
+            # In a run in batches the store answers in place of the endpoint.
+            reply = self._replies_kept.reply_from_batch(
+                self.model, keys_wanted, request
+            )
             if reply is not None:
                 spending_here().note(reply.usage)
             else:
                 reply = await self._attempts.send(request)
             choices = _choices_by_key(reply, keys_wanted)
             if keep and choices:
-                self._kept.put(choices)
+                self._replies_kept.put(choices)
             outcomes.update(choices)
             return reply
 
@@ -620,7 +685,7 @@ def _request_typed(
     return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
 
 
-async def _as_it_is(key: str, request: ChatRequest, send: Send) -> ChatReply:
+async def _send_unchanged(key: str, request: ChatRequest, send: Send) -> ChatReply:
     """Send a request in which nothing can be left out."""
     del key  # as of ``Fitting.complete``
     return await send(request, 0)
@@ -736,19 +801,29 @@ def _explain_error(
 
 
 def _on_the_limit(model: ChatModel, limit: int) -> str:
-    """What the token limit of a judge is, how to raise it, and what that costs."""
-    longest_tried = limit * _LONGER
-    higher = longest_tried * _LONGER
+    """Say what the token limit of a judge is, how to raise it, and what that costs.
+
+    It is said of a reply that was cut off at the limit, and once more at the higher
+    limit with which it was asked for again.
+
+    Args:
+        model: The judge's model, whose prices are shown if they are known.
+        limit: Most tokens of a reply.
+    """
+    limit_tried = limit * _LONGER
+    limit_advised = limit_tried * _LONGER
     advice = (
-        f"The limit is {limit:,} tokens; {longest_tried:,}, where a reply is asked for"
-        f" again, did not do either. Raise it by LLMJudge(model, max_tokens={higher})"
+        f"The limit is {limit:,} tokens; {limit_tried:,}, where a reply is asked for"
+        f" again, did not do either. Raise it by LLMJudge(model,"
+        f" max_tokens={limit_advised})"
     )
     prices = model.prices()
     if prices is None:
         return f"{advice}; the price of {model.name} is not known"
     _, price_received = prices
     return (
-        f"{advice}: a reply of {higher:,} tokens costs ${higher * price_received:.4f},"
+        f"{advice}: a reply of {limit_advised:,} tokens costs"
+        f" ${limit_advised * price_received:.4f},"
         f" one of {limit:,} tokens ${limit * price_received:.4f}"
     )
 

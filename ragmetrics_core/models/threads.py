@@ -79,29 +79,32 @@ def raise_if_cancelled() -> None:
 async def compute_beside_loop(
     call: Callable[[], T], *, size: int | None = None, lane: Lane = "calls"
 ) -> T:
-    """Compute something beside the event loop, after what others asked for before.
+    """Compute something in the lane's thread, and await the result.
 
-    Who gives up waiting takes it back.
+    The thread takes one job after the other. If the caller is cancelled, a job that has
+    not begun is dropped, and one that runs ends at its next ``raise_if_cancelled``.
 
     Args:
         call: What computes, without waiting for anything.
-        size: How many characters it goes through; few are gone through at once. None if
-            they take long in any case.
-        lane: After what it takes its turn: what calls to models need, or what the
+        size: How many characters it goes through; few are gone through at once, on
+            this loop. None if they take long in any case.
+        lane: The thread: "calls" for what calls to models need, "judge" for what the
             embedded judge computes.
     """
     if size is not None and size <= _QUICK:
         return call()
     future: Future[T] = Future()
-    given_up, context = threading.Event(), copy_context()
+    given_up = threading.Event()
+    context = copy_context()
+    # ``raise_if_cancelled`` finds the event in the context of the job
     context.run(_given_up.set, given_up)
     work = partial(context.run, _carry_out, call, future)
 
-    def unless_taken_back() -> None:
+    def work_unless_cancelled() -> None:
         if future.set_running_or_notify_cancel():
             work()
 
-    _queue_of_computing(lane).put(unless_taken_back)
+    _queue_of_computing(lane).put(work_unless_cancelled)
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:

@@ -65,12 +65,12 @@ def endpoint_address(text: str) -> Address:
 
 
 def read_address(text: str) -> Address:
-    """The parts of an address that somebody named, or that was asked.
+    """Return the parts of an address that somebody named, or that was asked.
 
     Raises:
-        SettingError: If it does not begin with http:// or https:// and a host, or a
-            sign in it is read differently by different clients. The sentence does not
-            repeat the address.
+        SettingError: If it does not begin with http:// or https:// and a host, or holds
+            a sign that different clients read differently. The message says which, and
+            never repeats the address: it may hold a password.
     """
     if not text.isprintable() or " " in text or "\\" in text:
         raise _refusal("holds whitespace, a control character or a backslash")
@@ -81,13 +81,18 @@ def read_address(text: str) -> Address:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise _refusal("does not begin with http:// or https:// and a host")
     port = _port(parts)
-    user, _, host_and_port = parts.netloc.rpartition("@")
+    user_and_password, _, host_and_port = parts.netloc.rpartition("@")
     if not _HOST.fullmatch(host_and_port):
         raise _refusal(
             "has a host with other signs than ASCII letters, digits, '.', '-' and '_'"
         )
     return Address(
-        parts.scheme, parts.hostname, port, parts.path, parts.query, unquote(user)
+        parts.scheme,
+        parts.hostname,
+        port,
+        parts.path,
+        parts.query,
+        unquote(user_and_password),
     )
 
 
