@@ -126,7 +126,11 @@ class HaystackModel(FrameworkModel):
         """
         if hasattr(self.chat_generator, "close"):
             self.chat_generator.close()
-        if self._judge_async and self._warm and hasattr(self.chat_generator, "close_async"):
+        if (
+            self._judge_async
+            and self._warm
+            and hasattr(self.chat_generator, "close_async")
+        ):
             submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
         self._warm = False
 
