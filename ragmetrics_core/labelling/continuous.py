@@ -5,8 +5,9 @@ noise, 120 combinations of 2 to 7.
 """
 
 import random
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain, combinations, zip_longest
+from statistics import fmean
 from typing import Any, Literal, Self, cast
 
 from pydantic import Field
@@ -42,7 +43,7 @@ from ragmetrics_core.labelling.sets import (
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.metrics.retrieval_accuracy import RetrievalAccuracy
 
-_Pool = dict[str, tuple[Context, ...]]
+_ChunksByDocument = dict[str, tuple[Context, ...]]
 """The chunks of each document, by its id."""
 
 
@@ -108,12 +109,15 @@ def build_continuous(
 ) -> ContinuousSet:
     """Build a continuous set: its labels are shares from 0 to 1.
 
-    Per document one call writes the question and the golden response, one extracts its
-    facts, and one judges each fact in each context. Combinations need no call.
+    For each document the model writes a question and its answer from some chunks, the
+    golden contexts. Chunks of other documents are added as noise. The model extracts
+    the facts of the answer and says which context covers which fact. Each combination
+    of the contexts is a point of the set; its label follows from the facts, without a
+    call.
 
     Args:
         documents: The documents, at least three.
-        settings: What decides the set.
+        settings: How many contexts, documents and points; which prompt; the seed.
         maker: Asks the model that writes and labels.
         source: Names of the files, for the header.
 
@@ -124,15 +128,12 @@ def build_continuous(
         JudgeUnavailable: If the model will answer nothing.
     """
     settings = settings.refuse_misfits()
-    pool: _Pool = {}
+    chunks_by_document: _ChunksByDocument = {}
     for document in documents:
-        pool[document.id] = chunk_document(
+        chunks_by_document[document.id] = chunk_document(
             document, size=settings.chunk_size, overlap=settings.overlap
         )
-    candidates = (
-        Sample(id=document_id, contexts=_choose_contexts(document_id, pool, settings))
-        for document_id in _draw_candidates(pool, settings)
-    )
+    candidates = _candidates(chunks_by_document, settings)
     # the same fact extraction and the same verdicts as those of the metric
     metric = RetrievalAccuracy(extraction=settings.extraction, language=maker.language)
     labelled_documents = _label_documents(candidates, settings, maker, metric)
@@ -145,6 +146,15 @@ def build_continuous(
     return ContinuousSet(
         header=set_header, documents=tuple(labelled_documents), points=tuple(points)
     )
+
+
+def _candidates(
+    chunks_by_document: _ChunksByDocument, settings: ContinuousSettings
+) -> Iterator[Sample]:
+    """A sample of each document that is long enough: its id and its contexts."""
+    for document_id in _draw_candidates(chunks_by_document, settings):
+        contexts = _choose_contexts(document_id, chunks_by_document, settings)
+        yield Sample(id=document_id, contexts=contexts)
 
 
 def _label_documents(
@@ -168,26 +178,29 @@ def _label_documents(
 
 
 def _write_question(
-    sample: Sample, golden: int, language: str | None
+    sample: Sample, n_golden: int, language: str | None
 ) -> Generator[Any, Any, LabelledDocument]:
-    """Have the question and the golden response written, from the golden contexts.
+    """Have a model write a question and its answer from the golden contexts.
 
-    The tag of a sentence is the index of the golden chunk that it was taken from.
+    The golden contexts are the first ``n_golden`` contexts of the sample; the others
+    are noise. The tag of a sentence of the answer is the index of the golden context
+    that the model took it from.
     """
-    chunks = [context.text for context in sample.contexts[:golden]]
-    question = WriteQuestion.about(chunks, language)
+    golden_texts = [context.text for context in sample.contexts[:n_golden]]
+    question = WriteQuestion.about(golden_texts, language)
     written = yield from ask_one(question)
-    chunk_labels = question.parts["chunks"].labels
+    # the prompt calls the texts "Chunk A", "Chunk B"; the reply names those letters
+    letters = question.parts["chunks"].labels
     tags = []
     for sentence in written.sentences:
-        tags.append(chunk_labels.index(sentence.chunk))
+        tags.append(letters.index(sentence.chunk))
     return LabelledDocument(
         id=sample.id or "",
         question=written.question,
         sentences=tuple(sentence.text for sentence in written.sentences),
         tags=tuple(tags),
         contexts=sample.contexts,
-        golden=golden,
+        golden=n_golden,
     )
 
 
@@ -210,12 +223,20 @@ def _random_of_parts(*parts: object) -> random.Random:
     return random.Random(seed)  # noqa: S311 - a reproducible choice, no cryptography
 
 
-def _draw_candidates(pool: _Pool, settings: ContinuousSettings) -> list[str]:
-    """The ids of documents with enough chunks to take the golden contexts from, in random order.
+def _draw_candidates(
+    chunks_by_document: _ChunksByDocument, settings: ContinuousSettings
+) -> list[str]:
+    """The ids of the documents with enough chunks, in random order.
 
-    ``InputError`` if no document has enough, or no others are left to take noise from.
+    A document has enough if it has the number of consecutive chunks that the settings
+    want as golden contexts, the contexts that a question is written from.
+
+    Raises:
+        InputError: If no document has enough chunks, or if the settings want noise,
+            contexts of other documents, and there are fewer than two others.
     """
-    ids_with_text = [document_id for document_id, chunks in pool.items() if chunks]
+    ids_with_text = [name for name, chunks in chunks_by_document.items() if chunks]
+    # the document that the question is about, and two to take noise from
     if settings.noise and len(ids_with_text) < 3:
         n_others = max(len(ids_with_text) - 1, 0)
         raise InputError(
@@ -224,10 +245,10 @@ def _draw_candidates(pool: _Pool, settings: ContinuousSettings) -> list[str]:
         )
     ids_long_enough = []
     for document_id in ids_with_text:
-        if len(pool[document_id]) >= settings.golden:
+        if len(chunks_by_document[document_id]) >= settings.golden:
             ids_long_enough.append(document_id)
     if not ids_long_enough:
-        most_chunks = max(map(len, pool.values()), default=0)
+        most_chunks = max(map(len, chunks_by_document.values()), default=0)
         raise InputError(
             f"no document has {settings.golden} consecutive chunks: the longest has"
             f" {most_chunks} of at most {settings.chunk_size} characters; give longer"
@@ -238,42 +259,54 @@ def _draw_candidates(pool: _Pool, settings: ContinuousSettings) -> list[str]:
 
 
 def _choose_contexts(
-    document_id: str, pool: _Pool, settings: ContinuousSettings
+    document_id: str,
+    chunks_by_document: _ChunksByDocument,
+    settings: ContinuousSettings,
 ) -> tuple[Context, ...]:
     """Consecutive chunks of a document, the golden contexts, then noise of others."""
     random_source = _random_of_parts(settings.seed, document_id)
-    chunks = pool[document_id]
+    chunks = chunks_by_document[document_id]
     last_start = len(chunks) - settings.golden
     start = random_source.randrange(last_start + 1)
     golden_chunks = chunks[start : start + settings.golden]
-    noise = _choose_noise(document_id, pool, settings.noise, random_source)
+    noise = _choose_noise(
+        document_id, chunks_by_document, settings.noise, random_source
+    )
     return (*golden_chunks, *noise)
 
 
 def _choose_noise(
-    document_id: str, pool: _Pool, count: int, random_source: random.Random
+    document_id: str,
+    chunks_by_document: _ChunksByDocument,
+    n_wanted: int,
+    random_source: random.Random,
 ) -> list[Context]:
-    """Chunks of other documents, from as many different ones as there are.
+    """Choose chunks of other documents at random, with texts that this document lacks.
 
-    None has the text of a chunk of this document.
+    The documents take turns, so that the chunks are from as many of them as possible.
+    No text is chosen twice.
+
+    Raises:
+        InputError: If the other documents have fewer such chunks than are wanted.
     """
     chunks_of_others = []
-    for other_id, chunks in pool.items():
+    for other_id, chunks in chunks_by_document.items():
         if other_id != document_id and chunks:
             shuffled_chunks = random_source.sample(chunks, len(chunks))
             chunks_of_others.append(shuffled_chunks)
     random_source.shuffle(chunks_of_others)
-    texts_of_document = {chunk.text for chunk in pool[document_id]}
+    texts_of_document = {chunk.text for chunk in chunks_by_document[document_id]}
     noise_by_text: dict[str, Context] = {}
-    # A chunk of each document, then the next chunk of each.
+    # The first chunk of each document, then the second of each; None fills up where a
+    # document has no more.
     for chunk in chain.from_iterable(zip_longest(*chunks_of_others)):
         if chunk is not None and chunk.text not in texts_of_document:
             noise_by_text.setdefault(chunk.text, chunk)
-    if len(noise_by_text) < count:
+    if len(noise_by_text) < n_wanted:
         raise InputError(
-            f"the other documents have too few chunks for {count} contexts of noise"
+            f"the other documents have too few chunks for {n_wanted} contexts of noise"
         )
-    return list(noise_by_text.values())[:count]
+    return list(noise_by_text.values())[:n_wanted]
 
 
 def document_points(
@@ -300,7 +333,11 @@ def _stratify(
     points: Sequence[CombinationPoint],
     settings: ContinuousSettings,
 ) -> list[CombinationPoint]:
-    """Draw as many points with no golden context as with one, with two, and so on."""
+    """Draw as many points with no golden context as with one, with two, and so on.
+
+    A point is a combination of contexts; a golden context is one that the question was
+    written from. The draw is without replacement, and the same at every call.
+    """
     points_by_n_golden: dict[int, list[CombinationPoint]] = {}
     for point in points:
         points_by_n_golden.setdefault(point.golden, []).append(point)
@@ -314,19 +351,28 @@ def _stratify(
 
 
 def point_of(document: LabelledDocument, subset: Iterable[int]) -> CombinationPoint:
-    """A combination of a document's contexts, labelled without a call.
+    """Label a combination of a document's contexts from what was judged before.
 
-    Its label is the share of the facts that at least one of the contexts covers.
+    Its label is the share of the answer's facts that at least one of its contexts
+    covers. A second label, ``by_tags``, rests on what the model that wrote the answer
+    said: the share of the answer's sentences that were taken from one of its contexts.
+
+    Args:
+        document: A document whose ``cells`` say of each fact, context by context,
+            whether the context covers it. Its golden contexts come first.
+        subset: Indices of the contexts in the combination.
     """
-    contexts = tuple(sorted(subset))
-    is_covered = []
+    indices = tuple(sorted(subset))
+    is_covered_by_fact = []
     for cells_of_fact in document.cells:
-        is_covered.append(any(cells_of_fact[column].covered for column in contexts))
-    is_tagged = [tag in contexts for tag in document.tags]
+        is_covered = any(cells_of_fact[index].covered for index in indices)
+        is_covered_by_fact.append(is_covered)
+    is_taken_by_sentence = [tag in indices for tag in document.tags]
+    golden_indices = [index for index in indices if index < document.golden]
     return CombinationPoint(
         document=document.id,
-        contexts=contexts,
-        golden=sum(column < document.golden for column in contexts),
-        label=sum(is_covered) / len(is_covered),
-        by_tags=sum(is_tagged) / len(is_tagged),
+        contexts=indices,
+        golden=len(golden_indices),
+        label=fmean(is_covered_by_fact),
+        by_tags=fmean(is_taken_by_sentence),
     )

@@ -23,9 +23,8 @@ _KNOWN_COLUMNS = {
 # of numpy, pandas, databases, Excel
 _MISSING = frozenset(("nan", "NaN", "NULL", "null", "<NA>", "\\N", "#N/A"))
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
-# a byte order mark; some programs write a second one, behind that which names the
-# encoding
-_MARK = "\ufeff"
+# Some programs write a second one, behind that which names the encoding.
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class Record(NamedTuple):
@@ -42,12 +41,13 @@ class Record(NamedTuple):
 
 
 def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
-    """Rows of a CSV or TSV file with their places.
+    """Yield the rows of a CSV or TSV file, each with its place, such as "a.csv, row 3".
 
-    A row that cannot be used comes as its error.
+    A row is a mapping from column to cell. A row that cannot be used is yielded as the
+    error that says why. A file without a header yields nothing.
 
-    The separator is a tab in ``.tsv``, else what a line ``sep=;`` says or what makes
-    most known columns.
+    A first line such as ``sep=;`` names the separator. Without one it is a tab in
+    ``.tsv``, and elsewhere the character that makes most known columns of the header.
 
     Raises:
         InputError: If a quotation mark is not closed, two columns have one name, or the
@@ -55,17 +55,17 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
     """
     csv.field_size_limit(2**31 - 1)  # the most that a C long holds everywhere
     with open_text(path, newline="") as file:
-        top_line = file.readline().lstrip(_MARK)
-        # Excel's own line, e.g. sep=;
+        top_line = file.readline().lstrip(_BYTE_ORDER_MARK)
+        # a line of Excel's that names the separator; the header stands below it
         separator_line = _SEPARATOR_LINE.fullmatch(top_line.strip())
         if separator_line is None:
-            file.seek(0)
-            first_line = 1
+            file.seek(0)  # the top line is the header: it is read once more
+            first_line_number = 1
             separator = _likely_separator(path, top_line)
         else:
-            first_line = 2
+            first_line_number = 2
             separator = separator_line[1]
-        records = _records(file, separator, path, first_line=first_line)
+        records = _records(file, separator, path, first_line_number)
         header = next(records, None)
         if header is None:
             return
@@ -74,21 +74,31 @@ def csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None] | RowError
 
 
 def _records(
-    file: TextIO, separator: str, path: Path, *, first_line: int
+    file: TextIO, separator: str, path: Path, line_number: int
 ) -> Iterator[Record]:
-    """The records of a file, without those that hold nothing, such as the lines of separators that Excel leaves.
+    """Yield the records of a file, each with the lines that it was read from.
+
+    A cell in quotes may hold line breaks, so a record may take several lines. Records
+    with nothing but empty cells, such as Excel leaves at the end, are passed over.
+
+    Args:
+        file: The file, from the line on that is read next.
+        separator: The character between cells.
+        path: The file's path, for messages.
+        line_number: The number of the line that is read next.
 
     Raises:
-        InputError: Where the quoting makes the rest unreadable.
+        InputError: If the quoting of a record is broken, which makes the rest of the
+            file unreadable.
     """
     lines_of_record: list[str] = []
 
     def lines_noted() -> Iterator[str]:
-        """The lines of the file; notes them, because a record may take several."""
+        """Hand the file's lines to the CSV reader, and note them for the record."""
         is_at_top = True
         for line in file:
             if is_at_top:
-                line = line.lstrip(_MARK)
+                line = line.lstrip(_BYTE_ORDER_MARK)
                 is_at_top = False
             lines_of_record.append(line)
             yield line
@@ -97,19 +107,20 @@ def _records(
     while True:
         lines_of_record.clear()
         try:
-            cells = next(reader, None)
+            cells = next(reader, None)  # takes as many lines as the record has
         except csv.Error as error:
-            last_line = first_line + len(lines_of_record) - 1
-            message = _unreadable(path, first_line, last_line, error)
+            last_line_number = line_number + len(lines_of_record) - 1
+            message = _unreadable(path, line_number, last_line_number, error)
             raise InputError(message) from None
-        if cells is None:
+        if cells is None:  # the file is read to its end
             return
         if any(cell.strip() for cell in cells):
-            yield Record(cells, list(lines_of_record), first_line)
-        first_line += len(lines_of_record)
+            yield Record(cells, list(lines_of_record), line_number)
+        line_number += len(lines_of_record)
 
 
 def _unreadable(path: Path, first_line: int, last_line: int, error: csv.Error) -> str:
+    """The message for lines, from the first to the last, whose quoting is broken."""
     lines = f"line {first_line}"
     if last_line > first_line:
         lines = f"lines {first_line} to {last_line}"
@@ -138,8 +149,9 @@ def _likely_separator(path: Path, header: str) -> str:
 
 
 def _check_header(header: Record, separator: str, path: Path) -> None:
-    columns = len(_cells_of_line(header.lines[0], separator))
-    if _has_swallowed(header, columns, separator):
+    """Raise ``InputError`` for a header that runs over rows or names a column twice."""
+    n_columns = len(_cells_of_line(header.lines[0], separator))
+    if _has_swallowed(header, n_columns, separator):
         raise InputError(
             f"{path}, lines {header.first_line} to {header.last_line}: the header goes"
             " on over lines that look like rows; close its quotation mark"
@@ -155,19 +167,27 @@ def _check_header(header: Record, separator: str, path: Path) -> None:
 def _rows(
     records: Iterator[Record], columns: Sequence[str], separator: str, path: Path
 ) -> Iterator[tuple[str, dict[str, str | None] | RowError]]:
-    number = 0
-    quotes_cells = False
+    """Yield the place of each row, and the row or the error that says why it is none.
+
+    A record that cannot be used counts as one bad row for each of its lines, since each
+    may have been a row that an unclosed quotation mark swallowed.
+    """
+    row_number = 0
+    # Once a cell in quotes was seen, quotation marks are read as CSV's quoting.
+    file_quotes_cells = False
     for record in records:
-        quotes_cells = quotes_cells or _has_quoted_cell(record, separator)
-        problem = _problem(record, columns, separator, quotes_cells=quotes_cells)
+        if _has_quoted_cell(record, separator):
+            file_quotes_cells = True
+        problem = _problem(
+            record, columns, separator, file_quotes_cells=file_quotes_cells
+        )
         if problem is None:
-            number += 1
-            yield f"{path}, row {number}", _row_of(record, columns)
+            row_number += 1
+            yield f"{path}, row {row_number}", _row_of(record, columns)
             continue
-        # each line of it may have been a row
         for _ in record.lines:
-            number += 1
-            yield f"{path}, row {number}", RowError(problem)
+            row_number += 1
+            yield f"{path}, row {row_number}", RowError(problem)
 
 
 def _row_of(record: Record, columns: Sequence[str]) -> dict[str, str | None]:
@@ -180,16 +200,25 @@ def _row_of(record: Record, columns: Sequence[str]) -> dict[str, str | None]:
 
 
 def _problem(
-    record: Record, columns: Sequence[str], separator: str, *, quotes_cells: bool
+    record: Record, columns: Sequence[str], separator: str, *, file_quotes_cells: bool
 ) -> str | None:
-    """Why a record is no row; None if it is one."""
+    """Why a record is no row of the table; None if it is one.
+
+    Args:
+        record: The cells, and the lines of the file that they were read from.
+        columns: The names in the header.
+        separator: The character between cells.
+        file_quotes_cells: Whether the file puts cells in quotation marks. Only then
+            must every mark follow the rules of quoting; else a mark is plain text.
+    """
     text = "".join(record.lines)
     if "\0" in text:
         return (
             "holds a NUL character, which no text has: the file is damaged, or in"
             " another encoding"
         )
-    if quotes_cells and '"' in text and not _quoting(separator).fullmatch(text):
+    has_marks = '"' in text
+    if file_quotes_cells and has_marks and not _quoting(separator).fullmatch(text):
         return (
             "a quotation mark inside a cell that is not in quotes; put the cell in"
             " quotes, and double marks in it"
@@ -234,31 +263,32 @@ def _has_quoted_cell(record: Record, separator: str) -> bool:
     return any(cell.startswith('"') for cell in cells)
 
 
-def _has_swallowed(record: Record, columns: int, separator: str) -> bool:
-    """Whether a record of several lines is rather that many rows, of which the first has an unclosed quotation mark.
+def _has_swallowed(record: Record, n_columns: int, separator: str) -> bool:
+    """Whether a record of several lines is rather that many rows.
 
-    Its first line and most others then have the right number of cells, each by itself.
-    In a table of one column every line has that.
+    That is so where a quotation mark of the first row is not closed. Then the first
+    line and at least half of the others look like rows by themselves. In a table of one
+    column every line looks like a row, so nothing can be said.
     """
     first_line, *lines_behind = record.lines
-    if columns == 1 or not lines_behind:
+    if n_columns == 1 or not lines_behind:
         return False
-    if not _looks_like_row(first_line, columns, separator):
+    if not _looks_like_row(first_line, n_columns, separator):
         return False
     n_like_rows = 0
     for line in lines_behind:
-        if _looks_like_row(line, columns, separator):
+        if _looks_like_row(line, n_columns, separator):
             n_like_rows += 1
     return 2 * n_like_rows >= len(lines_behind)
 
 
-def _looks_like_row(line: str, columns: int, separator: str) -> bool:
+def _looks_like_row(line: str, n_columns: int, separator: str) -> bool:
     """Whether a line has as many cells as there are columns, and its separators are not those of prose.
 
     Behind a separator of prose stands a blank, or it stands between two digits.
     """
     cells = _cells_of_line(line, separator)
-    if len(cells) != columns or not cells[0].strip():
+    if len(cells) != n_columns or not cells[0].strip():
         return False
     if any(cell.startswith(" ") for cell in cells[1:]):
         return False

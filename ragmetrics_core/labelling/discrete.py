@@ -76,16 +76,19 @@ class DiscreteSettings(Settings):
 def write_pairs(
     documents: Sequence[Document], settings: DiscreteSettings, maker: Maker
 ) -> tuple[Pair, ...]:
-    """Have a model write questions with golden answers, each from one chunk.
+    """Have a model write questions with golden answers, each from one chunk of a document.
 
-    Documents take turns.
+    The documents take turns: one question about each, then a second about each. A
+    question that the model wrote before is left out, and another chunk is tried.
 
-    ``InputError`` if it gave nothing usable, ``JudgeUnavailable`` if it will answer
-    nothing.
+    Raises:
+        InputError: If the model gave no usable question.
+        JudgeUnavailable: If the model will answer nothing.
     """
     candidates = _chunks_in_turn(documents, settings)
 
     def write_pair(sample: Sample) -> Generator[Any, Any, Pair]:
+        """Write a pair about the chunk that is the sample's only context."""
         (chunk,) = sample.contexts
         question = WriteQuestion.about([chunk.text], maker.language)
         written = yield from ask_one(question)
@@ -105,24 +108,25 @@ def write_pairs(
 def _chunks_in_turn(
     documents: Sequence[Document], settings: DiscreteSettings
 ) -> Iterator[Sample]:
-    """Samples of one chunk each, in random order: one of each document, then the next.
+    """Yield samples of one chunk each: one chunk of each document, then another of each.
 
-    A sample's metadata name its document.
+    The order of the documents and of the chunks in them is random, and the same for
+    each call with the same seed. A sample's metadata name its document.
     """
-    draw = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
+    random_source = random.Random(f"{settings.seed}|questions")  # noqa: S311 - a reproducible choice, no cryptography
     samples_by_document: list[list[Sample]] = []
     for document in documents:
         chunks = chunk_document(
             document, size=settings.chunk_size, overlap=settings.overlap
         )
         metadata = {"document": document.id}
-        samples = []
-        for chunk in draw.sample(chunks, len(chunks)):
-            samples.append(Sample(contexts=(chunk,), metadata=metadata))
-        samples_by_document.append(samples)
-    draw.shuffle(samples_by_document)
-    for turn in zip_longest(*samples_by_document):
-        for sample in turn:
+        samples_of_document = []
+        for chunk in random_source.sample(chunks, len(chunks)):
+            samples_of_document.append(Sample(contexts=(chunk,), metadata=metadata))
+        samples_by_document.append(samples_of_document)
+    random_source.shuffle(samples_by_document)
+    for one_of_each in zip_longest(*samples_by_document):
+        for sample in one_of_each:
             if sample is not None:  # None: the document has no more chunks
                 yield sample
 
@@ -136,12 +140,15 @@ def build_discrete(
     source: Sequence[str] = (),
     maker: Maker | None = None,
 ) -> DiscreteSet:
-    """Build a discrete annotated set; two points per question.
+    """Build a discrete annotated set, which has two points for each question.
+
+    The positive point holds the documents that a retriever ranks first, the negative
+    one those that it ranks last.
 
     Args:
         documents: The corpus.
         pairs: Questions with golden answers.
-        settings: What decides the set.
+        settings: How many documents are retrieved and how many a point takes of them.
         retriever: Any callable from question and number to documents in rank order;
             None for BM25 over the chunks.
         source: Names of the files, for the header.
@@ -159,11 +166,12 @@ def build_discrete(
     if retriever is None:
         retriever = _bm25_of(documents, settings)
     elif settings.retriever == "bm25":
+        # the header must not say BM25 where the caller's retriever was used
         settings = settings.model_copy(update={"retriever": "own"})
     points: list[DiscretePoint] = []
-    for number, pair in enumerate(pairs, start=1):
-        contexts = retrieve(retriever, pair.question, settings.top, number)
-        _check_enough_retrieved(contexts, settings, number)
+    for question_number, pair in enumerate(pairs, start=1):
+        contexts = retrieve(retriever, pair.question, settings.top, question_number)
+        _check_enough_retrieved(contexts, settings, question_number)
         points.append(_point(pair, contexts, settings.take, "positive"))
         points.append(_point(pair, contexts, settings.take, "negative"))
     set_header = make_header(
@@ -216,11 +224,16 @@ def _bm25_of(documents: Sequence[Document], settings: DiscreteSettings) -> "BM25
 
 
 def _point(
-    pair: Pair, contexts: Sequence[Context], take: int, label: Label
+    pair: Pair, contexts: Sequence[Context], n_taken: int, label: Label
 ) -> DiscretePoint:
-    """The point of a pair with the first contexts (positive) or the last (negative)."""
-    first_rank = 1 if label == "positive" else len(contexts) - take + 1
-    ranks = range(first_rank, first_rank + take)
+    """The point of a question with some of the contexts retrieved for it.
+
+    The contexts stand in the order of their ranks. A positive point holds the first
+    ``n_taken`` of them, a negative one the last. The id is a digest of the texts, so
+    that it does not give the label away.
+    """
+    first_rank = 1 if label == "positive" else len(contexts) - n_taken + 1
+    ranks = range(first_rank, first_rank + n_taken)
     point_contexts = tuple(contexts[rank - 1] for rank in ranks)
     texts = [context.text for context in point_contexts]
     sample = Sample(
@@ -231,6 +244,7 @@ def _point(
         reference=pair.answer,
     )
     return DiscretePoint(
+        # intervals resample documents; an unknown document is one for each question
         document=pair.document or digest_of([pair.question]),
         sample=sample,
         ranks=tuple(ranks),
@@ -247,6 +261,7 @@ class BM25:
     """
 
     def __init__(self, chunks: Sequence[Context]) -> None:
+        """Index the words of the chunks that are searched."""
         bm25s = import_extra("bm25s", "datasets", "BM25")
         # bm25s would log each index that it makes.
         logging.getLogger("bm25s").setLevel(logging.WARNING)
@@ -256,15 +271,21 @@ class BM25:
         self._vocabulary: set[str] = set()
         for words in words_by_chunk:
             self._vocabulary.update(words)
-        if self._vocabulary:
+        if self._vocabulary:  # bm25s cannot index texts without any word
             self._index.index(words_by_chunk, show_progress=False)
 
     def __call__(self, question: str, count: int) -> list[Context]:
-        """The best chunks for a question, best first, with their scores."""
-        words = [word for word in content_terms(question) if word in self._vocabulary]
+        """The ``count`` best chunks for a question, best first, with their scores.
+
+        Without a word that the question and the chunks share, every score is 0.
+        """
+        known_words = []
+        for word in content_terms(question):
+            if word in self._vocabulary:
+                known_words.append(word)
         scores = [0.0] * len(self._chunks)
-        if words:
-            scores = self._index.get_scores(words).tolist()
+        if known_words:
+            scores = self._index.get_scores(known_words).tolist()
         # sorted() keeps the corpus' order of equal scores, also in reverse
         best_first = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
         contexts = []

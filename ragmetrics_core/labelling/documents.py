@@ -76,11 +76,11 @@ def chunk_document(
     chunks: list[Context] = []
     start = 0
     while start < len(text):
-        end = _end(text, start, size)
+        end = _end_of_chunk(text, start, size)
         chunk_text = text[start:end].strip()
         if chunk_text:
-            name = f"{document.id}#{len(chunks)}"
-            chunks.append(Context(id=name, text=chunk_text))
+            chunk_id = f"{document.id}#{len(chunks)}"
+            chunks.append(Context(id=chunk_id, text=chunk_text))
         start = _next_start(text, start, end, overlap)
     return tuple(chunks)
 
@@ -97,26 +97,30 @@ def _next_start(text: str, start: int, end: int, overlap: int) -> int:
     return gap.end() if gap else end
 
 
-def _end(text: str, start: int, size: int) -> int:
-    """Where a chunk ends: at the last border in the second half of what fits."""
-    if len(text) - start <= size:
+def _end_of_chunk(text: str, start: int, size: int) -> int:
+    """Where the chunk ends that begins at ``start`` and has at most ``size`` characters.
+
+    It ends behind a paragraph; if none ends in the second half of what fits, behind a
+    sentence; if none does, behind a word; else where it is full.
+    """
+    if len(text) - start <= size:  # all that is left fits
         return len(text)
-    longest = size
+    window_size = size
     if text[start + size].isspace():
-        longest += 1  # white space at the end of a chunk does not count
-    window = text[start : start + longest]
-    for border in _BORDERS:
-        last_end = 0
+        window_size += 1  # white space at the end of a chunk does not count
+    window = text[start : start + window_size]
+    for border in _BORDERS:  # from the best kind of border to the worst
+        last_border_end = 0
         for match in border.finditer(window):
-            last_end = match.end()
-        if last_end > size // 2:
-            return start + last_end
+            last_border_end = match.end()
+        if last_border_end > size // 2:
+            return start + last_border_end
     return start + size
 
 
-_TEXTS = (".txt", ".text", ".md", ".markdown")
-_ROWS = (".jsonl", ".ndjson", ".json")
-_SUFFIXES = (*_TEXTS, *_ROWS)
+_TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown")
+_ROW_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_SUFFIXES = (*_TEXT_SUFFIXES, *_ROW_SUFFIXES)
 
 
 class Pair(Frozen):
@@ -132,26 +136,29 @@ class Pair(Frozen):
 def load_documents(
     paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None
 ) -> tuple[Document, ...]:
-    """Read documents with text, each text once; ``InputError`` if a file cannot be read, or there is none at all.
+    """Read documents from files; a text that comes again, or is blank, is left out.
 
     Args:
         paths: Text and Markdown files (one document each), JSONL and JSON (one per row:
             its text, or its contexts joined; SQuAD: one per paragraph), and folders of
             these.
         where: Fields that a row must have, with their values; other rows are left out.
+
+    Raises:
+        InputError: If a file cannot be read, or no document has a text.
     """
     document_by_text: dict[str, Document] = {}
-    n_of_name: Counter[str] = Counter()
+    n_documents_by_name: Counter[str] = Counter()
     for path in _files(paths):
-        for name, text in _texts(path, where or {}):
+        for name, text in _names_and_texts(path, where or {}):
             if not text.strip() or text in document_by_text:
                 continue
-            n_of_name[name] += 1
-            unique_name = name
-            if n_of_name[name] > 1:
+            n_documents_by_name[name] += 1
+            document_id = name
+            if n_documents_by_name[name] > 1:
                 # Ids are unique: further documents of one name are numbered.
-                unique_name = f"{name}~{n_of_name[name]}"
-            document_by_text[text] = Document(id=unique_name, text=text)
+                document_id = f"{name}~{n_documents_by_name[name]}"
+            document_by_text[text] = Document(id=document_id, text=text)
     if not document_by_text:
         raise InputError(
             "there is no document with a text; give files of text, Markdown, JSONL or"
@@ -163,36 +170,51 @@ def load_documents(
 def load_pairs(
     paths: Iterable[str | Path], *, where: Mapping[str, str] | None = None
 ) -> tuple[Pair, ...]:
-    """Read question–answer pairs: JSONL or JSON rows in the usual column names, ``LabelledRagDataset``, or SQuAD.
+    """Read questions with golden answers.
 
-    ``where`` is as for ``load_documents``. ``InputError`` if a file cannot be read, a
-    golden answer is empty, or a question stands there twice.
+    Args:
+        paths: JSONL or JSON files with rows in the usual column names, a
+            ``LabelledRagDataset`` of LlamaIndex, SQuAD, and folders of these.
+        where: Fields that a row must have, with their values; other rows are left out.
+
+    Raises:
+        InputError: If a file cannot be read, there is no row, a question or golden
+            answer is empty, or a question stands there twice.
     """
-    rows: list[tuple[str, Mapping[str, Any]]] = []
+    rows_with_places: list[tuple[str, Mapping[str, Any]]] = []
     for path in _files(paths):
-        rows += _rows(path, where or {}, with_questions=True)
-    if not rows:
+        rows_with_places += _rows(path, where or {}, with_questions=True)
+    if not rows_with_places:
         raise InputError(
             "there is no question with a golden answer; give JSONL or JSON rows with"
             " both"
         )
-    pairs = [_pair(place, row) for place, row in rows]
-    check_pairs(pairs, [place for place, _ in rows])
+    pairs = [_pair(place, row) for place, row in rows_with_places]
+    places = [place for place, _ in rows_with_places]
+    check_pairs(pairs, places)
     return tuple(pairs)
 
 
 def check_pairs(pairs: Sequence[Pair], places: Sequence[str] | None = None) -> None:
-    """Raise ``InputError`` for an empty golden answer, or a question that stands there twice."""
+    """Check questions with golden answers, which the caller gave.
+
+    Args:
+        pairs: The questions with their answers.
+        places: Where each pair stands, for messages; None numbers the pairs.
+
+    Raises:
+        InputError: If a question or an answer is empty, or a question comes twice.
+    """
     place_by_question: dict[str, str] = {}
-    for number, pair in enumerate(pairs):
-        place = places[number] if places else f"pair {number + 1}"
+    for index, pair in enumerate(pairs):
+        place = places[index] if places else f"pair {index + 1}"
         _check_filled(place, "question", pair.question)
         _check_filled(place, "golden answer", pair.answer)
-        normalised = normalise_question(pair.question)
-        earlier_place = place_by_question.setdefault(normalised, place)
-        if earlier_place != place:
+        normalised_question = normalise_question(pair.question)
+        first_place = place_by_question.setdefault(normalised_question, place)
+        if first_place != place:
             raise InputError(
-                f"{place}: the same question as {earlier_place}; keep one of them"
+                f"{place}: the same question as {first_place}; keep one of them"
             )
 
 
@@ -248,18 +270,23 @@ def _files_of_folder(folder: Path) -> list[Path]:
     return files
 
 
-def _texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and text of each document of a file: of a row its contexts joined, or its own text."""
-    if path.suffix.casefold() in _TEXTS:
+def _names_and_texts(path: Path, where: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each document in a file.
+
+    A text file is one document. In a file of rows each row is one: its text is that of
+    its contexts, joined, or its own. Only rows with the values of ``where`` are read.
+    """
+    if path.suffix.casefold() in _TEXT_SUFFIXES:
         yield path.name, read_text(path)
         return
     for place, row in _rows(path, where):
         name = row.get("id") or row.get("title")
         if not name:
-            _, _, line_number = place.rpartition(" ")
-            name = f"{path.name}:{line_number}"
+            # a place ends with a number, as in "data.jsonl, line 3"
+            _, _, row_number = place.rpartition(" ")
+            name = f"{path.name}:{row_number}"
         with as_input_error(place):
-            texts = [str(part["text"]) for part in _contexts_of(row)]
+            texts = [str(context["text"]) for context in _contexts_of(row)]
         yield str(name), "\n".join(texts)
 
 
@@ -274,20 +301,27 @@ def _contexts_of(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def _rows(
     path: Path, where: Mapping[str, str], *, with_questions: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Rows of a file with their places.
+    """Yield the rows of a file, each with its place.
 
-    An object of SQuAD gives one row per paragraph, or one per question.
+    An object of the file is one row or holds several: an article of SQuAD gives a row
+    for each paragraph, and with questions one for each question.
+
+    Args:
+        path: The file; a text file has no rows and raises ``InputError``.
+        where: Fields that a row must have, with their values; other rows are left out.
+        with_questions: Whether rows are wanted that hold a question.
     """
-    if path.suffix.casefold() in _TEXTS:
+    if path.suffix.casefold() in _TEXT_SUFFIXES:
         raise InputError(
             f"{path}: rows come from JSONL or JSON, not from {path.suffix}"
         )
-    for place, line in read_objects(path):
-        for number, row in enumerate(_parts(line, with_questions), start=1):
+    for place, json_object in read_objects(path):
+        for number, row in enumerate(_parts(json_object, with_questions), start=1):
             if not _has_values(row, where):
                 continue
-            place_of_part = place if row is line else f"{place}, part {number}"
-            yield place_of_part, row
+            is_whole_object = row is json_object
+            place_of_row = place if is_whole_object else f"{place}, part {number}"
+            yield place_of_row, row
 
 
 def _has_values(row: Mapping[str, Any], where: Mapping[str, str]) -> bool:

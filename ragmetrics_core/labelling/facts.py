@@ -28,7 +28,7 @@ from ragmetrics_core.data import (
 from ragmetrics_core.data.asking import Instructions, question_part
 from ragmetrics_core.labelling.making import Maker, ask_one
 from ragmetrics_core.labelling.sets import digest_of
-from ragmetrics_core.metrics.fact_matrix import question_for_facts as facts_of
+from ragmetrics_core.metrics.fact_matrix import question_for_facts
 from ragmetrics_core.metrics.templates import digest_of_prompt, read_shipped_template
 from ragmetrics_core.reporting.jsonl import validate_data
 
@@ -99,11 +99,19 @@ def _unread(row: Row) -> None:
 def extract_facts(
     rows: Sequence[Row], maker: Maker, *, extraction: Literal["io", "cot"] = "io"
 ) -> FactsFile:
-    """Extract the facts of references, directly or with a chain of thought.
+    """Have a model extract the facts that references state.
 
-    Rows that bring facts keep them.
+    Rows that bring facts keep them, and no call is made for them.
 
-    Rows have the usual column names; of several references of a row the first counts.
+    Args:
+        rows: Rows in the usual column names; of several references of a row the first
+            counts.
+        maker: Asks the model.
+        extraction: The prompt: "io" asks for the facts at once, "cot" for reasoning
+            first (a chain of thought).
+
+    Returns:
+        A file of facts, not yet frozen: all rows, each with its facts.
 
     Raises:
         InputError: If a row has no reference, or no facts could be extracted from one.
@@ -113,7 +121,8 @@ def extract_facts(
     samples_by_index = _samples_without_facts(rows)
 
     def extract(sample: Sample) -> Generator[Any, Any, list[str] | Undefined]:
-        question = facts_of(
+        """Ask for the facts of a sample's first reference."""
+        question = question_for_facts(
             sample.reference[0],
             instructions,
             question_part(sample),
@@ -126,9 +135,10 @@ def extract_facts(
             )
         return list(extracted.facts)
 
-    extracted_facts = list(maker.make(extract, list(samples_by_index.values())))
+    samples = list(samples_by_index.values())
+    facts_or_faults = list(maker.make(extract, samples))
     rows_with_facts = [dict(row) for row in rows]
-    for index, facts in zip(samples_by_index, extracted_facts, strict=True):
+    for index, facts in zip(samples_by_index, facts_or_faults, strict=True):
         if isinstance(facts, (Failed, Undefined)):
             raise InputError(f"row {index + 1}: no facts: {facts.reason}")
         rows_with_facts[index]["facts"] = facts
@@ -166,7 +176,15 @@ def write_facts(path: str | Path, file: FactsFile) -> None:
 
 
 def read_facts(path: str | Path) -> FactsFile:
-    """Read facts; ``InputError`` if the file cannot be read, is none of facts, or frozen facts were changed."""
+    """Read a file of facts, which ``write_facts`` wrote and a person may have edited.
+
+    Facts may be frozen: then the file holds a digest of them, and they may no longer be
+    edited.
+
+    Raises:
+        InputError: If the file cannot be read, is no file of facts, or holds other
+            facts than those that were frozen.
+    """
     try:
         data = json_value(read_text(Path(path)))
     except RowError as error:
@@ -175,10 +193,11 @@ def read_facts(path: str | Path) -> FactsFile:
         raise InputError(
             f"{path} is no file of facts; make one with: ragmetrics facts extract"
         )
-    file = validate_data(FactsFile, data, str(path))
-    if file.frozen and file.frozen != file.digest:
+    facts_file = validate_data(FactsFile, data, str(path))
+    is_frozen = facts_file.frozen != ""
+    if is_frozen and facts_file.frozen != facts_file.digest:
         raise InputError(
             f"{path}: the facts were changed after they had been frozen; restore or"
             " extract them anew"
         )
-    return file
+    return facts_file

@@ -13,8 +13,8 @@ def draw_examples(
 ) -> tuple[LabelledExample, ...]:
     """Draw examples of both labels for ``ContextAdherence(labelled_examples=)``.
 
-    The metric shows none to the judge that shares the answer or a context with the sample
-    that is judged. Measure with a card on other rows whether they help.
+    The metric leaves out an example that shares the answer or a context with the sample
+    that is judged. Measure with a card on other rows whether examples help.
 
     Args:
         labelled: Labelled samples, from ``read_labelled``.
@@ -24,10 +24,10 @@ def draw_examples(
     Raises:
         InputError: If there are too few labelled answers of either label.
     """
-    draw = random.Random(seed)  # noqa: S311  # a draw of examples is no cryptography
+    random_source = random.Random(seed)  # noqa: S311  # a draw of examples is no cryptography
     n_unsupported = count // 2
     n_supported = count - n_unsupported
-    drawn: list[LabelledExample] = []
+    examples: list[LabelledExample] = []
     for is_supported, n_wanted in ((True, n_supported), (False, n_unsupported)):
         answers = _answers_of_label(labelled, is_supported)
         if len(answers) < n_wanted:
@@ -36,14 +36,16 @@ def draw_examples(
                 f"{count} examples need {n_wanted} {label} answers with a label; there"
                 f" are {len(answers)}"
             )
-        drawn += [_example(row) for row in draw.sample(answers, n_wanted)]
-    draw.shuffle(drawn)
-    return tuple(drawn)
+        drawn_answers = random_source.sample(answers, n_wanted)
+        examples += [_example(answer) for answer in drawn_answers]
+    random_source.shuffle(examples)  # else the supported ones would all stand first
+    return tuple(examples)
 
 
 def _answers_of_label(
     labelled: Sequence[LabelledSample], is_supported: bool
 ) -> list[LabelledSample]:
+    """The answers that people called supported by their contexts, or those they did not."""
     answers = []
     for row in labelled:
         if row.question == "adherent" and row.labels[0] is is_supported:

@@ -73,7 +73,11 @@ class Score:
 def metrics_with_prompts(
     metrics: Sequence[Metric], judge: Judge, prompts: Sequence[str]
 ) -> list[tuple[Metric, str]]:
-    """Metrics with the prompts to try, which only an LLM judge reads, and only retrieval accuracy has."""
+    """The metrics to score a judge with, each with the name of its prompt.
+
+    Retrieval accuracy comes once for each prompt that extracts facts, if the judge is
+    an LLM. Other metrics and judges read no such prompt: they come once, with "".
+    """
     metrics_and_prompts: list[tuple[Metric, str]] = []
     for metric in metrics:
         if isinstance(metric, RetrievalAccuracy) and isinstance(judge, LLMJudge):
@@ -117,19 +121,20 @@ def score_set(
     progress: Any = False,
     draws: int = DRAWS,
 ) -> Score:
-    """Score a judge's metric against a set.
+    """Measure how well a judge's scores agree with the labels of a set.
 
     Args:
-        labelled_set: The set.
+        labelled_set: The set, whose points have labels.
         reviews: What people decided; None for the labels as they were made.
         metric: The metric.
         judge: A judge, or a name as in ``evaluate``.
         prompt: Name of the prompt, for the table.
-        threshold: A discrete point counts as positive from this score on.
+        threshold: The judge calls a point of a discrete set positive if its score is
+            at least this.
         concurrency: Most calls in flight.
         store: Where replies are kept.
         progress: As in ``evaluate``.
-        draws: Resamples of the intervals.
+        draws: How many resamples of the documents the intervals rest on.
 
     Returns:
         Accuracy, AUROC and F1 on a discrete set; mean absolute error, Spearman's
@@ -138,6 +143,7 @@ def score_set(
 
     Raises:
         JudgeUnavailable: If the judge cannot answer any question.
+        KeyboardInterrupt: If the run was interrupted: a part of the set gives no score.
     """
     judge = resolve_judge(judge, metric_model=metric.model)
     samples = samples_of(labelled_set, metric)
@@ -156,22 +162,22 @@ def score_set(
         outcomes.append(outcome)
         usage += outcome.usage
     if len(outcomes) < len(samples):
-        # An interrupted run ends early, and a part of the set is no score.
+        # an interrupted run hands out fewer rows, and does not raise by itself
         raise KeyboardInterrupt
 
     scores = _scores_of_points(labelled_set, metric, outcomes)
     labels = labels_of(labelled_set, reviews)
-    documents, n_missing = _pairs_by_document(labelled_set, scores, labels)
+    pairs_of_documents, n_missing = _pairs_by_document(labelled_set, scores, labels)
     statistics = _statistics(labelled_set, threshold)
     return Score(
         judge=judge.name,
         prompt=prompt,
         metric=metric.name,
-        points=sum(map(len, documents)),
+        points=sum(map(len, pairs_of_documents)),
         missing=n_missing,
-        documents=len(documents),
+        documents=len(pairs_of_documents),
         usage=usage,
-        values=_measure_all(statistics, documents, draws),
+        values=_measure_all(statistics, pairs_of_documents, draws),
     )
 
 
@@ -189,9 +195,10 @@ def _pairs_by_document(
     scores: Sequence[float | None],
     labels: Sequence[float | None],
 ) -> tuple[list[list[tuple[float, float]]], int]:
-    """Score and label of the points of each document, and how many lack a score.
+    """The pairs of score and label of each document, and how many points lack a score.
 
-    Points without a label are left out as ambiguous.
+    Scores and labels stand in the order of the set's points. A point whose label is
+    None is ambiguous: it is left out and not counted.
     """
     pairs_by_document: dict[str, list[tuple[float, float]]] = {}
     n_missing = 0
@@ -209,7 +216,12 @@ def _pairs_by_document(
 def _scores_of_points(
     labelled_set: AnySet, metric: Metric, outcomes: Sequence[MetricResult]
 ) -> list[float | None]:
-    """The score of each point, from outcomes on ``samples_of``."""
+    """The score of each point of a set, from the outcomes on ``samples_of`` the set.
+
+    Mostly each point was judged by itself. Retrieval accuracy judges a continuous set
+    by document: its evidence, a matrix of facts × contexts, gives the score of each
+    combination of contexts. A score is None where the metric gave none.
+    """
     if isinstance(labelled_set, DiscreteSet):
         return [outcome.value for outcome in outcomes]
     if not isinstance(metric, RetrievalAccuracy):
@@ -222,8 +234,10 @@ def _scores_of_points(
     scores: list[float | None] = []
     for point in labelled_set.points:
         matrix = matrix_by_document.get(point.document)
-        score = None if matrix is None else matrix.combine(point.contexts)
-        scores.append(score)
+        score_of_combination = None
+        if matrix is not None:
+            score_of_combination = matrix.combine(point.contexts)
+        scores.append(score_of_combination)
     return scores
 
 
@@ -243,6 +257,11 @@ def _measure(
 
 
 def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
+    """The statistics that suit a set, by name; each is computed from scores and labels.
+
+    Labels of a continuous set are shares, and are compared with the scores as they are.
+    Labels of a discrete set are 0 or 1: a score is a yes from the threshold on.
+    """
     if isinstance(labelled_set, ContinuousSet):
         return {
             "MAE": mean_error,
@@ -251,16 +270,16 @@ def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
             "intercept": _intercept,
         }
 
-    def with_positive_labels(rows: Rows) -> list[tuple[float, bool]]:
+    def scores_and_labels(rows: Rows) -> list[tuple[float, bool]]:
         return [(score, label == 1) for score, label in rows]
 
-    def verdicts(rows: Rows) -> list[tuple[bool, bool]]:
+    def verdicts_and_labels(rows: Rows) -> list[tuple[bool, bool]]:
         return [(score >= threshold, label == 1) for score, label in rows]
 
     return {
-        "accuracy": lambda rows: accuracy(verdicts(rows)),
-        "AUROC": lambda rows: auroc(with_positive_labels(rows)),
-        "F1": lambda rows: f1(verdicts(rows)),
+        "accuracy": lambda rows: accuracy(verdicts_and_labels(rows)),
+        "AUROC": lambda rows: auroc(scores_and_labels(rows)),
+        "F1": lambda rows: f1(verdicts_and_labels(rows)),
     }
 
 
@@ -287,12 +306,12 @@ def score_table(
     *,
     name: str = "",
 ) -> str:
-    """The table of scores as text.
+    """Lay out the scores of judges on a set as a table in plain text.
 
     Args:
         labelled_set: The set.
         reviews: What people decided about its labels, if anything.
-        scores: A row each.
+        scores: The scores; each is a row of the table.
         name: Name of the set, for the heading.
 
     Returns:
@@ -307,22 +326,23 @@ def score_table(
     widths = []
     for column in zip(*rows, strict=True):
         widths.append(max(len(cell) for cell in column))
-    table = []
+    table_lines = []
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        table.append("  ".join(cells).rstrip())
-    ruler = "-" * max(len(table_line) for table_line in table)
-    table.insert(1, ruler)
+        table_lines.append("  ".join(cells).rstrip())
+    ruler = "-" * max(map(len, table_lines))
+    table_lines.insert(1, ruler)  # below the names of the columns
     title = heading(labelled_set, reviews)
     if name:
         title = f"{name}: {title}"
-    return "\n".join([title, *table, *caveats(labelled_set, reviews, scores)])
+    return "\n".join([title, *table_lines, *caveats(labelled_set, reviews, scores)])
 
 
 def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
-    """What agreement with the labels of a set says about a judge.
+    """The heading of a table of scores: with whose labels a judge was compared.
 
-    It is accuracy only if people reviewed every label.
+    Agreement with the labels is accuracy only if people reviewed all of them. Until
+    then the heading names who made the labels, and how many were reviewed.
     """
     if isinstance(labelled_set, DiscreteSet):
         kind = "discrete"
@@ -344,19 +364,24 @@ def heading(labelled_set: AnySet, reviews: Reviews | None) -> str:
 
 
 def _cells_of_row(score: Score, caveat_mark: str) -> tuple[str, ...]:
-    """The cells of a score; the mark of a caveat stands behind the judge's name."""
+    """The cells of a score's row in the table, in the order of the columns.
+
+    ``caveat_mark`` stands behind the judge's name; it is "" or refers to a caveat below
+    the table.
+    """
     points = str(score.points)
     if score.missing:
         points += f" ({score.missing} missing)"
     calls = str(score.usage.calls)
-    if score.usage.stored:
+    if score.usage.stored:  # replies that were taken from the store, without a call
         calls += f" + {score.usage.stored} stored"
     cost = "unknown" if score.usage.cost is None else f"${score.usage.cost:.4f}"
+    statistic_cells = [_cell_of(measured) for measured in score.values.values()]
     return (
         f"{score.judge}{caveat_mark}",
         score.metric,
         score.prompt or "-",
-        *(_cell_of(measured) for measured in score.values.values()),
+        *statistic_cells,
         points,
         calls,
         cost,
@@ -423,22 +448,28 @@ def _on_intervals(scores: Sequence[Score]) -> str:
 
 
 def composition(labelled_set: AnySet, reviews: Reviews | None) -> str:
-    """How many points there are, and how skewed they are."""
+    """Say in a sentence how many points a set has, and how skewed they are.
+
+    A set is skewed if most of its points are of one kind, e.g. hold few golden chunks,
+    those that the question was written from. Then a judge agrees often by chance.
+    """
     labels = labels_of(labelled_set, reviews)
     n_ones = labels.count(1)
     n_zeros = labels.count(0)
-    n_left_out = labels.count(None)
+    n_left_out = labels.count(None)  # a label is None where it is ambiguous
     if isinstance(labelled_set, DiscreteSet):
         return (
             f"{len(labels) - n_left_out} points: {n_ones} positive, {n_zeros} negative;"
             f" {n_left_out} left out as ambiguous."
         )
     documents = labelled_set.documents
-    n_points = labelled_set.skew()  # by number of golden chunks
+    n_points_by_n_golden = labelled_set.skew()
     most_golden = max((document.golden for document in documents), default=0)
-    n_without_golden = n_points.get(0, 0)
-    n_with_all_golden = n_points.get(most_golden, 0)
-    spread = ", ".join(f"{golden}: {count}" for golden, count in n_points.items())
+    n_without_golden = n_points_by_n_golden.get(0, 0)
+    n_with_all_golden = n_points_by_n_golden.get(most_golden, 0)
+    spread = ", ".join(
+        f"{n_golden}: {n_points}" for n_golden, n_points in n_points_by_n_golden.items()
+    )
     return (
         f"{len(labels)} points of {len(documents)} documents, skewed:"
         f" {n_without_golden} hold no golden chunk, {n_with_all_golden} all of them"
