@@ -324,7 +324,7 @@ def test_the_human_ceiling() -> None:
     # sklearn.metrics.cohen_kappa_score of annotators 1 and 2, 1 and 3, 2 and 3: 1/6, 0,
     # 0 (scikit-learn 1.9.1)
     assert human_kappa(rows) == pytest.approx(1 / 18)
-    assert [row.yes for row in rows] == [True, True, False, True, True]
+    assert [row.is_labelled_yes for row in rows] == [True, True, False, True, True]
 
 
 def test_a_source_of_one_class_is_left_out_of_the_mean_kappa() -> None:
@@ -359,24 +359,26 @@ def test_the_mean_over_one_source_says_over_how_many_it_is(
 def test_a_score_at_the_threshold_is_a_yes_and_a_verdict_of_its_own_goes_before_it() -> (
     None
 ):
-    assert [Labelled(score, (True,)).says(0.7) for score in (0.69, 0.7, 0.71)] == [
+    assert [
+        Labelled(score, (True,)).is_judged_yes(0.7) for score in (0.69, 0.7, 0.71)
+    ] == [
         False,
         True,
         True,
     ]
-    assert Labelled(0.5, (True,)).says()
-    assert Labelled(0.9, (True,), verdict=False).says(0.5) is False
-    assert Labelled(0.1, (True,), verdict=True).says(0.5) is True
+    assert Labelled(0.5, (True,)).is_judged_yes()
+    assert Labelled(0.9, (True,), verdict=False).is_judged_yes(0.5) is False
+    assert Labelled(0.1, (True,), verdict=True).is_judged_yes(0.5) is True
 
 
 def test_differences_to_a_rival_by_hand() -> None:
     # Judge: .9 and .4 for yes, .1 and .6 for no. Rival: .9 and .6 for yes, .1 and .4
     # for no, its verdict on .6 a no.
     rows = [
-        Labelled(0.9, (True,), rival=0.9),
-        Labelled(0.4, (True,), rival=0.6, rival_verdict=False),
-        Labelled(0.1, (False,), rival=0.1),
-        Labelled(0.6, (False,), rival=0.4),
+        Labelled(0.9, (True,), rival_score=0.9),
+        Labelled(0.4, (True,), rival_score=0.6, rival_verdict=False),
+        Labelled(0.1, (False,), rival_score=0.1),
+        Labelled(0.6, (False,), rival_score=0.4),
     ]
     found = {name: compute(rows) for name, compute in rival_measures(0.5).items()}
     assert found == {
@@ -388,7 +390,7 @@ def test_differences_to_a_rival_by_hand() -> None:
     }
     alone = [Labelled(row.score, row.votes) for row in rows]
     # one class: the rival's AUROC is undefined
-    with_one = [*alone, Labelled(0.9, (True,), rival=0.9)]
+    with_one = [*alone, Labelled(0.9, (True,), rival_score=0.9)]
     assert rival_measures(0.5)["AUROC, difference"](with_one) is None
-    assert rows[0].of_rival().score == 0.9
-    assert alone[0].of_rival() is alone[0]
+    assert rows[0].as_judged_by_rival().score == 0.9
+    assert alone[0].as_judged_by_rival() is alone[0]

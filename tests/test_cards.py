@@ -157,10 +157,14 @@ def test_rows_of_our_form(tmp_path: Path) -> None:
         for question in ("adherent", "relevant")
     ]
     votes, present, pair = found[-3:]
-    assert (votes.labels, votes.people) == ((True,), (True, True, False))
+    assert (votes.labels, votes.people_votes) == ((True,), (True, True, False))
     assert (present.question, present.labels) == ("present", (True, False))
-    assert pair.other is not None
-    assert (pair.sample.answer, pair.other.answer, pair.labels) == ("a", "b", (False,))
+    assert pair.other_sample is not None
+    assert (pair.sample.answer, pair.other_sample.answer, pair.labels) == (
+        "a",
+        "b",
+        (False,),
+    )
 
 
 def test_llm_aggrefact(tmp_path: Path) -> None:
@@ -389,7 +393,7 @@ def test_grades_turns_and_empty_columns_of_our_form(tmp_path: Path) -> None:
         },
     }
     (found,) = read_labelled(written(tmp_path, "rows.jsonl", [line]))
-    assert found.people == (True, True, False)
+    assert found.people_votes == (True, True, False)
     assert [(turn.role, turn.content) for turn in found.sample.history or ()] == [
         ("user", "Who: he?"),
         ("user", "And then?"),
@@ -601,7 +605,7 @@ def test_the_better_of_two_answers_has_the_higher_score(tmp_path: Path) -> None:
     (verdict,) = row.verdicts
     assert verdict.score == pytest.approx((1 + 0.9 - 0.2) / 2)
     assert verdict.votes == (True,)
-    assert verdict.rival == -1  # the second answer is longer by one character
+    assert verdict.rival_score == -1  # the second answer is longer by one character
 
 
 def test_each_fact_is_compared_with_its_own_label(tmp_path: Path) -> None:
@@ -613,7 +617,7 @@ def test_each_fact_is_compared_with_its_own_label(tmp_path: Path) -> None:
     labelled = read_labelled(written(tmp_path, "rows.jsonl", [line]))
     (row,) = judge_samples(asking(LexicalJudge()), ASKING["present"](), labelled)
     assert [verdict.votes for verdict in row.verdicts] == [(True,), (False,)]
-    assert [-(verdict.rival or 0) for verdict in row.verdicts] == [30, 20]
+    assert [-(verdict.rival_score or 0) for verdict in row.verdicts] == [30, 20]
 
 
 def test_asked_again_the_judge_answers_anew(tmp_path: Path) -> None:

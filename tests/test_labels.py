@@ -454,7 +454,7 @@ def test_graded_labels_and_ties(tmp_path: Path, label: object, says_yes: bool) -
     path = tmp_path / "labels.jsonl"
     path.write_text(json.dumps({"id": "s0", "label": label}) + "\n")
     (row,) = match_labels(report_of(0.9), "m", read_labels(path))
-    assert row.yes is says_yes
+    assert row.is_labelled_yes is says_yes
 
 
 CLUSTERS = 6

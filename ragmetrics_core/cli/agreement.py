@@ -230,14 +230,15 @@ def lines_on_rival(
     apart = [
         row
         for row in rows
-        if row.rival is not None
-        and row.says(threshold) != row.of_rival().says(threshold)
+        if row.rival_score is not None
+        and row.is_judged_yes(threshold)
+        != row.as_judged_by_rival().is_judged_yes(threshold)
     ]
     lines.append(
         f"Verdicts that differ: {len(apart)}; source, id, label, first and second score"
     )
     return lines + [
-        f"  {row.source} {row.id} {row.yes:d} {row.score:.3f} {row.rival:.3f}"
+        f"  {row.source} {row.id} {row.is_labelled_yes:d} {row.score:.3f} {row.rival_score:.3f}"
         for row in apart
     ]
 
@@ -289,7 +290,11 @@ def _lines_on_calibration_curve(groups: Sequence[Sequence[Labelled]]) -> list[st
     lines = []
     for source in dict.fromkeys(group[0].source for group in groups):
         groups_of_source = [group for group in groups if group[0].source == source]
-        pairs = [(row.score, row.yes) for group in groups_of_source for row in group]
+        pairs = [
+            (row.score, row.is_labelled_yes)
+            for group in groups_of_source
+            for row in group
+        ]
         clusters = [
             number for number, group in enumerate(groups_of_source) for _ in group
         ]

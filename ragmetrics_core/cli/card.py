@@ -293,7 +293,9 @@ def _two_prompts(
             pairs = zip(by_first.verdicts, by_second.verdicts, strict=True)
             groups.append(
                 [
-                    replace(verdict, rival=rival.score, rival_verdict=rival.verdict)
+                    replace(
+                        verdict, rival_score=rival.score, rival_verdict=rival.verdict
+                    )
                     for verdict, rival in pairs
                 ]
             )
@@ -406,7 +408,7 @@ def _doubts(
     ``n_scored`` says how many samples of each source are scored.
     """
     sources = sorted(n_scored)
-    labels = {row.yes for row in rows}
+    labels = {row.is_labelled_yes for row in rows}
     loss = chosen.limit
     _, most_lost = wilson(round(chosen.lost * len(rows)), len(rows))
     lines = [

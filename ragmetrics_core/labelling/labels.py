@@ -87,9 +87,22 @@ def read_labels(path: Path, *, column: str = "label") -> list[Label]:
 
 
 def _label(row: Any, place: str, column: str) -> Label:
-    """The label on one line; ``RowError`` names the place and what is wrong."""
+    """Read the label on one line of a file.
+
+    A line that was drawn for people to label, and that nobody has labelled yet, gives a
+    label without votes.
+
+    Args:
+        row: The object on the line, or the error of a line that is none.
+        place: The file and line, for messages.
+        column: Name of the column with the votes, or its dotted path.
+
+    Raises:
+        RowError: If the line has no id, no vote, or a vote that says neither yes nor no.
+    """
     sample_id = _id_of(row, place)
     _, votes_value = follow_path(row, column.split("."))
+    # only lines that were drawn record a probability
     probability = _probability_of(row, place)
     votes: tuple[bool, ...] = ()
     is_drawn_and_unlabelled = votes_value is None and probability is not None
@@ -163,28 +176,38 @@ def _is_vote(value: Any) -> bool:
 def match_labels(
     report: Report, metric: str, labels: Sequence[Label], rival: Report | None = None
 ) -> list[Labelled]:
-    """Match scores with their labels by id; samples without a score are left out.
+    """Pair the scores of a judge with the labels of people, by the id of the sample.
 
-    ``InputError`` if nothing matches, an id stands for several samples or labels, or
-    labels were given for another metric or for other texts than those of their samples,
-    as are those of a rival's.
+    A label is left out if its sample has no score, or none in the rival's run.
+
+    Args:
+        report: The judge's run.
+        metric: The metric whose scores are taken.
+        labels: What people said of samples.
+        rival: The run of another judge on the same samples, to compare it with; its
+            score stands beside the judge's in each row.
+
+    Raises:
+        InputError: If no label has a scored sample; if an id stands for several samples
+            or labels; if labels were given for another metric, or for other texts than
+            their samples have; or if the rival's run has other texts under an id.
     """
-    scored = _scores_by_id(report, metric)
-    scored_by_rival: dict[str, _ScoredSample] = {}
+    scored_by_id = _scores_by_id(report, metric)
+    rival_scored_by_id: dict[str, _ScoredSample] = {}
     if rival is not None:
-        scored_by_rival = _scores_by_id(rival, metric)
+        rival_scored_by_id = _scores_by_id(rival, metric)
     _refuse_labels_of_others(report, metric, labels)
-    _refuse_other_texts(scored, scored_by_rival)
+    _refuse_other_texts(scored_by_id, rival_scored_by_id)
     rows = []
     for sample_id, label in _labels_with_votes(labels).items():
-        if sample_id not in scored:
+        if sample_id not in scored_by_id:
             continue
         rival_score = None
         if rival is not None:
-            if sample_id not in scored_by_rival:
+            if sample_id not in rival_scored_by_id:
                 continue
-            rival_score = scored_by_rival[sample_id].score
-        score = scored[sample_id].score
+            rival_score = rival_scored_by_id[sample_id].score
+        score = scored_by_id[sample_id].score
         rows.append(Labelled(score, label.votes, label.source, rival_score, sample_id))
     if not rows:
         ids = [label.id for label in labels]
@@ -202,33 +225,35 @@ def group_by_cluster(
     *,
     cluster: GroupBy = "auto",
 ) -> list[list[Labelled]]:
-    """Put labelled rows into groups of those that belong together in either run.
+    """Put labelled rows into groups of those that are not independent.
 
-    A group holds rows of one source. A row that stands alone is a group.
+    Rows of one source are in one group if their samples belong together (a cluster,
+    such as the questions about one document) in either run. Other rows are groups of
+    one. Intervals resample groups whole.
 
     Args:
         rows: What ``match_labels`` gave for the same runs.
-        report: The run.
-        rival: That of another judge, if there is one.
+        report: The judge's run.
+        rival: The run of another judge, if there is one.
         cluster: Which samples belong together, as in ``Report.summary``.
 
     Raises:
         SettingError: If no sample has the key of the clusters.
     """
-    samples = _samples_by_id(report)
-    rival_samples = _samples_by_id(rival) if rival is not None else {}
-    _check_cluster_key(samples.values(), cluster)
+    sample_by_id = _samples_by_id(report)
+    rival_sample_by_id = _samples_by_id(rival) if rival is not None else {}
+    _check_cluster_key(sample_by_id.values(), cluster)
     sample_pairs = []
     for row in rows:
-        sample_pairs.append((samples.get(row.id), rival_samples.get(row.id)))
-    cluster_names = group_pairs(sample_pairs, cluster)
+        sample_pairs.append((sample_by_id.get(row.id), rival_sample_by_id.get(row.id)))
+    cluster_names = group_pairs(sample_pairs, cluster)  # None: in no cluster
     groups: dict[tuple[str, str | int], list[Labelled]] = {}
-    for row_number, row in enumerate(rows):
-        cluster_name: str | int | None = cluster_names[row_number]
-        if cluster_name is None:
-            # the row stands alone: no other row has its number
-            cluster_name = row_number
-        groups.setdefault((row.source, cluster_name), []).append(row)
+    for row_index, row in enumerate(rows):
+        group_name: str | int | None = cluster_names[row_index]
+        if group_name is None:
+            # the row stands alone: no other row has its index
+            group_name = row_index
+        groups.setdefault((row.source, group_name), []).append(row)
     return list(groups.values())
 
 
@@ -248,13 +273,15 @@ def _samples_by_id(report: Report) -> dict[str | None, Sample]:
 def _refuse_labels_of_others(
     report: Report, metric: str, labels: Sequence[Label]
 ) -> None:
-    """Raise ``InputError`` for labels of another metric, or of other texts than their samples have now.
+    """Raise ``InputError`` for labels that were given for something else.
 
-    Both are known from what the labels' own lines record.
+    A label may record the metric that it was drawn for, and the texts that the person
+    was shown. The metric must be the one asked for, and the texts those that the sample
+    of the label's id has now. What a label does not record is not checked.
     """
-    labelled_metrics = {label.metric for label in labels if label.metric is not None}
+    recorded_metrics = {label.metric for label in labels if label.metric is not None}
     other_metrics = sorted(
-        name for name in labelled_metrics if not _is_name_of(metric, name, report)
+        name for name in recorded_metrics if not _is_name_of(metric, name, report)
     )
     if other_metrics:
         raise InputError(
@@ -262,10 +289,10 @@ def _refuse_labels_of_others(
             f" draw labels for {metric}, or, if they answer its question too, take"
             ' "metric" out of their lines'
         )
-    samples = _samples_by_id(report)
+    sample_by_id = _samples_by_id(report)
     ids_with_other_texts = []
     for label in labels:
-        sample = samples.get(label.id)
+        sample = sample_by_id.get(label.id)
         if sample is not None and _shows_other_texts(label, sample):
             ids_with_other_texts.append(label.id)
     if ids_with_other_texts:
@@ -364,18 +391,18 @@ def _texts_differ(first: Sample, second: Sample) -> bool:
 def describe_left_over(
     report: Report, metric: str, labels: Sequence[Label]
 ) -> list[str]:
-    """Which labels enter no number, in sentences.
+    """Say in sentences which labels are not used: no score stands against them.
 
-    Either their id is that of no sample, or the sample has no score.
+    Either no sample of the run has the label's id, or the sample has no score.
     """
-    samples = _samples_by_id(report)
-    scored = _scores_by_id(report, metric)
+    sample_by_id = _samples_by_id(report)
+    scored_by_id = _scores_by_id(report, metric)
     unknown_ids = []
     ids_without_score = []
     for label in labels:
-        if label.id not in samples:
+        if label.id not in sample_by_id:
             unknown_ids.append(label.id)
-        elif label.votes and label.id not in scored:
+        elif label.votes and label.id not in scored_by_id:
             ids_without_score.append(label.id)
     sentences = []
     if unknown_ids:
@@ -403,28 +430,30 @@ def _labels_with_votes(labels: Sequence[Label]) -> dict[str, Label]:
 
 
 def _scores_by_id(report: Report, metric: str) -> dict[str, _ScoredSample]:
-    """The scored samples of a run with their scores, by id.
+    """The samples of a run that a metric scored, with their scores, by their id.
 
-    ``InputError`` if one has no id, or shares it with any other sample.
+    Raises:
+        InputError: If a scored sample has no id, or two samples of the run, scored or
+            not, have the same one.
     """
-    scored: list[_ScoredSample] = []
+    scored_samples: list[_ScoredSample] = []
     ids_of_all: list[str] = []
     scores = report.scores(metric)
     for row, score in zip(report.results, scores, strict=True):
-        if row.sample is None:
+        if row.sample is None:  # the row could not be read
             continue
         if row.sample.id is not None:
             ids_of_all.append(row.sample.id)
         if score is not None:
-            scored.append(_ScoredSample(row.sample, score))
+            scored_samples.append(_ScoredSample(row.sample, score))
     rule = "every sample needs an id of its own to be labelled"
-    n_without_id = sum(row.sample.id is None for row in scored)
-    if n_without_id:
-        raise InputError(f"{rule}; {n_without_id} have none")
+    without_id = [scored for scored in scored_samples if scored.sample.id is None]
+    if without_id:
+        raise InputError(f"{rule}; {len(without_id)} have none")
     repeated_ids = _find_repeated(ids_of_all)
     if repeated_ids:
         raise InputError(f"{rule}; more than one has: {_list_first(repeated_ids)}")
-    return {str(row.sample.id): row for row in scored}
+    return {str(scored.sample.id): scored for scored in scored_samples}
 
 
 def _find_repeated(ids: Sequence[str]) -> list[str]:
@@ -444,28 +473,30 @@ def _list_first(ids: Sequence[str]) -> str:
 def draw(
     report: Report, metric: str, count: int, *, seed: int, by_score: bool = False
 ) -> list[dict[str, Any]]:
-    """Draw scored samples for people to label, at random, each with the same known probability.
+    """Draw scored samples at random, for people to label.
+
+    Every scored sample has the same probability to be drawn. Each row records it, so
+    that ``calibrate`` can tell later that the labels are a random sample.
 
     Args:
         report: A run; its samples need ids of their own.
         metric: Name of the metric whose mean is to be calibrated.
         count: How many to draw.
-        seed: Of the draw.
-        by_score: Draw evenly over the range of scores: systematically from the samples
-            in order of their score, ties in random order. Every sample keeps the same
-            probability.
+        seed: Seed of the draw.
+        by_score: Spread the draw evenly over low and high scores: sort the samples by
+            score and take every n-th from a random start.
 
     Returns:
-        One row per drawn sample, in random order: id, empty ``label``, probability and
-        seed, and what a person needs to judge it; no score, which would sway the
-        person.
+        One row per drawn sample, in random order: its id, an empty ``label`` to fill
+        in, the probability, the seed, and the texts that a person needs to judge it. No
+        score, which would sway the person.
 
     Raises:
         InputError: If a scored sample has no id, or several samples share one.
         SettingError: If fewer samples are scored than are to be drawn, or none is to be
             drawn.
     """
-    if report.decisions:
+    if report.decisions:  # such a run stopped early, for a reason in the scores
         raise InputError(
             "a run until decided cannot be labelled for calibration: judge all of its"
             " rows"
@@ -520,15 +551,18 @@ def calibrate(
     cluster: GroupBy = "auto",
     assume_random: bool = False,
 ) -> CorrectedMean:
-    """The mean label over all scored samples of a run, from labels that were drawn at random.
+    """Estimate the mean label of all scored samples from the labels of a random few.
+
+    The scores of the samples that nobody labelled enter as well. How scores and labels
+    differ on the labelled samples corrects them (prediction-powered inference).
 
     Args:
         report: The run.
         metric: Name of the metric.
         labels: Labels, as ``draw`` drew them and people filled them in.
-        cluster: Which samples belong together.
-        assume_random: Take labels that no draw recorded, or that were filled in partly,
-            for a random sample.
+        cluster: Which samples belong together, and are not independent.
+        assume_random: Take the labels for a random sample without asking for the record
+            of a draw, and although some were not filled in.
 
     Raises:
         InputError: If the labels are no random sample by their own record, or none
@@ -546,10 +580,10 @@ def calibrate(
     scored_by_id = _scores_by_id(report, metric)
     scored_samples = [row.sample for row in scored_by_id.values()]
     _check_cluster_key(scored_samples, cluster)
-    cluster_number_of = numbering(cluster)
+    number_cluster_of = numbering(cluster)
     cluster_number_by_id = {}
-    for sample_id, row in scored_by_id.items():
-        cluster_number_by_id[sample_id] = cluster_number_of(row.sample)
+    for sample_id, scored in scored_by_id.items():
+        cluster_number_by_id[sample_id] = number_cluster_of(scored.sample)
 
     def scores_of(ids: Sequence[str]) -> Scores:
         scores = [scored_by_id[sample_id].score for sample_id in ids]
@@ -603,17 +637,23 @@ def _labels_of_draw(
         )
     majority_by_id = {}
     for sample_id, label in label_with_votes_by_id.items():
-        majority_by_id[sample_id] = Labelled(0.0, label.votes).yes
+        majority_by_id[sample_id] = Labelled(0.0, label.votes).is_labelled_yes
     return majority_by_id
 
 
 def _refuse_other_than_a_draw(
     labels: Sequence[Label], *, n_empty: int, n_scored: int
 ) -> None:
-    """Raise ``InputError`` unless labels are, by their own record, all that one draw drew from all scored samples.
+    """Raise ``InputError`` unless the labels are a random sample of the scored samples.
 
-    Fewer samples may be scored now than when the labels were drawn: those that are left
-    are still a random sample.
+    They are, if each records that it was drawn, all with one probability, and none of
+    the drawn samples is missing or without a label.
+
+    Args:
+        labels: The labels.
+        n_empty: How many of them people have not filled in.
+        n_scored: How many samples of the run are scored. It may be fewer than when the
+            labels were drawn: what is left is still a random sample.
     """
     if n_empty:
         raise InputError(
@@ -629,7 +669,7 @@ def _refuse_other_than_a_draw(
             " --assume-random)"
         )
     n_expected = probability * n_scored
-    if len(labels) < n_expected - 0.5:
+    if len(labels) < n_expected - 0.5:  # 0.5: the product is rounded to whole labels
         raise InputError(
             f"{len(labels)} labels with a probability of {probability:g} are no draw from"
             f" the {n_scored} scored samples, of which it takes {n_expected:.0f}: labels"

@@ -155,14 +155,24 @@ class Maker:
     def make(
         self, plan: Making[T], samples: Sequence[Sample]
     ) -> Iterator[T | Failed | Undefined]:
-        """Give what a plan makes of each sample, or why it made nothing of it.
+        """Have the model make something of each sample, and yield the products in order.
 
-        ``JudgeUnavailable`` if the model will answer nothing.
+        A product is what the plan returns, e.g. a question with its answer. It is
+        ``Failed`` or ``Undefined`` where the plan made nothing. The questions are asked
+        by an ordinary run, which counts what they cost.
+
+        Args:
+            plan: A generator that yields questions for the model and returns a product.
+            samples: What the products are made of.
+
+        Raises:
+            JudgeUnavailable: If the model will answer nothing.
+            KeyboardInterrupt: If the run was interrupted.
         """
 
         @metric
         def making(sample: Sample) -> Generator[Any, Any, Outcome]:
-            """Hand what the plan made through a run, as if it were evidence."""
+            """Run the plan as a metric; the evidence of its score is the product."""
             product = yield from plan(sample)
             if isinstance(product, (Failed, Undefined)):
                 return product
@@ -174,7 +184,7 @@ class Maker:
             self.usage += row.usage
             outcome = row.results.get("making")
             if outcome is None:
-                # An interrupt or a limit cut it off: the run says so at its end.
+                # An interrupt or a limit cut the row off; the two ifs below raise then.
                 continue
             if isinstance(outcome, Scored):
                 evidence = cast("Any", outcome.evidence)
@@ -193,37 +203,40 @@ class Maker:
         plan: Making[T],
         key: Callable[[T], str],
     ) -> list[T]:
-        """Make so many different products; where a candidate gives none, try the next.
+        """Make as many different products as are wanted, each of one candidate.
+
+        Where a candidate gives no product, or one that was made before, the reason is
+        counted in ``left_out`` and a further candidate is tried.
 
         Args:
             count: How many are wanted. They are fewer if the candidates run out.
             candidates: What they are made of, in the order in which they are tried.
             plan: Makes a product of a candidate.
-            key: What no two products may share, such as their question.
+            key: Of a product, what no other may share, such as its question.
 
         Raises:
             InputError: If no candidate gave a product.
             JudgeUnavailable: If the model will answer nothing.
         """
-        products: dict[str, T] = {}
-        queue = iter(candidates)
-        while len(products) < count:
-            n_missing = count - len(products)
-            batch = list(islice(queue, n_missing))
-            if not batch:
+        product_by_key: dict[str, T] = {}
+        untried_candidates = iter(candidates)
+        while len(product_by_key) < count:
+            n_missing = count - len(product_by_key)
+            batch = list(islice(untried_candidates, n_missing))
+            if not batch:  # the candidates ran out
                 break
             for product in self.make(plan, batch):
                 if isinstance(product, Failed):
                     self.left_out[product.error.type] += 1
                 elif isinstance(product, Undefined):
                     self.left_out[product.code] += 1
-                elif key(product) in products:
+                elif key(product) in product_by_key:
                     self.left_out["duplicate question"] += 1
                 else:
-                    products[key(product)] = product
-        if not products:
+                    product_by_key[key(product)] = product
+        if not product_by_key:
             self._refuse_no_product()
-        return list(products.values())
+        return list(product_by_key.values())
 
     def _refuse_no_product(self) -> NoReturn:
         """Raise ``InputError`` with the reasons why no candidate gave a product."""
@@ -256,36 +269,38 @@ def make_header(
     *prompts: str,
     pairs: str | None = None,
 ) -> Header:
-    """How a set was made.
+    """The header of a set, which records how the set was made.
 
     Args:
-        kind: Which of the two sets.
+        kind: Which of the two kinds of sets.
         documents: The corpus, which stands in the header as a digest.
         settings: What decides the set; its ``seed`` has a field of its own.
         source: Names of the files.
-        maker: Where the model worked; None where no model was asked.
+        maker: What asked the model, with its name and what it left out; None where no
+            model was asked.
         prompts: The prompts, which stand in the header as a digest.
-        pairs: Where a discrete set's questions are from, "written" or "given".
+        pairs: Where a discrete set's questions are from, "written" by the model or
+            "given" by the caller; None for a continuous set.
     """
     parameters = settings.model_dump()
     seed = parameters.pop("seed")
     if pairs is not None:
         parameters["pairs"] = pairs
-    corpus: list[str] = []
+    ids_and_texts: list[str] = []
     for document in documents:
-        corpus += [document.id, document.text]
+        ids_and_texts += [document.id, document.text]
     set_header = Header(
         kind=kind,
         source=tuple(source),
-        corpus=digest_of(corpus),
+        corpus=digest_of(ids_and_texts),
         seed=seed,
         parameters=parameters,
     )
     if maker is None:
         return set_header
-    by_model = {
+    fields_of_model = {
         "model": maker.name,
         "prompts": digest_of_prompt(*prompts, maker.language or ""),
         "left_out": dict(sorted(maker.left_out.items())),
     }
-    return set_header.model_copy(update=by_model)
+    return set_header.model_copy(update=fields_of_model)

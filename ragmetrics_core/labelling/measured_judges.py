@@ -70,9 +70,10 @@ ASKING: dict[str, type[Metric]] = {
 
 LabelledSamples = Sequence[LabelledSample]
 Ask = Callable[[Metric, Sequence[Sample], int], Sequence[MetricResult]]
-"""Gives a result per sample; a number above 0 is that of an independent repetition.
+"""Asks a judge: from a metric, samples and the number of the repetition to a result per sample.
 
-The stored replies of one repetition are not those of another.
+Repetition 0 is the first time. In repetition 1, 2 and so on the judge answers anew: it
+takes no replies that were stored in another repetition.
 """
 
 _PLAIN_RULE = "weakest claim"
@@ -90,27 +91,35 @@ def asking(
     concurrency: int = 32,
     progress: Show = False,
 ) -> Ask:
-    """A way to ask one judge everything, within common limits.
+    """A function that asks a judge; all its calls share one budget.
 
-    Arguments are those of ``evaluate``.
+    The arguments are those of ``evaluate``.
 
-    The function that is returned raises ``JudgeUnavailable`` if a limit or a judge that
-    answers no more ends the run early, because a card needs all verdicts.
+    Returns:
+        A function from a metric, samples and the number of the repetition to a result
+        per sample. It raises ``JudgeUnavailable`` if a limit, or a judge that answers
+        no more, ends the run early: the card of a judge needs all verdicts.
     """
     budget = Budget(limits)
 
     def ask(
         metric: Metric, samples: Sequence[Sample], repetition_number: int
     ) -> Sequence[MetricResult]:
+        """Score the samples with the metric, in order.
+
+        From repetition 1 on the judge answers anew, also what it answered before.
+        """
         judge_of_run = judge
         store_of_run = store
-        if repetition_number:
-            repetition = _repetition(resolve_judge(judge), repetition_number)
-            if repetition is None:
+        if repetition_number > 0:
+            judge_of_repetition = _judge_of_repetition(
+                resolve_judge(judge), repetition_number
+            )
+            if judge_of_repetition is None:
                 # an empty store, so that no reply of an earlier repetition is taken
                 store_of_run = MemoryStore()
             else:
-                judge_of_run = repetition
+                judge_of_run = judge_of_repetition
         run = Run([metric], judge_of_run, concurrency, store_of_run, budget)
         run.check_prices()
         rows = list(stream(run, samples, progress=progress, columns={}))
@@ -125,18 +134,23 @@ def asking(
     return ask
 
 
-def _repetition(judge: Judge, number: int) -> Judge | None:
-    """The same judge whose stored replies are those of an independent repetition.
+def _judge_of_repetition(judge: Judge, repetition_number: int) -> Judge | None:
+    """The same judge, whose replies are stored apart from those of other repetitions.
 
-    So a card that is made anew does not pay twice for what it asks twice. None for a
-    judge of which no repetition can be told from the first replies.
+    So a card that is made anew finds the replies of both repetitions in the store and
+    does not pay for them again. None for a judge that cannot store them apart.
     """
     if isinstance(judge, ModelJudge):
-        return replace(judge, replicate=judge.replicate + number)
+        return replace(judge, replicate=judge.replicate + repetition_number)
     if isinstance(judge, CascadeJudge):
-        parts = [_repetition(part, number) for part in (judge.cheap, judge.strong)]
+        parts = [
+            _judge_of_repetition(part, repetition_number)
+            for part in (judge.cheap, judge.strong)
+        ]
         if None not in parts:
-            return judge.with_parts(lambda part: _repetition(part, number) or part)
+            return judge.with_parts(
+                lambda part: _judge_of_repetition(part, repetition_number) or part
+            )
     return judge if judge.free else None
 
 
@@ -148,24 +162,28 @@ def judge_samples(
     Args:
         ask: The judge, from ``asking``.
         metric: The metric whose question the labels answer.
-        labelled: The samples, all of one question.
-        again: Whether stored replies are left aside, so that the judge answers anew.
+        labelled: The samples, all of one question. Where people compared two answers, a
+            row holds a second sample with the other answer.
+        again: Whether the judge answers anew, without the replies that were stored when
+            it was asked first.
 
     Returns:
-        The same samples in the same order, each with the judge's result and verdicts,
-        and what they cost. Where two answers are compared, the result is that of the
-        sample itself, and the cost is that of both.
+        The same rows in the same order, each with the judge's result and verdicts, and
+        what they cost. Where two answers are compared, the result is that of the first
+        sample, and the cost is that of both.
     """
-    results = ask(metric, [row.sample for row in labelled], again)
-    rivals = [row.other for row in labelled if row.other is not None]
-    rival_results = iter(ask(metric, rivals, again) if rivals else ())
+    repetition_number = 1 if again else 0
+    results = ask(metric, [row.sample for row in labelled], repetition_number)
+    others = [row.other_sample for row in labelled if row.other_sample is not None]
+    results_of_others = iter(ask(metric, others, repetition_number) if others else ())
     judged_rows = []
     for row, result in zip(labelled, results, strict=True):
-        rival_result = next(rival_results) if row.other is not None else None
-        verdicts = tuple(_verdicts(row, result, rival_result))
+        other_result = None
         usage = result.usage
-        if rival_result is not None:
-            usage += rival_result.usage
+        if row.other_sample is not None:
+            other_result = next(results_of_others)
+            usage += other_result.usage
+        verdicts = tuple(_verdicts(row, result, other_result))
         judged_rows.append(replace(row, result=result, usage=usage, verdicts=verdicts))
     return judged_rows
 
@@ -180,6 +198,9 @@ def measure_judge(
 ) -> Card:
     """Measure a judge on labelled samples and return its card.
 
+    Each question that people answered is measured by itself: how well the judge agrees
+    with their labels, how often it gives no verdict, what sways it, and what it costs.
+
     Args:
         judge: The judge, for its name, version and settings.
         labelled: The samples, of one or several questions.
@@ -193,26 +214,32 @@ def measure_judge(
         InputError: If the judge scored nothing: an empty card would pass for a
             measurement.
     """
-    asking_metrics = _asking_metrics(labelled, metrics)
-    run = Run([*asking_metrics.values()], judge, 1, MemoryStore())
-    by_question: dict[str, _MeasuredQuestion] = {}
-    for question, metric in asking_metrics.items():
-        of_question = [row for row in labelled if row.question == question]
-        rows, seconds = _judge_and_time(run.judges[0], ask, metric, of_question)
+    metric_by_question = _asking_metrics(labelled, metrics)
+    # This run asks nothing: it resolves the judge and gives the facts for the card.
+    run = Run([*metric_by_question.values()], judge, 1, MemoryStore())
+    resolved_judge = run.judges[0]
+    measured_by_question: dict[str, _MeasuredQuestion] = {}
+    for question, metric in metric_by_question.items():
+        labelled_rows = [row for row in labelled if row.question == question]
+        rows, seconds = _judge_and_time(resolved_judge, ask, metric, labelled_rows)
         if question == "adherent":
-            measured = _measure_adherence(run.judges[0], ask, metric, rows, draws=draws)
+            measured = _measure_adherence(
+                resolved_judge, ask, metric, rows, draws=draws
+            )
         else:
             measured = _measure_question(ask, metric, rows, draws=draws)
         figures = list(_spent(rows, seconds))
-        if isinstance(run.judges[0], DecisionJudge):
+        if isinstance(resolved_judge, DecisionJudge):
             figures += measure_weaknesses(question, metric, rows, ask)
-        by_question[question] = measured.with_figures(figures)
+        measured_by_question[question] = measured.with_figures(figures)
     all_rows: list[LabelledSample] = []
-    for measured in by_question.values():
+    for measured in measured_by_question.values():
         all_rows += measured.rows
     _refuse_nothing_scored(run.facts.judges[0], all_rows)
-    signatures = {name: metric.signature for name, metric in asking_metrics.items()}
-    return _card(run, signatures, by_question)
+    signature_by_question = {
+        question: metric.signature for question, metric in metric_by_question.items()
+    }
+    return _card(run, signature_by_question, measured_by_question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,22 +265,30 @@ class _MeasuredQuestion:
 
 def _card(
     run: Run,
-    signatures: dict[str, Signature],
-    by_question: Mapping[str, _MeasuredQuestion],
+    signature_by_question: dict[str, Signature],
+    measured_by_question: Mapping[str, _MeasuredQuestion],
 ) -> Card:
-    """The card of what was measured."""
-    adherence = by_question.get("adherent", _MeasuredQuestion(()))
+    """Put what was measured of a judge on a card.
+
+    Args:
+        run: Knows the judge, the version of this library and the date.
+        signature_by_question: How the metric that asks each question asks it.
+        measured_by_question: What was measured on each question. Only adherence brings
+            notes and a correction for the number of claims.
+    """
+    adherence = measured_by_question.get("adherent", _MeasuredQuestion(()))
+    figures_by_question = {
+        question: _drop_undefined(measured.figures)
+        for question, measured in measured_by_question.items()
+    }
     return Card(
         judge=run.facts.judges[0],
         details=run.judges[0].details,
         version=run.facts.version,
         made=run.facts.started,
-        signatures=signatures,
-        figures={
-            question: _drop_undefined(measured.figures)
-            for question, measured in by_question.items()
-        },
-        decided=_find_reach(by_question),
+        signatures=signature_by_question,
+        figures=figures_by_question,
+        decided=_find_reach(measured_by_question),
         notes=adherence.notes,
         claim_correction=adherence.correction,
     )
@@ -262,14 +297,18 @@ def _card(
 def _asking_metrics(
     labelled: LabelledSamples, metrics: Iterable[Metric]
 ) -> dict[str, Metric]:
-    """The metric that asks each question that is labelled."""
-    questions = {row.question for row in labelled}
-    own_metrics = {type(metric): metric for metric in metrics}
-    return {
-        question: own_metrics.get(kind) or kind()
-        for question, kind in ASKING.items()
-        if question in questions
-    }
+    """The metric that asks each question that is labelled, by question.
+
+    It is the one of ``metrics`` that has the right class, else one with usual settings.
+    """
+    labelled_questions = {row.question for row in labelled}
+    given_by_class = {type(metric): metric for metric in metrics}
+    metric_by_question: dict[str, Metric] = {}
+    for question, metric_class in ASKING.items():
+        if question in labelled_questions:
+            given_metric = given_by_class.get(metric_class)
+            metric_by_question[question] = given_metric or metric_class()
+    return metric_by_question
 
 
 def _measure_question(
@@ -284,7 +323,11 @@ def _measure_question(
 def _measure_adherence(
     judge: Judge, ask: Ask, metric: Metric, rows: LabelledSamples, *, draws: int
 ) -> _MeasuredQuestion:
-    """The same, with what sways the judge, and what its weakest claims reject."""
+    """How well a judge agrees with labels of adherence, and what sways it.
+
+    Of a judge that judges claim by claim it is also measured which answers its weakest
+    claim rejects, with and without a correction for the number of claims.
+    """
     plain = _measure_question(ask, metric, rows, draws=draws)
     answers = _weakest_claims(rows) if judge.takes_correction else []
     rejections = tuple(_measure_rejection(answers))
@@ -297,11 +340,11 @@ def _measure_adherence(
 
 
 def _find_reach(
-    by_question: Mapping[str, _MeasuredQuestion],
+    measured_by_question: Mapping[str, _MeasuredQuestion],
 ) -> dict[str, tuple[Reach, ...]]:
     """What the judge may decide alone, of the questions that a cascade asks."""
     decided_alone: dict[str, tuple[Reach, ...]] = {}
-    for question, measured in by_question.items():
+    for question, measured in measured_by_question.items():
         verdicts = _verdicts_with_probability(measured.rows)
         if question in CASCADED and verdicts:
             decided_alone[question] = measure_reach(verdicts)
@@ -347,7 +390,7 @@ def _agreement(rows: LabelledSamples, *, draws: int) -> list[Measured]:
     """How well the judge agrees with the labels, and people with each other."""
     scored = [row for row in rows if row.verdicts]
     verdicts = [row.verdicts for row in scored]
-    votes = [[Labelled(0, row.people, row.source)] for row in scored]
+    votes = [[Labelled(0, row.people_votes, row.source)] for row in scored]
     of_judge = measure_all(verdicts, _MEASURES, draws=draws)
     of_people = measure_all(votes, {"kappa of people": human_kappa}, draws=draws)
     return [*of_judge, *of_people]
@@ -376,18 +419,27 @@ def _spent(rows: LabelledSamples, seconds: float) -> Iterator[Measured]:
 
 
 def _verdicts(
-    row: LabelledSample, result: MetricResult, rival_result: MetricResult | None
+    row: LabelledSample, result: MetricResult, other_result: MetricResult | None
 ) -> Iterator[Labelled]:
-    """The judge's score of each label of a sample; nothing where a result has no score.
+    """Set the judge's score against each label of people on a sample.
 
-    Each carries minus the length of the text that it is about as its rival's score: a
-    rival judge that likes short texts.
+    There is one label for the answer, or one for each context or fact. Nothing is
+    yielded where the metric gave no score.
+
+    Each verdict also carries the score of a made-up rival, a judge that likes short
+    texts: minus the length of the text that the label is about. So the card can say
+    whether scores follow the length.
+
+    Args:
+        row: The sample with its labels.
+        result: What the metric said of the sample.
+        other_result: What it said of the other answer, where people compared two.
     """
     if result.value is None:
         return
-    if row.other is not None:
-        if rival_result is not None and rival_result.value is not None:
-            yield _preference(row, result.value, rival_result.value)
+    if row.other_sample is not None:
+        if other_result is not None and other_result.value is not None:
+            yield _preference(row, result.value, other_result.value)
         return
     evidence = result.evidence
     if isinstance(evidence, JudgedChunks):
@@ -397,21 +449,22 @@ def _verdicts(
     elif isinstance(evidence, CitationEvidence):
         yield _of_citations(row, evidence)
     else:
-        says = None
+        own_verdict = None  # it follows from the score
         if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
-            # Of a judge that gives a probability the verdict is its own.
-            says = evidence.yes > 0
+            # A judge that gives a probability decides by a threshold of its own.
+            own_verdict = evidence.yes > 0
         length = len(row.sample.answer or "")
         for label in row.labels:
-            yield _verdict(row, result.value, label, length, says)
+            yield _verdict(row, result.value, label, length, own_verdict)
 
 
-def _preference(row: LabelledSample, score: float, rival_score: float) -> Labelled:
-    """Which of two answers is better: a score above one half is for the second."""
-    second = row.other.answer if row.other is not None else None
-    extra_length = len(second or "") - len(row.sample.answer or "")
+def _preference(row: LabelledSample, score: float, other_score: float) -> Labelled:
+    """Which of two answers is better: a score above one half is for the other one."""
+    other_answer = row.other_sample.answer if row.other_sample is not None else None
+    extra_length = len(other_answer or "") - len(row.sample.answer or "")
     (label,) = row.labels
-    return _verdict(row, (1 + rival_score - score) / 2, label, extra_length)
+    preference = (1 + other_score - score) / 2
+    return _verdict(row, preference, label, extra_length)
 
 
 def _of_chunks(row: LabelledSample, evidence: JudgedChunks) -> Iterator[Labelled]:
@@ -422,7 +475,8 @@ def _of_chunks(row: LabelledSample, evidence: JudgedChunks) -> Iterator[Labelled
     ):
         length = len(context.text)
         if chunk.probability is None:
-            yield _verdict(row, float(bool(chunk.useful)), label, length)
+            score = 1.0 if chunk.useful else 0.0
+            yield _verdict(row, score, label, length)
         else:
             yield _verdict(row, chunk.probability, label, length, chunk.useful)
 
@@ -452,20 +506,36 @@ def _verdict(
     score: float,
     label: bool,
     length: int,
-    says: bool | None = None,
+    own_verdict: bool | None = None,
 ) -> Labelled:
-    return Labelled(score, (label,), row.source, -length, row.sample.id or "-", says)
+    """The judge's score of one label; ``own_verdict`` where it does not follow from it."""
+    return Labelled(
+        score=score,
+        votes=(label,),
+        source=row.source,
+        rival_score=-length,
+        id=row.sample.id or "-",
+        verdict=own_verdict,
+    )
 
 
 def _follows_length(rows: Sequence[Labelled]) -> float | None:
-    """Spearman's ρ of score and length among texts of one label, mean of both labels.
+    """How far scores grow with the length of the text, among texts of one label.
 
-    None if neither label has three texts of different lengths and scores.
+    It is Spearman's rank correlation of score and length, the mean of that among the
+    texts that people said yes of and among the others. None if neither group has three
+    texts of different lengths and scores.
     """
     correlations = []
     for label in (True, False):
-        pairs = [(row.score, -(row.rival or 0.0)) for row in rows if row.yes is label]
-        correlation = spearman(pairs) if len(pairs) > 2 else None
+        scores_and_lengths = []
+        for row in rows:
+            if row.is_labelled_yes is label:
+                length = -(row.rival_score or 0.0)  # as _verdict notes it
+                scores_and_lengths.append((row.score, length))
+        if len(scores_and_lengths) < 3:
+            continue
+        correlation = spearman(scores_and_lengths)
         if correlation is not None:
             correlations.append(correlation)
     return fmean(correlations) if correlations else None
@@ -473,12 +543,12 @@ def _follows_length(rows: Sequence[Labelled]) -> float | None:
 
 def _is_constant(rows: Sequence[Labelled]) -> float:
     """1.0 if the judge gives one verdict on all rows; kappa and MCC are 0 then."""
-    return float(len({row.says() for row in rows}) == 1)
+    return float(len({row.is_judged_yes() for row in rows}) == 1)
 
 
 def _shortness_auroc(rows: Sequence[Labelled]) -> float | None:
     """How well labels follow from the length of the text alone."""
-    return auroc([(row.rival or 0.0, row.yes) for row in rows])
+    return auroc([(row.rival_score or 0.0, row.is_labelled_yes) for row in rows])
 
 
 _CARD_MEASURES = (
@@ -530,27 +600,34 @@ def _correction_of(
 
 
 def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
-    """What is rejected with and without the correction for the number of claims.
+    """Measure how many answers are rejected by the rule that the weakest claim decides.
 
-    The correction of a source is fitted on the others; of a single source on itself.
+    The rule is tried plain and with a correction for the number of claims: of many
+    claims one looks weak by chance. The correction that is tried on a source is fitted
+    on the other sources; with one source only, on that one itself.
+
+    Yields:
+        The share of supported and of unsupported answers that each rule rejects, as the
+        mean over sources.
     """
     sources = dict.fromkeys(answer.source for answer in answers)
-    by_measure: dict[str, list[float]] = {}
+    shares_by_measure: dict[str, list[float]] = {}
     for source in sources:
         of_source = [answer for answer in answers if answer.source == source]
         of_others = [answer for answer in answers if answer.source != source]
+        correction_by_rule: dict[str, ClaimCorrection | None] = {_PLAIN_RULE: None}
         correction = fit_correction(of_others or of_source)
-        rules = {_PLAIN_RULE: None, _CORRECTED_RULE: correction}
-        for rule, applied in rules.items():
-            if rule == _CORRECTED_RULE and correction is None:
-                continue
-            shares = shares_rejected(of_source, applied)
+        if correction is not None:  # None: too few answers to fit it on
+            correction_by_rule[_CORRECTED_RULE] = correction
+        for rule, rule_correction in correction_by_rule.items():
+            shares = shares_rejected(of_source, rule_correction)
             for label, share in zip(("supported", "unsupported"), shares, strict=True):
                 if share is not None:
                     measure = _name_of_rejection(label, rule)
-                    by_measure.setdefault(measure, []).append(share)
-    for measure, values in by_measure.items():
-        yield Measured(measure, None, len(values), fmean(values), None)
+                    shares_by_measure.setdefault(measure, []).append(share)
+    for measure, shares_of_sources in shares_by_measure.items():
+        mean_share = fmean(shares_of_sources)
+        yield Measured(measure, None, len(shares_of_sources), mean_share, None)
 
 
 def _name_of_rejection(label: str, rule: str) -> str:
@@ -558,18 +635,26 @@ def _name_of_rejection(label: str, rule: str) -> str:
 
 
 def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[str]:
-    """What the correction for the number of claims gives back, and what it lets pass.
+    """A sentence on both effects of the correction for the number of claims.
 
-    Nothing where the rows do not show both.
+    It rejects fewer supported answers, and it may let more unsupported ones pass. No
+    sentence if one of these was not measured.
+
+    Args:
+        rejections: Shares of answers that are rejected, from ``_measure_rejection``.
     """
-    shares = {figure.measure: figure.value for figure in rejections}
+    share_by_measure = {figure.measure: figure.value for figure in rejections}
     changes = []
     for label in ("supported", "unsupported"):
-        plain = shares.get(_name_of_rejection(label, _PLAIN_RULE))
-        corrected = shares.get(_name_of_rejection(label, _CORRECTED_RULE))
-        if plain is None or corrected is None:
+        plain_share = share_by_measure.get(_name_of_rejection(label, _PLAIN_RULE))
+        corrected_share = share_by_measure.get(
+            _name_of_rejection(label, _CORRECTED_RULE)
+        )
+        if plain_share is None or corrected_share is None:
             return
-        changes.append(f"of {label} answers from {plain:.2f} to {corrected:.2f}")
+        changes.append(
+            f"of {label} answers from {plain_share:.2f} to {corrected_share:.2f}"
+        )
     yield (
         "The correction for the number of claims changes the share that is rejected"
         f" {' and '.join(changes)}: fewer good answers are lost, and more false ones"
@@ -578,73 +663,100 @@ def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[st
 
 
 def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:
-    """Whether samples had no score, and why; whether verdicts repeat when asked again."""
+    """Observe how often a judge gives no verdict, and whether it repeats its verdicts.
+
+    The judge is asked once more about each row. Each observation is the name of a
+    measure, the row's source, and whether the measure holds of the row.
+    """
     rows_again = judge_samples(ask, metric, rows, again=True)
     for row, row_again in zip(rows, rows_again, strict=True):
         outcome = getattr(row.result, "status", "")
         if getattr(row.result, "code", "") == "abstained":
             outcome = "abstained"
-        for name in ("abstained", "undefined", "failed"):
-            yield name, row.source, outcome == name
-        if row.says:
-            yield "same when asked again", row.source, row.says == row_again.says
+        for measure in ("abstained", "undefined", "failed"):
+            yield measure, row.source, outcome == measure
+        if row.bool_verdicts:
+            is_same = row.bool_verdicts == row_again.bool_verdicts
+            yield "same when asked again", row.source, is_same
 
 
 def _observe_swaying(
     ask: Ask, metric: Metric, rows: LabelledSamples
 ) -> Iterator[Observation]:
-    """Whether the verdict changes when the sample does.
+    """Observe whether the judge's verdict changes when the sample is changed.
 
-    It should change where a supported answer was made wrong ("caught"). It should not
-    where a context gives the judge orders, or the contexts stand in another order
-    ("flipped").
+    It should change where a supported answer was made wrong: the measures that begin
+    with "caught". It should not where a context gives the judge orders, or the contexts
+    stand in another order: the measures that begin with "flipped".
+
+    Each observation is the name of a measure, the row's source, and whether the measure
+    holds of the row. Rows without a verdict are passed over.
     """
-    changed: list[tuple[str, LabelledSample, Sample]] = []
-    for place, row in enumerate(rows):
+    original_rows: list[LabelledSample] = []
+    changed_rows: list[LabelledSample] = []
+    tried_measures: list[str] = []
+    for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
         if row.result.judge in EMBEDDED:
             yield "uncertain", row.source, row.result.uncertain
-        # A name of its own for each changed sample, by which a judge's draws differ.
-        name = f"row {place}" if row.sample.id is None else row.sample.id
-        for measure, sample in _changes(row):
-            named = sample.model_copy(update={"id": f"{name} | {measure}"})
-            changed.append((measure, row, named))
-    changed_rows = [replace(row, sample=sample) for _, row, sample in changed]
+        row_name = f"row {row_index}" if row.sample.id is None else row.sample.id
+        for measure, changed_sample in _changes(row):
+            # A judge's random draws depend on the id: each sample needs one of its own.
+            changed_id = {"id": f"{row_name} | {measure}"}
+            named_sample = changed_sample.model_copy(update=changed_id)
+            original_rows.append(row)
+            changed_rows.append(replace(row, sample=named_sample))
+            tried_measures.append(measure)
     judged_rows = judge_samples(ask, metric, changed_rows)
-    for (measure, row, _), changed_row in zip(changed, judged_rows, strict=True):
+    for measure, original, changed in zip(
+        tried_measures, original_rows, judged_rows, strict=True
+    ):
         # A judge that loses its verdict is swayed, but has caught nothing.
-        if changed_row.says or measure.startswith("flipped"):
-            yield measure, row.source, row.says != changed_row.says
-    if not all(row.says for row in judged_rows):
+        if changed.bool_verdicts or measure.startswith("flipped"):
+            is_changed = original.bool_verdicts != changed.bool_verdicts
+            yield measure, original.source, is_changed
+    # The measure is left out where every changed sample got a verdict.
+    if not all(row.bool_verdicts for row in judged_rows):
         for row in judged_rows:
-            yield "no verdict after a change", row.source, not row.says
+            yield "no verdict after a change", row.source, not row.bool_verdicts
 
 
 def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
-    """The sample after each change that is tried on it, with the measure of that."""
+    """Yield the sample after each change that is tried on it, with the measure's name.
+
+    Changes of the answer make it wrong: a change of the verdict has "caught" that.
+    Changes of the contexts should not matter: a change of the verdict has "flipped".
+    """
     sample = row.sample
-    (says,) = row.says
-    if says and row.labels[0]:  # only an answer that is accepted, and rightly so
+    (judged_supported,) = row.bool_verdicts
+    (labelled_supported,) = row.labels
+    if judged_supported and labelled_supported:
         for kind in EDITS:
-            answer = edit_answer(kind, sample)
-            if answer is not None:
-                yield f"caught: {kind}", sample.model_copy(update={"answer": answer})
+            wrong_answer = edit_answer(kind, sample)
+            if wrong_answer is not None:
+                changed = sample.model_copy(update={"answer": wrong_answer})
+                yield f"caught: {kind}", changed
     for kind in ORDERS:
-        yield f"flipped: {kind}", add_order(kind, sample, says)
+        yield f"flipped: {kind}", add_order(kind, sample, judged_supported)
     if len(sample.contexts) > 1:
-        turned = sample.model_copy(update={"contexts": sample.contexts[::-1]})
-        yield "flipped: contexts reversed", turned
+        reversed_contexts = sample.contexts[::-1]
+        changed = sample.model_copy(update={"contexts": reversed_contexts})
+        yield "flipped: contexts reversed", changed
 
 
 def _shares(observations: Iterable[Observation]) -> list[Measured]:
-    """How often each measure holds, over all samples and per source."""
+    """The share of observations of which each measure holds, over all and per source.
+
+    A ``Measured`` with source None is that over all sources. Intervals are Wilson's.
+    """
     flags_by_measure: dict[tuple[str, str | None], list[bool]] = {}
-    for name, source, holds in observations:
-        flags_by_measure.setdefault((name, None), []).append(holds)
-        flags_by_measure.setdefault((name, source), []).append(holds)
+    for measure, source, holds in observations:
+        flags_by_measure.setdefault((measure, None), []).append(holds)
+        flags_by_measure.setdefault((measure, source), []).append(holds)
     shares = []
-    for (name, source_or_all), flags in flags_by_measure.items():
+    for (measure, source_or_none), flags in flags_by_measure.items():
         interval = wilson(sum(flags), len(flags))
-        shares.append(Measured(name, source_or_all, len(flags), fmean(flags), interval))
+        share = Measured(measure, source_or_none, len(flags), fmean(flags), interval)
+        shares.append(share)
     return shares

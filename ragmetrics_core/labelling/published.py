@@ -24,7 +24,7 @@ from ragmetrics_core.statistics.rater_agreement import Labelled
 Row = Mapping[str, Any]
 
 # columns of our form that are no fields of a sample
-_NO_FIELDS = frozenset(("answers", "label", "labels", "meta", "source"))
+_COLUMNS_ABOUT_LABELS = frozenset(("answers", "label", "labels", "meta", "source"))
 _GOOD_FAITHFULNESS = 3
 """From this grade on an annotator of MT-RAG, who grades from 1 to 4, calls an answer adherent."""
 
@@ -41,8 +41,8 @@ class LabelledSample:
         source: The data set that the sample comes from.
         sample: The sample.
         labels: What people say, one label for the answer, or one per context or fact.
-        other: The sample with the other answer, where two answers are compared.
-        people: Votes of single annotators on the answer, where they are known.
+        other_sample: The sample with the other answer, where two answers are compared.
+        people_votes: Votes of single annotators on the answer, where they are known.
         result: The judge's result, once it was asked.
         usage: What the judge's answers cost, that on the other answer included.
         verdicts: The judge's score of each label. The rival's score of a verdict is
@@ -53,16 +53,16 @@ class LabelledSample:
     source: str
     sample: Sample
     labels: tuple[bool, ...]
-    other: Sample | None = None
-    people: tuple[bool, ...] = ()
+    other_sample: Sample | None = None
+    people_votes: tuple[bool, ...] = ()
     result: MetricResult | None = None
     usage: Usage = field(default_factory=Usage)
     verdicts: tuple[Labelled, ...] = ()
 
     @property
-    def says(self) -> tuple[bool, ...]:
+    def bool_verdicts(self) -> tuple[bool, ...]:
         """The verdicts as yes and no."""
-        return tuple(verdict.says() for verdict in self.verdicts)
+        return tuple(verdict.is_judged_yes() for verdict in self.verdicts)
 
 
 def find_labelled_files(path: Path) -> list[Path]:
@@ -95,58 +95,80 @@ def read_labelled(path: Path, limit: int | None = None) -> list[LabelledSample]:
             that cannot be understood, or no row is labelled. The message names the
             place.
     """
-    rows: list[tuple[str, Row]] = []
+    rows_with_places: list[tuple[str, Row]] = []
     for file in find_labelled_files(path):
-        rows.extend(read_objects(file))
-    origins: dict[str, Row] = {}
-    for _, row in rows:
+        rows_with_places.extend(read_objects(file))
+    # RAGTruth keeps the contexts of its responses in rows of another file.
+    ragtruth_origins: dict[str, Row] = {}
+    for _, row in rows_with_places:
         if "source_info" in row and "source_id" in row:
-            origins[row["source_id"]] = row
+            ragtruth_origins[row["source_id"]] = row
     samples_by_group: dict[tuple[str, str], list[LabelledSample]] = {}
-    for place, row in rows:
-        for labelled in _read_at(place, row, origins):
+    for place, row in rows_with_places:
+        for labelled in _read_at(place, row, ragtruth_origins):
             group = (labelled.question, labelled.source)
             samples_by_group.setdefault(group, []).append(labelled)
     if not samples_by_group:
         raise InputError(
             f"{path} holds no labelled rows; docs/judges.md says which forms are read"
         )
-    draw = Random(0)  # noqa: S311 - sampling is no cryptography
-    drawn: list[LabelledSample] = []
+    random_source = Random(0)  # noqa: S311 - sampling is no cryptography
+    drawn_samples: list[LabelledSample] = []
     for samples in samples_by_group.values():
         count = min(limit or len(samples), len(samples))
-        drawn.extend(draw.sample(samples, count))
-    return drawn
+        drawn_samples.extend(random_source.sample(samples, count))
+    return drawn_samples
 
 
-def _read_at(place: str, row: Row, origins: Mapping[str, Row]) -> list[LabelledSample]:
-    """The labelled samples of one row; ``InputError`` names its place."""
+def _read_at(
+    place: str, row: Row, ragtruth_origins: Mapping[str, Row]
+) -> list[LabelledSample]:
+    """Read the labelled samples of one row, which is in our form or a published one.
+
+    Args:
+        place: The file and line, for the message.
+        row: The row.
+        ragtruth_origins: The rows of RAGTruth's ``source_info.jsonl`` by their id.
+
+    Raises:
+        InputError: If the row has no form that is known, or a value that cannot be read.
+    """
     try:
         # Parquet fills columns that a row lacks with None.
-        present = {name: value for name, value in row.items() if value is not None}
+        filled_columns = {
+            name: value for name, value in row.items() if value is not None
+        }
         samples: list[LabelledSample] = []
-        for our_row in _in_our_form(present, origins):
+        for our_row in _in_our_form(filled_columns, ragtruth_origins):
             samples += _samples_of_row(our_row)
         return samples
     except RowError as error:
         reason = str(error)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # the readers of the forms take for granted what each form holds
         reason = f"a form that is not known ({type(error).__name__})"
     raise InputError(f"{place}: no labelled row as in docs/judges.md: {reason}")
 
 
-def _in_our_form(row: Row, origins: Mapping[str, Row]) -> list[Row]:
-    """The rows in our form that a row of a published file is, or a whole file of ALCE.
+def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:
+    """Rewrite a row of a published data set into rows of our form.
 
-    There are none if no sample is to be made of it. ``origins`` are the rows of
-    RAGTruth's ``source_info.jsonl`` by their id.
+    The data set is told by the columns. A row of none of them is returned as it is.
+
+    Args:
+        row: A row; of ALCE a whole file, which is one object with many answers.
+        ragtruth_origins: The rows of RAGTruth's ``source_info.jsonl`` by their id, with
+            the texts that its responses were written from.
+
+    Returns:
+        The rows; none if no sample is to be made of this one.
     """
     if "attribution_label" in row and "references" in row:
         return [_from_attribution_bench(row)]
-    if "claim" in row and "doc" in row:
+    if "claim" in row and "doc" in row:  # LLM-AggreFact
         return [_from_aggrefact(row)]
     if "response" in row and "source_id" in row:
-        return [_from_ragtruth(row, origins)]
+        return [_from_ragtruth(row, ragtruth_origins)]
     if "source_info" in row:  # it is read with the response that names it
         return []
     answers_of_alce = list(_answers_of_alce(row))
@@ -188,16 +210,19 @@ def _answers_of_alce(row: Row) -> Iterator[tuple[str, Row]]:
 
 
 def _from_alce(answers: Sequence[tuple[str, Row]]) -> list[Row]:
-    """A row for each sentence that cites, of answers that people judged for ALCE.
+    """Make a row of each sentence that cites, of answers that people judged for ALCE.
 
-    Sentences that cite nothing, or hold nothing but marks, are left out: nobody judges
-    what supports them.
+    The label says whether all that the sentence cites supports it. Sentences that cite
+    nothing, or hold nothing but citation marks, are left out: nobody judges what
+    supports them.
+
+    Args:
+        answers: Pairs of the data set's name and an answer with its ``sentences``.
     """
     rows: list[Row] = []
-    for place, (data_set, answer) in enumerate(answers, start=1):
-        for number, sentence in enumerate(answer["sentences"], start=1):
-            statements = cited_statements(sentence["text"], ())
-            text = " ".join(statement.text for statement in statements)
+    for answer_number, (data_set, answer) in enumerate(answers, start=1):
+        for sentence_number, sentence in enumerate(answer["sentences"], start=1):
+            text = _without_marks(sentence["text"])
             if not sentence["citations"] or not any(map(str.isalnum, text)):
                 continue
             contexts = [
@@ -206,7 +231,7 @@ def _from_alce(answers: Sequence[tuple[str, Row]]) -> list[Row]:
             ]
             rows.append(
                 {
-                    "id": f"{data_set} {place}.{number}",
+                    "id": f"{data_set} {answer_number}.{sentence_number}",
                     "source": f"ALCE {data_set}",
                     "question": answer.get("question"),
                     "contexts": contexts,
@@ -215,6 +240,12 @@ def _from_alce(answers: Sequence[tuple[str, Row]]) -> list[Row]:
                 }
             )
     return rows
+
+
+def _without_marks(text: str) -> str:
+    """A text without its citation marks, such as "[1]"."""
+    statements = cited_statements(text, ())
+    return " ".join(statement.text for statement in statements)
 
 
 def _from_aggrefact(row: Row) -> Row:
@@ -229,14 +260,21 @@ def _from_aggrefact(row: Row) -> Row:
 
 
 def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
-    """A response of RAGTruth with the texts that it was written from.
+    """A response of RAGTruth as a row of our form, with the texts that it was written from.
 
-    {} if the response was cut off or wrongly refused.
+    An empty row, of which no sample is made, if the data set says that the response was
+    cut off or wrongly refused to answer.
+
+    Args:
+        row: The response; its ``labels`` are the spans that people found unsupported.
+        origins: The rows of ``source_info.jsonl``, which hold the texts, by their id.
+
+    Raises:
+        RowError: If the row of ``source_info.jsonl`` that the response names is missing.
     """
     if row["source_id"] not in origins:
         raise RowError("the row of source_info.jsonl with its source_id is missing")
     origin = origins[row["source_id"]]
-    source_info = origin["source_info"]
     texts = _texts_of_ragtruth(origin)
     has_unsupported_spans = bool(row["labels"])
     our_row: dict[str, Any] = {
@@ -248,10 +286,9 @@ def _from_ragtruth(row: Row, origins: Mapping[str, Row]) -> Row:
         "labels": {"adherent": 0 if has_unsupported_spans else 1},
     }
     if origin["task_type"] == "QA":
-        our_row["question"] = source_info["question"]
-    if row.get("quality", "good") != "good":
-        return {}
-    return our_row
+        our_row["question"] = origin["source_info"]["question"]
+    is_whole_response = row.get("quality", "good") == "good"
+    return our_row if is_whole_response else {}
 
 
 def _texts_of_ragtruth(origin: Row) -> list[str]:
@@ -270,7 +307,10 @@ _ATTRIBUTION_LABELS = ("attributable", "not attributable")
 def sample_of(
     row: Row, *, answer: str | None = None, facts: Sequence[object] | None = None
 ) -> Sample:
-    """The sample in a row of our form.
+    """Make a sample of a row in our form.
+
+    Columns about the labels are left out. Earlier messages in the row's ``meta`` become
+    the sample's history.
 
     Args:
         row: The row.
@@ -285,7 +325,7 @@ def sample_of(
     if history:
         fields["history"] = history
     for name, value in row.items():
-        if name not in _NO_FIELDS:
+        if name not in _COLUMNS_ABOUT_LABELS:
             fields[name] = value
     if answer is not None:
         fields["answer"] = answer
@@ -306,15 +346,19 @@ def _history_of(row: Row) -> list[dict[str, str]]:
 
 
 def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
-    """A labelled sample for each question that people answered about a row."""
+    """Yield a labelled sample for each question that people answered about a row.
+
+    They may have said which of two answers is better overall, whether the answer is
+    adherent or supported, which contexts are relevant, and which facts are present.
+    """
     labels = data_in(row.get("labels")) or {}
     # Rows that ``ragmetrics label draw`` wrote have one label, that of their metric.
     if row.get("metric") == "context_adherence" and row.get("label") is not None:
         labels = {"adherent": row["label"]}
     source = str(row.get("source") or "all")
-    overall = labels.get("overall") or 0
-    if abs(overall) > 0:  # 0: neither answer is better
-        yield _preference(row, source, overall)
+    preference = labels.get("overall") or 0  # > 0: the second answer is better
+    if abs(preference) > 0:  # 0, and NaN: neither answer is better
+        yield _preference(row, source, preference)
     if labels.get("adherent") is not None:
         yield _adherence(row, source, labels["adherent"])
     if labels.get("supported") is not None:
@@ -323,8 +367,9 @@ def _samples_of_row(row: Row) -> Iterator[LabelledSample]:
         yield _relevance(row, source, labels["relevant"])
     facts = _facts_of_row(row)
     if facts:
-        present = votes_of([fact["present"] for fact in facts], "present")
-        yield LabelledSample("present", source, sample_of(row, facts=facts), present)
+        are_present = votes_of([fact["present"] for fact in facts], "present")
+        sample = sample_of(row, facts=facts)
+        yield LabelledSample("present", source, sample, are_present)
 
 
 def _facts_of_row(row: Row) -> list[Mapping[str, Any]]:
@@ -348,21 +393,22 @@ def _preference(row: Row, source: str, overall: float) -> LabelledSample:
 def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
     """Is the answer adherent? The majority of the votes says so."""
     votes = votes_of(label, "adherent")
-    people = votes
+    people_votes = votes
     if len(votes) == 1:  # single annotators are known from MT-RAG's grades alone
         meta = data_in(row.get("meta")) or {}
         grades = meta.get("faithfulness_votes") or ()
-        people = tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
-    is_adherent = Labelled(0, votes).yes
+        people_votes = tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
+    is_adherent = Labelled(0, votes).is_labelled_yes
     return LabelledSample(
-        "adherent", source, sample_of(row), (is_adherent,), None, people
+        "adherent", source, sample_of(row), (is_adherent,), None, people_votes
     )
 
 
 def _support(row: Row, source: str, label: Any) -> LabelledSample:
-    """Do the contexts that the answer cites together support all of it?
+    """The sample with people's label: does what the answer cites support all of it?
 
-    Where the row does not say what is cited, all of the answer cites every context.
+    Where the row does not say what is cited, all of the answer cites every context. The
+    label is what most people voted; ``label`` in the row is one vote or several.
     """
     votes = votes_of(label, "supported")
     sample = sample_of(row)
@@ -373,9 +419,12 @@ def _support(row: Row, source: str, label: Any) -> LabelledSample:
             contexts=tuple(range(len(sample.contexts))),
         )
         sample = sample.model_copy(update={"citations": (cites_all,)})
-    is_supported = Labelled(0, votes).yes
-    people = votes if len(votes) > 1 else ()
-    return LabelledSample("supported", source, sample, (is_supported,), people=people)
+    is_supported = Labelled(0, votes).is_labelled_yes
+    # a single vote may sum up several people, whose votes are not known then
+    people_votes = votes if len(votes) > 1 else ()
+    return LabelledSample(
+        "supported", source, sample, (is_supported,), people_votes=people_votes
+    )
 
 
 def _relevance(row: Row, source: str, labels: Any) -> LabelledSample:

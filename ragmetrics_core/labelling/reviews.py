@@ -99,9 +99,13 @@ class Reviews:
         of_reviewer[review.item] = review
 
     def add(self, review: Review) -> None:
-        """Add a decision; it is on disk when this returns.
+        """Append a decision to the reviews' file; it is on disk when this returns.
 
-        It replaces an earlier decision of the same reviewer on the same item.
+        It takes the place of an earlier decision of the same reviewer on the same item.
+        A last line that a crash cut off is removed; a new file gets its header first.
+
+        Raises:
+            InputError: If the file cannot be written.
         """
         header = json.dumps({_MAGIC: 1, "set": self._digest_of_set})
         line = replace_surrogates(json.dumps(review.model_dump(), ensure_ascii=False))
@@ -109,10 +113,10 @@ class Reviews:
             as_input_error(f"the review cannot be written to {self.path}"),
             self.path.open("a", encoding="utf-8") as file,
         ):
-            written = self.path.read_bytes()
-            n_whole_lines = written.count(b"\n")
-            # A line that a crash cut off has no end: it goes.
-            file.truncate(written.rfind(b"\n") + 1)
+            content = self.path.read_bytes()
+            n_whole_lines = content.count(b"\n")
+            end_of_whole_lines = content.rfind(b"\n") + 1
+            file.truncate(end_of_whole_lines)
             if n_whole_lines == 0:
                 file.write(f"{header}\n")
             file.write(f"{line}\n")
@@ -136,9 +140,9 @@ class Item(Frozen):
 def review_items(labelled_set: sets.AnySet) -> list[Item]:
     """Everything of a set that a person can decide, in the order of the set.
 
-    Of a continuous set these are the cells of its matrices: is the fact covered by the
-    context? Of a discrete one they are its points; equal points, e.g. where fewer
-    documents differ than are retrieved, are decided once.
+    Of a continuous set these are the cells of its documents' matrices: does this
+    context cover this fact? Of a discrete set they are its points: do these documents
+    hold the golden answer? Points of one id hold the same texts, and are decided once.
     """
     if isinstance(labelled_set, sets.DiscreteSet):
         point_by_id = {point.id: point for point in labelled_set.points}
@@ -172,42 +176,51 @@ def _item_of(point: sets.DiscretePoint) -> Item:
 
 
 def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
-    """The label of each point from 0 to 1, with what people decided.
+    """The label of each point, in the order of the set, after people's review.
 
-    A combination of a continuous set is labelled anew from the reviewed cells: its
-    label is the share of the facts that one of its contexts covers.
+    A decision of the first reviewer replaces the label as it was made. A point of a
+    discrete set is then 1 (positive) or 0. A combination of a continuous set is
+    labelled anew from the cells: its label is the share of the facts that one of its
+    contexts covers.
 
-    None where the label is ambiguous, so that the point is left out. A combination is
-    ambiguous where an ambiguous cell decides it: none of its other contexts covers the
-    fact.
+    A label is None where the review leaves it open, so that the point is left out: the
+    point was called ambiguous, or it is open whether any context covers some fact.
     """
     decisions = reviews.first if reviews is not None else {}
     if isinstance(labelled_set, sets.ContinuousSet) and not decisions:
         return [point.label for point in labelled_set.points]
-    verdicts: dict[str, Verdict] = {}
+    verdict_by_item: dict[str, Verdict] = {}
     for item in review_items(labelled_set):
         decision = decisions.get(item.id)
-        verdicts[item.id] = item.was if decision is None else decision.label
+        verdict_by_item[item.id] = item.was if decision is None else decision.label
+    labels: list[float | None] = []
     if isinstance(labelled_set, sets.DiscreteSet):
-        return [_share([{verdicts[point.id]}]) for point in labelled_set.points]
-    n_facts = {document.id: len(document.facts) for document in labelled_set.documents}
-    labels = []
+        for discrete_point in labelled_set.points:
+            verdict = verdict_by_item[discrete_point.id]
+            labels.append(_share([{verdict}]))  # 1.0, 0.0 or None
+        return labels
+    n_facts_by_document = {
+        document.id: len(document.facts) for document in labelled_set.documents
+    }
     for point in labelled_set.points:
-        by_fact = _verdicts_by_fact(point, n_facts[point.document], verdicts)
-        labels.append(_share(by_fact))
+        n_facts = n_facts_by_document[point.document]
+        verdicts_by_fact = _verdicts_by_fact(point, n_facts, verdict_by_item)
+        labels.append(_share(verdicts_by_fact))
     return labels
 
 
 def _verdicts_by_fact(
-    point: sets.CombinationPoint, n_facts: int, verdicts: Mapping[str, Verdict]
+    point: sets.CombinationPoint, n_facts: int, verdict_by_item: Mapping[str, Verdict]
 ) -> list[set[Verdict]]:
     """For each fact, what its cells say in the contexts of a combination."""
-    by_fact = []
-    for fact_number in range(n_facts):
-        row = f"{point.document}#{fact_number}"
-        cells = [f"{row}#{context_number}" for context_number in point.contexts]
-        by_fact.append({verdicts[cell] for cell in cells})
-    return by_fact
+    verdicts_by_fact = []
+    for fact_index in range(n_facts):
+        verdicts = set()
+        for context_index in point.contexts:
+            cell_id = f"{point.document}#{fact_index}#{context_index}"
+            verdicts.add(verdict_by_item[cell_id])
+        verdicts_by_fact.append(verdicts)
+    return verdicts_by_fact
 
 
 def _share(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
@@ -224,18 +237,22 @@ def _share(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
 def items_to_review(
     labelled_set: sets.AnySet, reviews: Reviews, *, second: bool, share: float
 ) -> list[Item]:
-    """The items that one reviewer decides about, in an order that tells nothing.
+    """The items that one reviewer is asked about, in random order.
+
+    The order is the same at every call, so that a review can be taken up again. The
+    first reviewer is asked about all items. The second one is asked about a random
+    share of what the first one decided, to measure how well two people agree.
 
     Args:
         labelled_set: The set.
         reviews: What was decided so far.
-        second: Whether it is the second reviewer, whose labels only measure agreement.
-        share: How much of what the first reviewer decided the second one gets, above 0
-            and at most 1.
+        second: Whether the items are for the second reviewer.
+        share: The second reviewer's share of what the first one decided, above 0 and
+            at most 1.
 
     Raises:
-        SettingError: If the share lies elsewhere, or the first reviewer has decided
-            nothing yet.
+        SettingError: If the share lies elsewhere, or the second reviewer comes before
+            the first one has decided anything.
     """
     if not 0 < share <= 1:
         raise SettingError(
@@ -250,8 +267,8 @@ def items_to_review(
                 " nothing yet"
             )
     header = labelled_set.header
-    draw = random.Random(f"{header.seed}|{header.corpus}|{second}")  # noqa: S311 - an order, no secret
-    draw.shuffle(items)
+    random_source = random.Random(f"{header.seed}|{header.corpus}|{second}")  # noqa: S311 - an order, no secret
+    random_source.shuffle(items)
     if not second:
         return items
     count = max(1, round(share * len(items)))
@@ -269,10 +286,10 @@ def review(
 ) -> bool:
     """Ask a person about every item that has no decision yet.
 
-    Each decision is kept at once.
+    Each decision is kept at once, so that the person may stop at any time.
 
     Args:
-        items: In the order in which they are asked.
+        items: The items, in the order in which they are asked.
         reviews: Where decisions are kept.
         reviewer: Who decides.
         second: Whether it is the second reviewer.
@@ -282,16 +299,16 @@ def review(
     Returns:
         True if nothing is left to decide.
     """
-    decided = reviews.second if second else reviews.first
+    decision_by_item = reviews.second if second else reviews.first
     show(_HELP)
     with suppress(EOFError):
         for item in items:
-            if item.id in decided:
+            if item.id in decision_by_item:
                 continue
-            n_decided = sum(other.id in decided for other in items)
+            n_decided = sum(other.id in decision_by_item for other in items)
             show(_page_of(item, n_decided, len(items)))
             verdict = _ask_verdict(ask, show)
-            if verdict is None:
+            if verdict is None:  # the person wants to stop
                 break
             reason = ask("why (Enter for no reason)> ").strip()
             decision = Review(
@@ -304,7 +321,7 @@ def review(
                 second=second,
             )
             reviews.add(decision)
-    return all(item.id in decided for item in items)
+    return all(item.id in decision_by_item for item in items)
 
 
 def _ask_verdict(
@@ -338,7 +355,10 @@ def _page_of(item: Item, n_decided: int, total: int) -> str:
 
 
 def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
-    """What the reviews came to, in sentences."""
+    """Sum up in sentences what the first reviewer decided and how well the second agrees.
+
+    The second sentence is left out as long as both have not decided about any item.
+    """
     if isinstance(labelled_set, sets.DiscreteSet):
         unit = "points"
         labeller = "rank"
@@ -347,20 +367,22 @@ def review_summary(labelled_set: sets.AnySet, reviews: Reviews) -> list[str]:
         labeller = "the model"
     n_items = len(review_items(labelled_set))
     first_reviews = reviews.first.values()
-    counts = Counter(review.label for review in first_reviews)
+    n_by_label = Counter(review.label for review in first_reviews)
     n_changed = sum(review.label != review.was for review in first_reviews)
-    lines = [
-        f"{counts.total()} of {n_items} {unit} reviewed: {counts['positive']} positive,"
-        f" {counts['negative']} negative, {counts['ambiguous']} ambiguous (left out);"
+    sentences = [
+        f"{n_by_label.total()} of {n_items} {unit} reviewed:"
+        f" {n_by_label['positive']} positive, {n_by_label['negative']} negative,"
+        f" {n_by_label['ambiguous']} ambiguous (left out);"
         f" {n_changed} differ from the label by {labeller}."
     ]
-    pairs = []
-    for name, second_review in reviews.second.items():
-        if name in reviews.first:
-            pairs.append((reviews.first[name].label, second_review.label))
-    if pairs:
-        lines.append(_agreement(pairs, unit))
-    return lines
+    label_pairs = []
+    for item_id, second_review in reviews.second.items():
+        if item_id in reviews.first:
+            first_review = reviews.first[item_id]
+            label_pairs.append((first_review.label, second_review.label))
+    if label_pairs:
+        sentences.append(_agreement(label_pairs, unit))
+    return sentences
 
 
 def _agreement(pairs: Sequence[tuple[Verdict, Verdict]], unit: str) -> str:

@@ -30,7 +30,7 @@ from ragmetrics_core.reporting.jsonl import is_row_of_results
 Located = tuple[str, Any]
 """A place such as ``file.jsonl, line 3``, and a row or the reason why there is none."""
 
-_LISTS = (
+_NAMES_OF_LISTS = (
     "data",
     "samples",
     "rows",
@@ -47,7 +47,7 @@ for _field, _names in USUAL_NAMES.items():
 _HEADER_AMONG_LINES = (
     "the header of a results file among other lines; give each file by itself"
 )
-_LINES = (".jsonl", ".ndjson")
+_LINES_SUFFIXES = (".jsonl", ".ndjson")
 _HEADER = re.compile(r'\s*\{\s*"ragmetrics_report"\s*:')
 _CLOSING_LINE = re.compile(r'\s*\{\s*"run"\s*:')
 # what interrupted runs leave, and what a sink that rotates its file puts aside
@@ -89,14 +89,19 @@ def _samples_of_rows(
     columns_read: ColumnsRead,
     unread: dict[str, None] | None,
 ) -> Iterator[Sample | RowError]:
-    """The samples of rows, or their errors with their places.
+    """Yield the samples of rows, or the error of a row that is no sample.
 
-    ``unread`` gets the names of columns that no field was made of.
+    Args:
+        rows: Pairs of a place, such as "a.jsonl, line 3", and a row.
+        columns_read: Makes samples of rows, and notes which columns it read.
+        unread: Gets the names of columns that no field was made of, as an ordered set;
+            None if nobody asks for them.
     """
     for place, row in rows:
         for sample in columns_read.read_samples(row):
             if isinstance(sample, RowError):
-                yield type(sample)(f"{place}: {sample}")
+                error_class = type(sample)
+                yield error_class(f"{place}: {sample}")
                 continue
             if unread is not None and isinstance(row, Mapping):
                 # a sample keeps the columns that it does not know as metadata
@@ -127,33 +132,35 @@ def check_readable(path: Path) -> None:
 
 
 def reason_of_part(path: Path) -> str:
-    """Why results in a file are no more than a part of their samples.
+    """Why the results in a file are only a part of what their run was to judge.
 
-    "" if they are all, or the file holds no results. A file may hold results of several
-    runs, one behind the other: each begins with a header and ends with a closing line.
+    A file may hold results of several runs, one behind the other. Those of each begin
+    with a header and end with a closing line, which says how the run ended.
+
+    Returns:
+        The reason, if a run ended early or its closing line is missing. "" if all runs
+        judged all their samples, or the file holds no results.
     """
-    if _suffix(path) not in _LINES:
+    if _suffix(path) not in _LINES_SUFFIXES:
         return ""
-    is_closed = True
+    is_inside_run = False  # between the header of a run and its closing line
     with as_input_error(f"{path} cannot be read"), open_text(path) as file:
         for line in file:
             if _HEADER.match(line):
-                if not is_closed:
+                if is_inside_run:  # the run before it has no closing line
                     break
-                is_closed = False
-                continue
-            if is_closed or not _CLOSING_LINE.match(line):
-                continue
-            closing_line = json_value(line)
-            is_closed = _is_closing_line(closing_line)
-            if not is_closed:
-                continue
-            reason = _reason_of_run(closing_line["run"])
-            if reason:
-                return f"{path} is a part: the run that wrote it {reason}"
-    if is_closed:
-        return ""
-    return f"{path} is a part: the run that wrote it was killed or still goes on"
+                is_inside_run = True
+            elif is_inside_run and _CLOSING_LINE.match(line):
+                closing_line = json_value(line)
+                if not _is_closing_line(closing_line):  # a row that looks like one
+                    continue
+                is_inside_run = False
+                reason = _reason_of_run(closing_line["run"])
+                if reason:
+                    return f"{path} is a part: the run that wrote it {reason}"
+    if is_inside_run:
+        return f"{path} is a part: the run that wrote it was killed or still goes on"
+    return ""
 
 
 def _reason_of_run(run: Mapping[str, Any]) -> str:
@@ -212,29 +219,32 @@ def _first_line_with_text(lines: Iterable[str]) -> str:
 
 
 def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
-    """The rows of lines: as they are, or the samples of an earlier run's results, which are judged once more.
+    """Yield the row of each line, with its place.
 
-    Results begin with a header, at the top or behind the closing line of other results.
-    From there on each line is a row, a closing line or a bad row, so that no line goes
-    missing.
+    A file may hold the results of an earlier run. Then the rows are the samples in
+    them, which are judged once more. Results begin with a header, at the top or behind
+    the closing line of other results. From there on each line is a result, a closing
+    line or a bad row, so that no line goes missing.
     """
-    within_results = False
-    header_may_come = True
+    is_within_results = False
+    may_header_come = True
     for place, value in lines:
-        if isinstance(value, Mapping) and "ragmetrics_report" in value:
-            within_results = True
-            if not header_may_come:
+        is_header = isinstance(value, Mapping) and "ragmetrics_report" in value
+        if is_header:
+            is_within_results = True
+            if not may_header_come:
                 yield place, RowError(_HEADER_AMONG_LINES)
-            header_may_come = False
-        elif within_results:
-            header_may_come = _is_closing_line(value)
-            if not header_may_come:
+            may_header_come = False
+        elif is_within_results:
+            is_closing_line = _is_closing_line(value)
+            may_header_come = is_closing_line
+            if not is_closing_line:
                 yield place, _row_of_results(value)
         elif is_row_of_results(value):  # of a sink, which writes no header
-            header_may_come = False
+            may_header_come = False
             yield place, _row_of_results(value)
         else:
-            header_may_come = False
+            may_header_come = False
             yield place, value
 
 
@@ -259,14 +269,19 @@ def _row_of_results(value: Any) -> Any:
 
 
 def _json(path: Path) -> Iterator[Located]:
+    """Yield the rows of a ``.json`` file, each with its place.
+
+    The file holds a list of rows, an object around such a list, one sample, or facts
+    that ``ragmetrics facts`` extracted.
+    """
     data = _value_of_file(path)
     if isinstance(data, Mapping) and "ragmetrics_facts" in data:
-        # facts are made of rows, so their module stands above
+        # the module of facts reads rows with this one: an import at the top would be
+        # a circle
         from ragmetrics_core.labelling.facts import read_facts
 
-        rows: Any = list(
-            read_facts(path).rows
-        )  # refuses frozen facts that were changed
+        facts_file = read_facts(path)  # refuses frozen facts that were changed
+        rows: Any = list(facts_file.rows)
     elif isinstance(data, Mapping):
         _refuse_columns(data, path)
         rows = [data] if _is_sample(data) else _find_rows(data, path)
@@ -302,20 +317,27 @@ def _refuse_columns(data: Mapping[str, Any], path: Path) -> None:
 
 
 def _find_rows(data: Mapping[str, Any], path: Path) -> list[Any]:
-    """The list of rows in an object, or the object as the only row; ``InputError`` if several lists may be the rows."""
-    lists: dict[str, list[Any]] = {}
-    for name in _LISTS:
+    """The rows that an object of a JSON file holds.
+
+    They stand in a list under a usual name, such as "samples". An object without such a
+    list is the only row itself. One whose lists are empty has no rows.
+
+    Raises:
+        InputError: If several lists may be the rows.
+    """
+    list_by_name: dict[str, list[Any]] = {}
+    for name in _NAMES_OF_LISTS:
         if isinstance(data.get(name), list):
-            lists[name] = data[name]
-    filled = [name for name, rows in lists.items() if rows]
-    if len(filled) > 1:
+            list_by_name[name] = data[name]
+    if not list_by_name:
+        return [data]
+    filled_names = [name for name, rows in list_by_name.items() if rows]
+    if len(filled_names) > 1:
         raise InputError(
-            f"{path} holds several lists that may be the rows ({', '.join(filled)});"
-            " keep one of them"
+            f"{path} holds several lists that may be the rows"
+            f" ({', '.join(filled_names)}); keep one of them"
         )
-    if filled:
-        return lists[filled[0]]
-    return [] if lists else [data]
+    return list_by_name[filled_names[0]] if filled_names else []
 
 
 def _is_column(name: str, value: Any) -> bool:
@@ -340,22 +362,28 @@ def _is_sample(data: Mapping[str, Any]) -> bool:
 
 
 def _parquet(path: Path) -> Iterator[Located]:
-    pa = import_extra("pyarrow", "parquet", "Reading Parquet")
+    """Yield the rows of a Parquet file, each with its place; 256 are in memory at once.
+
+    Raises:
+        InputError: If the file is not Parquet, or two columns have one name.
+        MissingDependency: If pyarrow is not installed.
+    """
+    pyarrow = import_extra("pyarrow", "parquet", "Reading Parquet")
     parquet = import_extra("pyarrow.parquet", "parquet", "Reading Parquet")
-    number = 0
+    row_number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            doubled = find_repeated_names(file.schema_arrow.names)
-            if doubled:
+            repeated_names = find_repeated_names(file.schema_arrow.names)
+            if repeated_names:
                 raise InputError(
-                    f"{path}: several columns are named {', '.join(doubled)}; rename"
-                    " all but one"
+                    f"{path}: several columns are named {', '.join(repeated_names)};"
+                    " rename all but one"
                 )
             for batch in file.iter_batches(batch_size=256):
                 for row in arrow_rows(batch):
-                    number += 1
-                    yield f"{path}, row {number}", row
-    except pa.ArrowException as error:
+                    row_number += 1
+                    yield f"{path}, row {row_number}", row
+    except pyarrow.ArrowException as error:
         first_line = str(error).splitlines()[0]
         raise InputError(f"{path}: not Parquet ({first_line})") from None
 

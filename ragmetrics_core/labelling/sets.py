@@ -186,7 +186,9 @@ def write_set(path: str | Path, labelled_set: AnySet) -> None:
 
 
 def read_set(path: str | Path) -> AnySet:
-    """Read a set.
+    """Read a set from a file, which ``write_set`` wrote.
+
+    The first line is the header. Each further line holds documents, points or both.
 
     Raises:
         InputError: If the file cannot be read, holds no set, or a line is broken.
@@ -200,29 +202,28 @@ def read_set(path: str | Path) -> AnySet:
         )
     header = validate_data(Header, header_row, place)
     is_discrete = header.kind == "discrete"
-    model_by_kind: dict[str, type[Frozen]] = {
+    class_by_key: dict[str, type[Frozen]] = {
         "document": LabelledDocument,
         "point": DiscretePoint if is_discrete else CombinationPoint,
     }
-    values_by_kind: dict[str, list[Any]] = {"document": [], "point": []}
+    values_by_key: dict[str, list[Any]] = {"document": [], "point": []}
     for place, row in lines:
-        for kind, value in _entries_of_line(row, model_by_kind.keys(), place):
-            values_by_kind[kind].append(
-                validate_data(model_by_kind[kind], value, place)
-            )
-    points = tuple(values_by_kind["point"])
+        for key, fields in _entries_of_line(row, class_by_key.keys(), place):
+            value = validate_data(class_by_key[key], fields, place)
+            values_by_key[key].append(value)
+    points = tuple(values_by_key["point"])
     if is_discrete:
         return DiscreteSet(header=header, points=points)
-    documents = tuple(values_by_kind["document"])
+    documents = tuple(values_by_key["document"])
     _check_contexts(path, documents, points)
     return ContinuousSet(header=header, documents=documents, points=points)
 
 
 def _entries_of_line(
-    row: Any, kinds: Collection[str], place: str
+    row: Any, known_keys: Collection[str], place: str
 ) -> list[tuple[str, Any]]:
-    """What a line holds, with its kind: one of ``kinds``; else ``InputError``."""
-    is_entry = isinstance(row, dict) and bool(row) and set(row) <= set(kinds)
+    """What a line holds, by key; ``InputError`` unless all its keys are known."""
+    is_entry = isinstance(row, dict) and bool(row) and set(row) <= set(known_keys)
     if not is_entry:
         raise InputError(
             f"{place}: this is no line of a set; the file was changed or cut off"

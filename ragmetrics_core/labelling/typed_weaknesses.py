@@ -101,14 +101,16 @@ class ProbeEvidence(Evidence, extra="ignore"):
 def measure_weaknesses(
     question: str, metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> list[Measured]:
-    """Measure what is weak in a judge of typed questions.
+    """Measure the known weaknesses of a judge that answers with probabilities.
 
-    The weaknesses are:
+    Such a judge is asked typed questions: is this statement true, which option is
+    right, how large is this number. They are asked again in other ways, as probes:
 
     - accepting: how often it says yes on the contexts of another sample;
     - order: how often another option wins where the options stand in reverse order;
     - negation: how far p of a statement and p of its negation are from summing to one;
-    - company: how much its probabilities change beside other questions;
+    - company: how much its probabilities change if other questions stand in the same
+      request;
     - rounding: how often a probability is 0, 0.5 or 1;
     - padding: how often it answers about a text far longer than it reads;
     - lost answers: how often it leaves a probe without an answer.
@@ -124,6 +126,7 @@ def measure_weaknesses(
         without a single answer to measure it on has no figure.
     """
     figures: list[Measured] = []
+    # of two answers to one question, neither is wrong on other contexts
     if question in NAME_OF_ACCEPTED:
         accepted = _judge_on_foreign_contexts(metric, rows, ask_again)
         figures += _shares(NAME_OF_ACCEPTED[question], accepted)
@@ -135,9 +138,9 @@ def measure_weaknesses(
     figures += _summaries(COMPANY, changes, max)
     figures += _shares(ROUNDED, _measure_probes(probed_rows, _are_round))
     figures += _shares(PADDED, _judge_padded_texts(metric, rows, ask_again))
-    is_lost = [(row.source, float(probes is None)) for row, probes in probed_rows]
-    if any(value for _, value in is_lost):
-        figures += _shares(LOST, is_lost)
+    lost_flags = [(row.source, float(answers is None)) for row, answers in probed_rows]
+    if any(flag for _, flag in lost_flags):  # a card shows this only where it happened
+        figures += _shares(LOST, lost_flags)
     return figures
 
 
@@ -151,7 +154,12 @@ _SourcedValues = list[tuple[str, float]]
 def _judge_on_foreign_contexts(
     metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _SourcedValues:
-    """Judge samples on foreign contexts; of each verdict 1.0 if it is positive, else 0.0."""
+    """Judge each sample on the contexts of another one, which should not support it.
+
+    Returns:
+        For each verdict the source of its sample, and 1.0 if the judge says yes, else
+        0.0. Samples for which no foreign contexts were found are left out.
+    """
     changed_rows: list[LabelledSample] = []
     changed_samples: list[Sample] = []
     for row in rows:
@@ -160,34 +168,46 @@ def _judge_on_foreign_contexts(
             changed_rows.append(row)
             changed_samples.append(changed_sample)
     results = ask_again(metric, changed_samples, 0)
-    accepted: _SourcedValues = []
+    acceptances: _SourcedValues = []
     for row, result in zip(changed_rows, results, strict=True):
-        for is_positive in _verdicts_of(result):
-            accepted.append((row.source, is_positive))
-    return accepted
+        for acceptance in _acceptances(result):
+            acceptances.append((row.source, acceptance))
+    return acceptances
 
 
 def _with_foreign_contexts(
     row: LabelledSample, rows: Sequence[LabelledSample]
 ) -> Sample | None:
-    """The sample with the contexts of the next one of its source that shares no text.
+    """The row's sample with the contexts of another sample in place of its own.
 
-    None if there is no such sample.
+    The other one is the next of the same source, going round, whose contexts share no
+    text with those of the row. None if there is no such sample.
     """
     of_source = [other for other in rows if other.source == row.source]
-    place = of_source.index(row)
-    own_texts = {context.text for context in row.sample.contexts}
-    for other in [*of_source[place + 1 :], *of_source[:place]]:
-        contexts = other.sample.contexts
-        if contexts and own_texts.isdisjoint(context.text for context in contexts):
-            changed = {"contexts": contexts, "retrieved": None, "ledger": None}
-            name = f"{row.sample.id or place} | foreign contexts"
-            return row.sample.model_copy(update={**changed, "id": name})
+    row_index = of_source.index(row)
+    rows_behind = of_source[row_index + 1 :]
+    rows_before = of_source[:row_index]
+    texts_of_row = {context.text for context in row.sample.contexts}
+    for other in [*rows_behind, *rows_before]:
+        foreign_contexts = other.sample.contexts
+        foreign_texts = {context.text for context in foreign_contexts}
+        if foreign_texts and texts_of_row.isdisjoint(foreign_texts):
+            changed_fields = {
+                "id": f"{row.sample.id or row_index} | foreign contexts",
+                "contexts": foreign_contexts,
+                # what else was recorded of the sample's own contexts
+                "retrieved": None,
+                "ledger": None,
+            }
+            return row.sample.model_copy(update=changed_fields)
     return None
 
 
-def _verdicts_of(result: MetricResult) -> Iterator[float]:
-    """1.0 for each chunk, cell of facts or answer that the judge accepts, 0.0 for the others."""
+def _acceptances(result: MetricResult) -> Iterator[float]:
+    """Yield 1.0 for each verdict of a result that is a yes, and 0.0 for each other one.
+
+    The verdicts are on each context, on each fact in each context, or on the answer.
+    """
     evidence = getattr(result, "evidence", None)
     if isinstance(evidence, JudgedChunks):
         for chunk in evidence.chunks:
@@ -207,8 +227,8 @@ def _verdicts_of(result: MetricResult) -> Iterator[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Probes:
-    """What a judge said to one typed question.
+class _ProbeAnswers:
+    """What a judge said to one typed question, asked in several ways.
 
     Args:
         alone: Its probabilities in a request of its own.
@@ -225,25 +245,35 @@ class _Probes:
     backward: Chances
 
 
-_ProbedRows = list[tuple[LabelledSample, list[_Probes] | None]]
+_ProbedRows = list[tuple[LabelledSample, list[_ProbeAnswers] | None]]
 """Each row with what was said to its typed questions; None if one was not answered."""
 
 
 def _probe_alone_and_in_company(
     metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _ProbedRows:
-    """Ask the typed questions of each row alone, then all of them in one request."""
+    """Ask the questions of each row twice: each in its own request, then all in one.
+
+    The second request ("in company") holds each question as it is, negated, and with
+    its options in two orders.
+
+    Returns:
+        Each row with the answers to each of its questions; None in place of these if
+        one question was not answered.
+    """
     samples = [row.sample for row in rows]
-    asking_alone = _probing(metric, partial(_probes_of_form, _one_a_request))
-    asking_in_company = _probing(metric, partial(_probes_of_form, _all_in_one_request))
-    results_alone = ask_again(asking_alone, samples, _ALONE)
-    results_in_company = ask_again(asking_in_company, samples, _IN_COMPANY)
+    metric_alone = _probing(metric, partial(_probes_of_form, _one_a_request))
+    metric_in_company = _probing(metric, partial(_probes_of_form, _all_in_one_request))
+    results_alone = ask_again(metric_alone, samples, _ALONE)
+    results_in_company = ask_again(metric_in_company, samples, _IN_COMPANY)
     probed_rows: _ProbedRows = []
-    for row, alone, in_company in zip(
+    for row, result_alone, result_in_company in zip(
         rows, results_alone, results_in_company, strict=True
     ):
-        probes = _read_probes(_chances_in(alone), _chances_in(in_company))
-        probed_rows.append((row, probes))
+        answers = _read_answers(
+            _chances_in(result_alone), _chances_in(result_in_company)
+        )
+        probed_rows.append((row, answers))
     return probed_rows
 
 
@@ -258,7 +288,7 @@ def _one_a_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
 def _all_in_one_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
     """Each as it is, a predicate also negated, and each as a choice in both orders.
 
-    ``_read_probes`` reads the answers in this order.
+    ``_read_answers`` reads the answers in this order.
     """
     in_company: list[Typed] = []
     for typed in typed_questions:
@@ -311,30 +341,35 @@ def _probing(
     *,
     most_probes: int | None = None,
 ) -> Metric:
-    """A metric that asks probes of the questions that another metric asks first.
+    """A metric that asks another metric's questions in other ways, as probes.
 
-    Its evidence holds the probabilities. Its score says nothing.
+    A probe is a request with the same question, but e.g. negated, or with its options
+    in reverse order. The evidence of this metric holds the probabilities that the judge
+    answers with; its score is always 1.0 and says nothing.
 
     Args:
         probed_metric: The metric whose questions are probed.
         probes_of: Makes the probes of one of its questions.
-        most_probes: Most probes of a sample; None for all.
+        most_probes: How many probes of a sample are asked at most; None for all.
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
+        """Ask the probes of a sample, one request after the other."""
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
+            # Only a question that says how a model answers it with probabilities
+            # ("decided") can be probed.
             if question.decided is not None:
                 probes += probes_of(question, question.decided)
-        chances_by_probe: list[Any] = []
+        chances_of_probes: list[Any] = []
         for probe in probes[:most_probes]:
             (reply,) = yield from ask([probe])
-            chances_by_probe.append(_chances_of(reply))
+            chances_of_probes.append(_chances_of(reply))
         return Scored(
             metric=probed_metric.name,
             value=1.0,
-            reason=f"{len(chances_by_probe)} probes were asked.",
-            evidence=ProbeEvidence(chances=tuple(chances_by_probe)),
+            reason=f"{len(chances_of_probes)} probes were asked.",
+            evidence=ProbeEvidence(chances=tuple(chances_of_probes)),
         )
 
     return metric(name=probed_metric.name)(ask_probes)
@@ -388,45 +423,51 @@ def _chances_in(result: MetricResult) -> list[tuple[float, ...]] | None:
     return chances_by_question
 
 
-def _read_probes(
+def _read_answers(
     chances_alone: Sequence[Chances] | None,
     chances_in_company: Sequence[Chances] | None,
-) -> list[_Probes] | None:
-    """What was said to each typed question, from the answers to both request forms.
+) -> list[_ProbeAnswers] | None:
+    """Gather what was said to each typed question, from both requests.
 
-    None if a request was not answered.
+    Args:
+        chances_alone: For each question, the probabilities that the judge answered with
+            where it was asked alone; None if a request was not answered.
+        chances_in_company: The same of the request with all questions, which holds
+            several answers for each question, in the order of ``_all_in_one_request``.
+
+    Returns:
+        The answers to each question; None if a request was not answered.
     """
     if chances_alone is None or chances_in_company is None:
         return None
-    answers_in_company = iter(chances_in_company)
-    probes: list[_Probes] = []
-    # the order is that of _all_in_one_request
+    next_in_company = iter(chances_in_company)
+    answers: list[_ProbeAnswers] = []
     for alone in chances_alone:
-        in_company = next(answers_in_company)
+        in_company = next(next_in_company)
         is_predicate = len(alone) == 1
-        negated = next(answers_in_company)[0] if is_predicate else None
-        forward = next(answers_in_company)
-        backward = next(answers_in_company)
-        probes.append(_Probes(alone, in_company, negated, forward, backward))
-    return probes
+        negated = next(next_in_company)[0] if is_predicate else None
+        forward = next(next_in_company)
+        backward = next(next_in_company)
+        answers.append(_ProbeAnswers(alone, in_company, negated, forward, backward))
+    return answers
 
 
 def _measure_probes(
-    probed_rows: _ProbedRows, measure: Callable[[_Probes], Iterable[float]]
+    probed_rows: _ProbedRows, measure: Callable[[_ProbeAnswers], Iterable[float]]
 ) -> _SourcedValues:
     """The values of a measure for each typed question that was answered."""
     values: _SourcedValues = []
-    for row, probes_of_row in probed_rows:
-        for probes in probes_of_row or ():
-            for value in measure(probes):
+    for row, answers_of_row in probed_rows:
+        for answers in answers_of_row or ():
+            for value in measure(answers):
                 values.append((row.source, value))
     return values
 
 
-def _flips(probes: _Probes) -> Iterator[float]:
+def _flips(answers: _ProbeAnswers) -> Iterator[float]:
     """1.0 if another option is the likeliest where their order is reversed, else 0.0."""
-    likeliest = _likeliest(probes.forward)
-    likeliest_in_reverse = _likeliest(probes.backward[::-1])
+    likeliest = _likeliest(answers.forward)
+    likeliest_in_reverse = _likeliest(answers.backward[::-1])
     yield float(likeliest.isdisjoint(likeliest_in_reverse))  # a tie is no flip
 
 
@@ -436,25 +477,25 @@ def _likeliest(chances: Chances) -> set[int]:
     return {place for place, chance in enumerate(chances) if chance == highest}
 
 
-def _negation_errors(probes: _Probes) -> Iterator[float]:
+def _negation_errors(answers: _ProbeAnswers) -> Iterator[float]:
     """How far p of a predicate and p of its negation are from summing to one.
 
     Both were asked in one request, so that the other questions beside them are the
     same. Nothing for what is no predicate.
     """
-    if probes.negated is not None:
-        yield abs(probes.in_company[0] + probes.negated - 1)
+    if answers.negated is not None:
+        yield abs(answers.in_company[0] + answers.negated - 1)
 
 
-def _changes_by_company(probes: _Probes) -> Iterator[float]:
+def _changes_by_company(answers: _ProbeAnswers) -> Iterator[float]:
     """How much the probabilities change beside other questions."""
-    for alone, in_company in zip(probes.alone, probes.in_company, strict=True):
+    for alone, in_company in zip(answers.alone, answers.in_company, strict=True):
         yield abs(alone - in_company)
 
 
-def _are_round(probes: _Probes) -> Iterator[float]:
+def _are_round(answers: _ProbeAnswers) -> Iterator[float]:
     """1.0 for each probability that is 0, 0.5 or 1, and 0.0 for each other one."""
-    for chance in probes.alone:
+    for chance in answers.alone:
         yield float(chance in _ROUND)
 
 
@@ -464,21 +505,27 @@ def _are_round(probes: _Probes) -> Iterator[float]:
 def _judge_padded_texts(
     metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _SourcedValues:
-    """Ask about one row of each source, padded to far more than models read.
+    """Ask one question about one row of each source, with padding that no model reads.
 
-    Of each 1.0 if the judge answers, else 0.0.
+    The text is made far longer than models read. A judge that answers all the same has
+    cut it off without a word.
+
+    Returns:
+        For each source its name, and 1.0 if the judge answered, else 0.0. A source
+        whose row has no question to probe is left out.
     """
-    first_by_source: dict[str, LabelledSample] = {}
+    first_row_by_source: dict[str, LabelledSample] = {}
     for row in rows:
-        first_by_source.setdefault(row.source, row)
-    first_rows = list(first_by_source.values())
-    asking_padded = _probing(metric, _probes_about_padded_text, most_probes=1)
-    results = ask_again(asking_padded, [row.sample for row in first_rows], 0)
+        first_row_by_source.setdefault(row.source, row)
+    first_rows = list(first_row_by_source.values())
+    padded_metric = _probing(metric, _probes_about_padded_text, most_probes=1)
+    results = ask_again(padded_metric, [row.sample for row in first_rows], 0)
     answered: _SourcedValues = []
     for row, result in zip(first_rows, results, strict=True):
         evidence = getattr(result, "evidence", None)
         if isinstance(evidence, ProbeEvidence) and evidence.chances:
-            answered.append((row.source, float(evidence.chances[0] is not None)))
+            is_answered = evidence.chances[0] is not None
+            answered.append((row.source, float(is_answered)))
     return answered
 
 

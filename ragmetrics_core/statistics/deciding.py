@@ -80,12 +80,12 @@ class _Source:
         scores = []
         wrong_scores = []
         for row in rows:
-            verdict = row.says()
+            verdict = row.is_judged_yes()
             # A cascade passes on a verdict that contradicts its probability.
             if verdict != (row.score >= 0.5):
                 continue
             scores.append(row.score)
-            if verdict != row.yes:
+            if verdict != row.is_labelled_yes:
                 wrong_scores.append(row.score)
         self._n_rows = len(rows)
         self._scores = sorted(scores)

@@ -302,41 +302,41 @@ class Labelled:
         score: The judge's.
         votes: At least one, one per annotator.
         source: Where the sample comes from.
-        rival: The score of another judge, where two are compared.
+        rival_score: The score of another judge, where two are compared.
         id: Which sample it is.
         verdict: The judge's own, where it does not follow from the score; else None.
         rival_verdict: The same of the rival.
 
     Attributes:
-        yes: What the majority of the votes says; a tie is a no.
+        is_labelled_yes: What the majority of the votes says; a tie is a no.
     """
 
     score: float
     votes: tuple[bool, ...]
     source: str = "all"
-    rival: float | None = None
+    rival_score: float | None = None
     id: str = field(default="", compare=False)
     verdict: bool | None = None
     rival_verdict: bool | None = None
-    yes: bool = field(init=False)
+    is_labelled_yes: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the votes once, because each row is drawn thousands of times."""
         n_yes = sum(self.votes)
         n_no = len(self.votes) - n_yes
-        object.__setattr__(self, "yes", n_yes > n_no)
+        object.__setattr__(self, "is_labelled_yes", n_yes > n_no)
 
-    def says(self, threshold: float = 0.5) -> bool:
+    def is_judged_yes(self, threshold: float = 0.5) -> bool:
         """The judge's own verdict, else whether its score reaches the threshold."""
         if self.verdict is not None:
             return self.verdict
         return self.score >= threshold
 
-    def of_rival(self) -> "Labelled":
+    def as_judged_by_rival(self) -> "Labelled":
         """The same row as the rival scores it; the row itself if there is none."""
-        if self.rival is None:
+        if self.rival_score is None:
             return self
-        return replace(self, score=self.rival, verdict=self.rival_verdict)
+        return replace(self, score=self.rival_score, verdict=self.rival_verdict)
 
 
 Statistic = Callable[[Sequence[Labelled]], float | None]
@@ -358,11 +358,11 @@ class Measured:
 
 
 def _scores(rows: Sequence[Labelled]) -> list[tuple[float, bool]]:
-    return [(row.score, row.yes) for row in rows]
+    return [(row.score, row.is_labelled_yes) for row in rows]
 
 
 def _has_both_labels(rows: Sequence[Labelled]) -> bool:
-    return len({row.yes for row in rows}) > 1
+    return len({row.is_labelled_yes for row in rows}) > 1
 
 
 def _slope(rows: Sequence[Labelled]) -> float | None:
@@ -388,7 +388,7 @@ def measures(threshold: float) -> dict[str, Statistic]:
     """
 
     def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
-        return [(row.says(threshold), row.yes) for row in rows]
+        return [(row.is_judged_yes(threshold), row.is_labelled_yes) for row in rows]
 
     def judge_kappa(rows: Sequence[Labelled]) -> float | None:
         if not _has_both_labels(rows):
@@ -396,7 +396,7 @@ def measures(threshold: float) -> dict[str, Statistic]:
         return kappa(verdicts(rows))
 
     def judge_matthews(rows: Sequence[Labelled]) -> float | None:
-        is_constant = len({row.says(threshold) for row in rows}) == 1
+        is_constant = len({row.is_judged_yes(threshold) for row in rows}) == 1
         # One verdict throughout tells nothing: 0, as kappa is, else the mean over
         # sources would leave out where the judge is worst.
         if is_constant and _has_both_labels(rows):
@@ -409,7 +409,7 @@ def measures(threshold: float) -> dict[str, Statistic]:
         "MCC": judge_matthews,
         "kappa": judge_kappa,
         "Gwet's AC1": lambda rows: gwet(verdicts(rows)),
-        "prevalence": lambda rows: fmean(row.yes for row in rows),
+        "prevalence": lambda rows: fmean(row.is_labelled_yes for row in rows),
         "Brier": lambda rows: brier(_scores(rows)),
         "slope": _slope,
         "intercept": _intercept,
@@ -424,7 +424,9 @@ def rival_measures(threshold: float) -> dict[str, Statistic]:
 
     def difference(rows: Sequence[Labelled], measure: Statistic) -> float | None:
         of_judge = measure(rows)
-        of_rival = measure([row.of_rival() for row in rows if row.rival is not None])
+        of_rival = measure(
+            [row.as_judged_by_rival() for row in rows if row.rival_score is not None]
+        )
         if of_judge is None or of_rival is None:
             return None
         return of_judge - of_rival
