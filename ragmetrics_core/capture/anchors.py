@@ -1,15 +1,18 @@
 """Where texts run along in a prompt: anchors of the streams, looked up in one pass.
 
 A **stream** is a text's letters and digits as bytes (``letters``). An **anchor** is a
-piece of 16 bytes of it. A **showing** is a place at which the prompt shows a text.
+piece of 16 bytes of it. A **showing** is a place at which the prompt shows a text. A
+**candidate** is a text of which the caller asks whether the prompt shows it; a
+**known** text stands in the prompt anyway, such as the question.
 
 Three steps, each a class or a few functions:
 
     1. ``WholeTexts`` (``whole_texts``) finds the texts that stand whole and unbroken at
        a place. Nothing that another text has in common with them can hide them.
     2. ``Search`` looks the anchors up. Where one stands without its whole text, the
-       match is followed both ways, over small steps (``matching``): a line number, a
-       mark, a word left out. What was followed is a **run** of spans.
+       match is **followed**: prompt and text are compared from there both ways, over
+       small steps (``matching``): a line number, a mark, a word left out. What agrees
+       is a **run** of spans.
     3. ``_showings_of_runs`` joins runs into showings, and leaves out what is no trace.
 
 A text leaves a **trace** where so many of its bytes stand in the prompt that it is no
@@ -48,10 +51,10 @@ _MARKS = re.compile(
 )
 _NUMBERED = re.compile(r"(?:^|\n|\\n)\W*\d{1,3}[.):\]]\s*$")
 _LONGEST_NUMBERING = 20  # characters in which the number of a list's line stands
-# of the number that is a place of an anchor, these are the offset in the text
+# A position in the texts is one number: the text's index, then so many bits of offset.
 _OFFSET_BITS = 40
-_OFFSETS = (1 << _OFFSET_BITS) - 1
-_NOBODY = -1  # the place of an anchor that only says that a text may begin here
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+_NO_POSITION = -1  # of an anchor that only says that a text may begin here
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +83,11 @@ class TextGroup:
     def __post_init__(self) -> None:
         """Count the bytes once: they are asked for at each anchor."""
         self.size = len(self.text.stream)
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether the caller asks for the text; if not, it is a known one only."""
+        return bool(self.members)
 
     @property
     def needs_known_showing(self) -> bool:
@@ -127,14 +135,18 @@ class Showing:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it shows the whole text.
+        """Whether this showing holds the whole text.
 
-        At one place 98 % of the text must agree. In several pieces 85 % are enough, if
-        they reach from its first to its last letter and no gap is too large to be
-        stepped over.
+        It does if at least 98 % of the text's bytes agree with the prompt. If some
+        bytes between the pieces are left out, 85 % are enough, provided that the pieces
+        reach from the text's first byte to its last one and every gap is small.
+
+        It does not if the pieces stand in another order than in the text, or too far
+        apart in the prompt.
         """
+        has_nearly_all = self.size >= WHOLE * self.group.size
         if len(self.spans) == 1:  # by far the most frequent
-            return self.spans[0].size >= WHOLE * self.group.size
+            return has_nearly_all
         largest_gap_in_text = 0
         for before, after in pairwise(self.spans):
             gap_in_text = after.text_start - before.text_end
@@ -147,39 +159,48 @@ class Showing:
         ends_it = self.spans[-1].text_end == self.group.size
         if begins_it and ends_it and largest_gap_in_text <= STEP:
             return self.size >= _WHOLE_IN_PIECES * self.group.size
-        return self.size >= WHOLE * self.group.size
+        return has_nearly_all
 
 
 class Search:
     """One pass over a prompt that finds where texts stand in it.
 
-    A place of an anchor is one number, of the text and of the byte in it: small objects
-    would take longer than the search. Each anchor's first place is in ``_first_place``;
-    all of those that have several are in ``_all_places``.
+    A **place** is an offset in the prompt's stream. A **position** says where a piece
+    of a text stands: it packs the text's index and an offset in the text into one
+    number, because small objects would take longer than the search.
+
+    An **anchor** is a piece of 16 bytes of a text. The pass stops at every place of the
+    prompt at which an anchor stands. To **follow** the match of a text is to compare
+    prompt and text from there both ways, over small differences.
 
     Args:
         prompt: The prompt.
-        groups: The texts. A text's number is its index here.
+        groups: The texts. A text's index is its index here.
     """
 
     def __init__(self, prompt: Prompt, groups: Sequence[TextGroup]) -> None:
         self.prompt = prompt
         self.groups = groups
-        self._every = 3 if len(prompt.stream) > LONG else 1
-        self._streams = [group.text.stream for group in groups]
-        self._backwards = prompt.stream[::-1]
-        self._first_place: dict[bytes, int] = {}
-        self._all_places: dict[bytes, list[int]] = {}
-        # the runs of each text
-        self._runs: dict[int, list[list[Span]]] = defaultdict(list)
-        # where each text stands whole and in one piece
-        self._unbroken: dict[int, list[int]] = defaultdict(list)
-        self._whole_texts = WholeTexts(prompt.stream, self._streams, every=self._every)
+        # of a long prompt only every third place is looked at
+        self._stride = 3 if len(prompt.stream) > LONG else 1
+        self._text_streams = [group.text.stream for group in groups]
+        self._reversed_prompt = prompt.stream[::-1]
+        # Every anchor that is looked for has a first position here. All positions of
+        # those that have several stand in the second mapping.
+        self._first_position_by_anchor: dict[bytes, int] = {}
+        self._all_positions_by_anchor: dict[bytes, list[int]] = {}
+        # by the text's index: its runs, each a list of spans that agree
+        self._runs_by_text: dict[int, list[list[Span]]] = defaultdict(list)
+        # by the text's index: where in the prompt it stands whole and in one piece
+        self._unbroken_starts_by_text: dict[int, list[int]] = defaultdict(list)
+        self._whole_texts = WholeTexts(
+            prompt.stream, self._text_streams, stride=self._stride
+        )
         self._add_anchors()
-        self._drop_common()
-        # stop at each beginning of a text, whatever else it is
-        for anchor in self._whole_texts.anchors:
-            self._first_place.setdefault(anchor, _NOBODY)
+        self._drop_common_anchors()
+        # stop at each beginning of a text, even if no anchor of it is looked for
+        for anchor in self._whole_texts.texts_alike_by_anchor:
+            self._first_position_by_anchor.setdefault(anchor, _NO_POSITION)
 
     @property
     def shortest(self) -> int:
@@ -187,120 +208,138 @@ class Search:
 
         Shorter ones are looked for one by one.
         """
-        return ANCHOR + self._every - 1
+        return ANCHOR + self._stride - 1
 
     # Anchors
 
     def _add_anchors(self) -> None:
-        """Note the anchors of each text that may be shown in parts.
+        """Look for the anchors of each text that may be shown in parts.
 
-        They are its pieces of 16 bytes, one behind the other, and its end. In long
-        prompts, of which only every third place is looked at, its edges are shifted as
-        well.
+        The anchors are the text's pieces of 16 bytes, one behind the other, and its
+        last 16 bytes. In a long prompt only every third place is looked at, so that an
+        anchor may be missed: there, the text's edges are looked for at three offsets
+        each, one of which is met.
         """
-        for number, text in enumerate(self._streams):
+        for text_index, text in enumerate(self._text_streams):
             if len(text) < EDGE:
                 continue
-            end = len(text) - ANCHOR
-            tiles = range(0, end + 1, ANCHOR)
-            edges = [end] if self._every == 1 else [1, 2, end - 2, end - 1, end]
-            self._add(number, [*tiles, *edges])
+            last_offset = len(text) - ANCHOR
+            tiles = range(0, last_offset + 1, ANCHOR)
+            edges = [last_offset]
+            if self._stride > 1:
+                edges = [1, 2, last_offset - 2, last_offset - 1, last_offset]
+            self._add_anchors_at([*tiles, *edges], text_index)
 
-    def _add(self, number: int, offsets: Iterable[int]) -> None:
-        """Note where anchors of a text stand.
+    def _add_anchors_at(self, offsets: Iterable[int], text_index: int) -> None:
+        """Look for the 16 bytes at each of these offsets of a text.
 
-        An anchor's first place goes into ``_first_place``. If it has several, all go
-        into ``_all_places``, at most two of one text.
-
-        Args:
-            number: The number of the text.
-            offsets: Where in it the anchors begin.
+        The first position of an anchor is kept in one mapping. If the anchor has more
+        positions, all of them are kept in another one, at most two of the same text: a
+        text that repeats itself must not fill the list.
         """
-        text = self._streams[number]
-        first_place = self._first_place
+        text = self._text_streams[text_index]
+        first_positions = self._first_position_by_anchor
         for offset in offsets:
             anchor = text[offset : offset + ANCHOR]
-            place = number << _OFFSET_BITS | offset
-            if first_place.setdefault(anchor, place) == place:
+            position = text_index << _OFFSET_BITS | offset
+            first_position = first_positions.setdefault(anchor, position)
+            if first_position == position:
                 continue
-            places = self._all_places.setdefault(anchor, [first_place[anchor]])
-            has_two_of_text = len(places) >= 2 and _number(places[-2]) == number
+            positions = self._all_positions_by_anchor.setdefault(
+                anchor, [first_position]
+            )
+            # the texts are added one after the other, so its positions stand last
+            has_two_of_text = (
+                len(positions) >= 2 and _text_index(positions[-2]) == text_index
+            )
             if not has_two_of_text:
-                places.append(place)
+                positions.append(position)
 
-    def _drop_common(self) -> None:
-        """Drop anchors that too many texts share: boilerplate proves nothing.
+    def _drop_common_anchors(self) -> None:
+        """Stop looking for anchors that more than eight texts share.
 
-        A text that loses anchors gets others, so that what is rarer in it is found in
-        every phase. A text that has nothing rarer keeps its common ones.
+        Such pieces are boilerplate: that one stands in the prompt does not prove that a
+        certain text is shown. A text that loses anchors may get others instead; a text
+        all of whose anchors are common keeps them.
         """
-        dropped_offsets: dict[int, list[int]] = defaultdict(list)
-        for anchor, places in list(self._all_places.items()):
-            texts = {_number(place) for place in places}
-            if len(texts) <= COMMON:
+        common_offsets_by_text: dict[int, list[int]] = defaultdict(list)
+        for anchor, positions in list(self._all_positions_by_anchor.items()):
+            text_indexes = {_text_index(position) for position in positions}
+            if len(text_indexes) <= COMMON:
                 continue
-            del self._all_places[anchor]
-            del self._first_place[anchor]
-            for place in places:
-                dropped_offsets[_number(place)].append(_offset(place))
-        # all of them are chosen before the first is added: those would count as rare
-        replacements = {}
-        for number, common_offsets in dropped_offsets.items():
-            replacements[number] = self._offsets_instead_of(common_offsets, number)
-        for number, offsets in replacements.items():
-            self._add(number, offsets)
+            del self._all_positions_by_anchor[anchor]
+            del self._first_position_by_anchor[anchor]
+            for position in positions:
+                common_offsets_by_text[_text_index(position)].append(_offset(position))
+        # Choose all of them before the first is added: what is added would count as
+        # rare.
+        new_offsets_by_text = {}
+        for text_index, common_offsets in common_offsets_by_text.items():
+            new_offsets_by_text[text_index] = self._offsets_instead_of(
+                common_offsets, text_index
+            )
+        for text_index, offsets in new_offsets_by_text.items():
+            self._add_anchors_at(offsets, text_index)
 
-    def _offsets_instead_of(self, common_offsets: list[int], number: int) -> list[int]:
-        """Where new anchors of a text begin that replace its common ones.
+    def _offsets_instead_of(
+        self, common_offsets: list[int], text_index: int
+    ) -> list[int]:
+        """Choose where new anchors of a text begin that replace its common ones.
 
-        A common anchor is one that too many texts share. In a long prompt only every
-        third place is looked at, so that the anchors that are left may all be missed.
-        Shifted by a byte or two they are found at any place.
+        A common anchor is a piece of 16 bytes that too many texts share; the others are
+        rare. In a long prompt only every third place is looked at. If the rare anchors
+        stand at offsets with the same remainder modulo three, all of them may be
+        missed. Pieces a byte or two before and behind them are met at any place.
 
         Args:
             common_offsets: Where the text's common anchors begin.
-            number: The number of the text.
+            text_index: The index of the text.
 
         Returns:
-            Offsets of shifted anchors; the common ones for a text that has no others.
-            Empty if the others are found at any place anyway.
+            Offsets beside the rare anchors. Empty if the rare anchors cannot all be
+            missed. The common offsets themselves if the text has no rare anchor.
         """
-        text = self._streams[number]
-        end = len(text) - ANCHOR
+        text = self._text_streams[text_index]
+        last_offset = len(text) - ANCHOR
         rare_offsets = []
-        for offset in range(0, end + 1, ANCHOR):
-            if text[offset : offset + ANCHOR] in self._first_place:
+        for offset in range(0, last_offset + 1, ANCHOR):
+            if text[offset : offset + ANCHOR] in self._first_position_by_anchor:
                 rare_offsets.append(offset)
         if not rare_offsets:
             return common_offsets
         # with an anchor for each remainder, one of them is met wherever the text stands
-        remainders = {offset % self._every for offset in rare_offsets}
-        if len(remainders) == self._every:
+        remainders = {offset % self._stride for offset in rare_offsets}
+        if len(remainders) == self._stride:
             return []
         shifted_offsets = []
         for offset in rare_offsets:
             for shift in (-2, -1, 1, 2):
-                if 0 <= offset + shift <= end:
+                if 0 <= offset + shift <= last_offset:
                     shifted_offsets.append(offset + shift)
         return shifted_offsets
 
     # The pass
 
     def showings(self) -> Iterator[Showing]:
-        """Find the showings of all texts that are not too short."""
+        """Yield where the prompt shows the texts that are not too short for the pass.
+
+        Of each text, first the places where it stands whole and in one piece, then
+        those where parts of it stand elsewhere.
+        """
         self._pass_over_prompt()
-        for number, group in enumerate(self.groups):
-            starts = self._unbroken.get(number, ())
-            unbroken = [Span(start, 0, group.size) for start in starts]
-            for span in unbroken:
+        for text_index, group in enumerate(self.groups):
+            starts = self._unbroken_starts_by_text.get(text_index, ())
+            unbroken_spans = [Span(start, 0, group.size) for start in starts]
+            for span in unbroken_spans:
                 yield Showing(group, [span], is_unbroken=True)
-            runs = _runs_outside(unbroken, self._runs.get(number, ()))
-            for showing in _showings_of_runs(group, runs):
+            runs = self._runs_by_text.get(text_index, ())
+            runs_elsewhere = _runs_outside(unbroken_spans, runs)
+            for showing in _showings_of_runs(group, runs_elsewhere):
                 showing.is_unbroken = self._has_nothing_put_in(showing)
                 yield showing
 
     def _has_nothing_put_in(self, showing: Showing) -> bool:
-        """Whether a whole text stands there with nothing put in but numbers of lines."""
+        """Whether a whole text stands there, with nothing put in but line numbers."""
         if showing.size < showing.group.size:
             return False
         for before, after in pairwise(showing.spans):
@@ -310,150 +349,175 @@ class Search:
         return True
 
     def _pass_over_prompt(self) -> None:
-        """Go through the prompt once, and stop at each anchor.
+        """Go through the prompt once, stop at each anchor, and note the texts there.
 
-        Where a whole candidate stands, the pass goes on at its end. Before that it
-        looks at as many places as an anchor has bytes: several texts may begin there.
+        Where a whole candidate stands (a text that the caller asks for), what lies
+        inside of it need not be looked at: the pass jumps to its end. Before the jump
+        it still looks at the first 16 places, because several texts may begin there.
         """
         prompt = self.prompt.stream
-        every = self._every
-        behind = len(prompt) - ANCHOR + 1  # no anchor begins here or later
+        end_of_places = len(prompt) - ANCHOR + 1  # no anchor begins here or later
         place = 0
-        skip_from = skip_to = 0
+        # inside of a whole candidate: what lies between these two places is left out
+        skip_from = 0
+        skip_to = 0
         while True:
-            place = self._next_anchor(place, behind)
-            if place == behind:
+            place = self._next_anchor(place, end_of_places)
+            if place == end_of_places:
                 return
             anchor = prompt[place : place + ANCHOR]
-            end_of_candidate = self._note_whole_texts(place, anchor)
+            end_of_candidate = self._note_texts_beginning(place, anchor)
             if place >= skip_to:
-                skip_from = place + every * ANCHOR
+                skip_from = place + self._stride * ANCHOR
             skip_to = max(skip_to, end_of_candidate - self.shortest)
-            self._follow_texts_of(place, anchor)
-            place += every
+            self._follow_texts_of(anchor, place)
+            place += self._stride
             if skip_from <= place < skip_to:
                 place = skip_to
 
-    def _next_anchor(self, start: int, behind: int) -> int:
-        """The first place from a start on at which an anchor stands.
+    def _next_anchor(self, start: int, end_of_places: int) -> int:
+        """The first place from ``start`` on at which an anchor stands.
 
-        It is ``behind`` where none stands before that.
+        It is ``end_of_places`` if no anchor stands before that.
         """
         prompt = self.prompt.stream
-        anchors = self._first_place
-        for place in range(start, behind, self._every):
+        anchors = self._first_position_by_anchor
+        for place in range(start, end_of_places, self._stride):
             if prompt[place : place + ANCHOR] in anchors:
                 return place
-        return behind
+        return end_of_places
 
-    def _note_whole_texts(self, place: int, anchor: bytes) -> int:
-        """Note the texts that stand whole at an anchor, or begin just before it.
+    def _note_texts_beginning(self, place: int, anchor: bytes) -> int:
+        """Note which texts begin at a place of the prompt, or just before it.
 
-        A bucket holds texts that begin alike. If none of them stands whole, the match of
-        those that agree farthest is followed as far as it goes.
-
-        Returns:
-            Where the longest whole candidate ends; 0 if there is none.
-        """
-        end_of_candidate = 0
-        for start, bucket in self._whole_texts.beginnings(place, anchor):
-            standing = self._whole_texts.standing_at(start, bucket)
-            for number, size in standing:
-                self._note_unbroken(number, start)
-                if self.groups[number].members:
-                    end_of_candidate = max(end_of_candidate, start + size)
-            if not standing:
-                for number in self._whole_texts.closest_at(start, bucket):
-                    self._follow_from(number, start, offset=0)
-        return end_of_candidate
-
-    def _note_unbroken(self, number: int, start: int) -> None:
-        """Note that a text stands at a place of the prompt whole and in one piece.
-
-        A text that stands in too many places is looked for no longer: nobody knows
-        which of them are its own.
+        Texts whose first 16 bytes are the same are looked up together. Those of them
+        that stand there whole are noted. If none does, the texts that agree with the
+        prompt farthest are followed: compared on, over small differences.
 
         Args:
-            number: The number of the text.
-            start: The place.
+            place: Where in the prompt an anchor stands.
+            anchor: The anchor, the 16 bytes at the place.
+
+        Returns:
+            Where the longest whole candidate ends, a text that the caller asks for; 0
+            if there is none.
         """
-        starts = self._unbroken[number]
-        group = self.groups[number]
+        end_of_candidate = 0
+        for start, texts_alike in self._whole_texts.beginnings(place, anchor):
+            whole_texts = self._whole_texts.standing_at(start, texts_alike)
+            for text_index, size in whole_texts:
+                self._note_unbroken(text_index, start)
+                if self.groups[text_index].has_candidates:
+                    end_of_candidate = max(end_of_candidate, start + size)
+            if whole_texts:
+                continue
+            for text_index in self._whole_texts.closest_at(start, texts_alike):
+                self._follow_text(text_index, start, offset=0)
+        return end_of_candidate
+
+    def _note_unbroken(self, text_index: int, start: int) -> None:
+        """Note that a text stands whole and in one piece from a place of the prompt on.
+
+        A text that stands in too many places is looked for no longer, and counts as
+        unknown: nobody can say which of the places show it.
+        """
+        starts = self._unbroken_starts_by_text[text_index]
+        group = self.groups[text_index]
         # its beginning repeats itself, as in "na na na"
         is_same_place = bool(starts) and start < starts[-1] + ANCHOR
         if is_same_place:
             return
         starts.append(start)
-        if len(starts) >= OCCURRENCES + group.n_known + len(group.members):
+        n_wanted = group.n_known + len(group.members)
+        if len(starts) >= OCCURRENCES + n_wanted:
             group.tries_left = 0
             group.why_not_shown = "unknown", "its words stand in too many places"
-            self._whole_texts.forget(number)
+            self._whole_texts.forget(text_index)
 
-    def _follow_texts_of(self, place: int, anchor: bytes) -> None:
-        """Follow the match of each text that holds the anchor at a place.
+    def _follow_texts_of(self, anchor: bytes, place: int) -> None:
+        """Follow the match of each text that holds the anchor found at a place.
 
-        Texts whose tries are used up are forgotten, and so is an anchor that no text
-        waits for.
+        To follow is to compare prompt and text from there both ways. Each text may be
+        followed only so often; positions of texts that may no longer are forgotten,
+        and with the last of them the anchor.
         """
-        first_place = self._first_place[anchor]
-        if first_place != _NOBODY:
-            text_places = self._all_places.get(anchor) or [first_place]
-            waiting_places = []
-            for text_place in text_places:
-                self._follow_from(_number(text_place), place, _offset(text_place))
-            for text_place in text_places:
-                if self.groups[_number(text_place)].tries_left > 0:
-                    waiting_places.append(text_place)
-            if len(waiting_places) < len(text_places):
-                self._all_places[anchor] = waiting_places
-            if not waiting_places:
-                self._first_place[anchor] = _NOBODY
-        is_unused = self._first_place[anchor] == _NOBODY
-        if is_unused and anchor not in self._whole_texts.anchors:
-            del self._first_place[anchor]
+        first_position = self._first_position_by_anchor[anchor]
+        if first_position != _NO_POSITION:
+            positions = self._all_positions_by_anchor.get(anchor) or [first_position]
+            for position in positions:
+                self._follow_text(_text_index(position), place, _offset(position))
+            open_positions = []
+            for position in positions:
+                if self.groups[_text_index(position)].tries_left > 0:
+                    open_positions.append(position)
+            if len(open_positions) < len(positions):
+                self._all_positions_by_anchor[anchor] = open_positions
+            if not open_positions:
+                self._first_position_by_anchor[anchor] = _NO_POSITION
+        is_open = self._first_position_by_anchor[anchor] != _NO_POSITION
+        begins_texts = anchor in self._whole_texts.texts_alike_by_anchor
+        if not is_open and not begins_texts:
+            del self._first_position_by_anchor[anchor]
 
-    def _follow_from(self, number: int, place: int, offset: int) -> None:
-        """Follow the match of a text both ways from one place, and note the run.
+    def _follow_text(self, text_index: int, place: int, offset: int) -> None:
+        """Compare prompt and text both ways from a match, and note the run that agrees.
 
-        Nothing is followed where the text is known to stand, nor for a text whose tries
-        are used up or that is too short to be shown in parts.
+        It does nothing if the text is already known to stand there, if it was followed
+        too often, or if it is too short to be shown in parts.
+
+        Args:
+            text_index: The index of the text.
+            place: Where in the prompt both agree.
+            offset: Where in the text both agree.
         """
-        group = self.groups[number]
+        group = self.groups[text_index]
         if group.tries_left <= 0 or group.size < EDGE:
             return
-        if self._is_noted(number, place, offset):
+        if self._is_noted(text_index, place, offset):
             return
         group.tries_left -= 1
-        run = self._run_around(place, self._streams[number], offset)
-        _add_run(self._runs[number], run)
+        run = self._run_around(place, self._text_streams[text_index], offset)
+        _add_run(self._runs_by_text[text_index], run)
 
-    def _is_noted(self, number: int, place: int, offset: int) -> bool:
-        """Whether a text is known to stand at a place.
+    def _is_noted(self, text_index: int, place: int, offset: int) -> bool:
+        """Whether it is noted already that a byte of a text stands at a place.
 
-        It stands there in one piece, or this byte is in the last run that was followed.
+        The text stands there whole, or the last run that was followed holds this byte
+        at this place.
         """
-        starts = self._unbroken.get(number)
-        if starts and starts[-1] <= place < starts[-1] + len(self._streams[number]):
+        starts = self._unbroken_starts_by_text.get(text_index)
+        size = len(self._text_streams[text_index])
+        if starts and starts[-1] <= place < starts[-1] + size:
             return True
-        runs = self._runs.get(number)
+        runs = self._runs_by_text.get(text_index)
         if not runs:
             return False
         for span in runs[-1]:
-            runs_along = span.start - span.text_start == place - offset
-            if runs_along and span.start <= place < span.end:
+            pairs_them = span.start - span.text_start == place - offset
+            if pairs_them and span.start <= place < span.end:
                 return True
         return False
 
     def _run_around(self, place: int, text: bytes, offset: int) -> list[Span]:
-        """The run around a place where an anchor agrees, in the prompt's order."""
+        """Compare prompt and text both ways from where they agree.
+
+        Args:
+            place: Where in the prompt they agree.
+            text: The text.
+            offset: Where in the text they agree.
+
+        Returns:
+            The spans that agree, in the prompt's order. Halves of letters of several
+            bytes are cut off at their ends.
+        """
         spans_before: list[Span] = []
         if offset and place:
             spans_before = self._spans_before(place, text, offset)
             if spans_before and spans_before[-1].end == place:
-                # one span with what follows
-                touching = spans_before.pop()
-                place = touching.start
-                offset = touching.text_start
+                # it touches what follows: compare from its start, to get one span
+                touching_span = spans_before.pop()
+                place = touching_span.start
+                offset = touching_span.text_start
         spans = spans_before + follow(self.prompt.stream, place, text, offset)
         if text.isascii():
             return spans
@@ -461,32 +525,38 @@ class Search:
         return [span for span in cut_spans if span.size]
 
     def _spans_before(self, place: int, text: bytes, offset: int) -> list[Span]:
-        """The spans before a place, found by following both texts backwards."""
-        end = len(self.prompt.stream)
-        text_end = len(text)
-        backward_spans = follow(
-            self._backwards, end - place, text[::-1], text_end - offset
+        """The spans that agree before a place of the prompt and an offset of a text.
+
+        They are found by comparing both of them reversed, and are then turned round.
+        """
+        prompt_size = len(self.prompt.stream)
+        text_size = len(text)
+        reversed_spans = follow(
+            self._reversed_prompt, prompt_size - place, text[::-1], text_size - offset
         )
         spans = []
-        for span in reversed(backward_spans):
-            spans.append(Span(end - span.end, text_end - span.text_end, span.size))
+        for span in reversed(reversed_spans):
+            start = prompt_size - span.end
+            text_start = text_size - span.text_end
+            spans.append(Span(start, text_start, span.size))
         return spans
 
     # Short texts
 
     def occurrences(self, group: TextGroup) -> Iterator[tuple[Showing, int, int]]:
-        """Yield where a text stands that is too short for the pass.
+        """Yield where a text stands in the prompt that is too short for the pass.
 
-        If it stands in too many places the rest is left out, and its ``tries_left``
+        After too many places the rest is left out, and the group's ``tries_left``
         become 0.
 
         Yields:
-            Where it stands, and what it touches on its left and its right, as
-            ``_touching`` says.
+            The showing, and what stands on its left and on its right: ``LETTER`` if
+            another letter touches it, ``GAP`` for a space or the like, ``MARK`` for a
+            clear border such as a quote or the end.
         """
         letters = group.text.stream
-        message_starts = zip(self.prompt.messages, self.prompt.starts, strict=True)
-        for message, message_start in message_starts:
+        starts = self.prompt.starts
+        for message, message_start in zip(self.prompt.messages, starts, strict=True):
             if letters:
                 showings = _showings_by_letters(group, message, message_start)
             else:
@@ -498,46 +568,59 @@ class Search:
                 yield showing, left, right
 
     def touching(self, span: Span) -> tuple[int, int]:
-        """What a text touches on its left and its right, as in ``occurrences``."""
-        number = self.prompt.message(span.start)
-        message_start = self.prompt.starts[number]
+        """What stands on the left and the right of a text, as in ``occurrences``."""
+        message_index = self.prompt.message(span.start)
+        message_start = self.prompt.starts[message_index]
         return _touching(
-            self.prompt.messages[number],
+            self.prompt.messages[message_index],
             span.start - message_start,
             span.end - message_start,
             None,
         )
 
 
-def _number(place: int) -> int:
-    """The number of the text in an anchor's place."""
-    return place >> _OFFSET_BITS
+def _text_index(position: int) -> int:
+    """The index of the text in a packed position."""
+    return position >> _OFFSET_BITS
 
 
-def _offset(place: int) -> int:
-    """The byte of the text in an anchor's place."""
-    return place & _OFFSETS
+def _offset(position: int) -> int:
+    """The offset in the text in a packed position."""
+    return position & _OFFSET_MASK
 
 
 # From runs to showings
 
 
 def _add_run(runs: list[list[Span]], run: list[Span]) -> None:
-    """Add a run behind those found before.
+    """Add a run of a text to its runs, so that no two of them overlap in the prompt.
 
-    Ground that both claim goes to the longer, then to the denser one. The other is cut.
+    A run is a list of spans that agree between prompt and text. Where the new run and
+    the last one overlap, the one of which more bytes agree keeps that part, then the
+    one that is spread over fewer bytes. The other run is cut; nothing of it may be
+    left.
+
+    Args:
+        runs: The runs so far, in the prompt's order. They are changed.
+        run: The new run.
     """
-    while runs and run and run[0].start < runs[-1][-1].end:
+    while runs and run and _overlap(runs[-1], run):
         last_run = runs[-1]
         if _length_and_density(last_run) >= _length_and_density(run):
             run = clip(run, start=last_run[-1].end)
             break
+        # cut the last run instead, and look at the one before it
         runs.pop()
         shortened_run = clip(last_run, end=run[0].start)
         if shortened_run:
             runs.append(shortened_run)
     if run:
         runs.append(run)
+
+
+def _overlap(last_run: list[Span], run: list[Span]) -> bool:
+    """Whether a run begins in the prompt before the end of the last one."""
+    return run[0].start < last_run[-1].end
 
 
 def _length_and_density(run: list[Span]) -> tuple[int, int]:
@@ -549,30 +632,47 @@ def _length_and_density(run: list[Span]) -> tuple[int, int]:
 def _runs_outside(
     unbroken: Sequence[Span], runs: Iterable[list[Span]]
 ) -> Iterator[list[Span]]:
-    """The runs that do not reach into ground where the same text stands in one piece."""
+    """Leave out the runs of a text that overlap a place where it stands in one piece.
+
+    Args:
+        unbroken: Where in the prompt the text stands in one piece, in order.
+        runs: Lists of spans that agree between prompt and text.
+    """
     starts = [span.start for span in unbroken]
     for run in runs:
-        index_before = bisect_left(starts, run[-1].end) - 1
-        if index_before < 0 or unbroken[index_before].end <= run[0].start:
+        # of those that begin before the run ends, the last one reaches farthest
+        last_index = bisect_left(starts, run[-1].end) - 1
+        is_first = last_index < 0
+        if is_first or unbroken[last_index].end <= run[0].start:
             yield run
 
 
 def _showings_of_runs(
     group: TextGroup, runs: Iterable[list[Span]]
 ) -> Iterator[Showing]:
-    """Join runs of one text to showings.
+    """Join the runs of one text to showings, places at which the prompt shows it.
 
-    A run is joined if it goes on in prompt and text and stands at most 96 bytes behind.
-    Of a showing that is not whole, runs that are no trace are left out.
+    A run is a list of spans that agree between prompt and text. A run belongs to the
+    showing of the run before it if both text and prompt go on there, with at most 96
+    bytes between. Of a showing that does not hold the whole text, runs that are so
+    short that they may agree by chance are left out; if none is left, so is the
+    showing.
+
+    Args:
+        group: The text.
+        runs: Its runs, in the prompt's order.
     """
-    chains: list[list[Span]] = []
+    joined_runs: list[list[Span]] = []
     for run in runs:
-        continuation = _continuation(chains[-1][-1], run) if chains else []
+        continuation = []
+        if joined_runs:
+            last_span = joined_runs[-1][-1]
+            continuation = _continuation(last_span, run)
         if continuation:
-            chains[-1] += continuation
+            joined_runs[-1] += continuation
         else:
-            chains.append(run)
-    for spans in chains:
+            joined_runs.append(run)
+    for spans in joined_runs:
         showing = Showing(group, spans)
         if not showing.is_whole:
             showing.spans = _spans_of_traces(spans, group.size)
@@ -581,9 +681,14 @@ def _showings_of_runs(
 
 
 def _continuation(last_span: Span, run: list[Span]) -> list[Span]:
-    """The part of a run that goes on where another run ended; empty if it does not.
+    """The part of a run that goes on where another run of the same text ended.
 
-    A run that begins with the text's first letter begins a new showing.
+    It is empty, so that the run begins another showing, if the run begins with the
+    text's first byte, stands too far behind in the prompt, or goes back in the text.
+
+    Args:
+        last_span: The last span of the other run.
+        run: The run.
     """
     first_span = run[0]
     begins_anew = first_span.text_start == 0
@@ -595,9 +700,10 @@ def _continuation(last_span: Span, run: list[Span]) -> list[Span]:
 
 
 def _spans_of_traces(spans: list[Span], text_size: int) -> list[Span]:
-    """The spans of those runs that are long enough to be no chance.
+    """Leave out the spans that may agree with the text by chance.
 
-    At an edge of the text 32 bytes are enough, elsewhere 48.
+    The spans are divided into runs, between which more than a small step lies. A run
+    that holds the text's first or last byte must have 32 bytes, any other one 48.
     """
     spans_of_traces: list[Span] = []
     for run in runs_of(spans):
@@ -616,10 +722,10 @@ def _showings_by_letters(
 ) -> Iterator[Showing]:
     """Yield where the letters of a short text stand in a message.
 
-    After too many places its ``tries_left`` become 0.
+    After too many places it ends, and sets ``tries_left`` of the text to 0.
 
     Args:
-        group: The text.
+        group: The text, with those equal to it.
         message: The message.
         message_start: Where the message begins in the prompt's stream.
     """
@@ -636,43 +742,61 @@ def _showings_by_letters(
 def _showings_by_characters(
     group: TextGroup, message: Text, message_start: int
 ) -> Iterator[Showing]:
-    """Yield where a text without letters stands in a message, as ``_showings_by_letters`` does."""
+    """Yield where a text without letters, such as a row of dots, stands in a message.
+
+    It is looked for as it is written. Its showing has one span of no bytes, at the
+    place of the stream where the text would stand, and its offsets in the message.
+    After too many places it ends, and sets ``tries_left`` of the text to 0.
+
+    Args:
+        group: The text, with those equal to it.
+        message: The message.
+        message_start: Where the message begins in the prompt's stream.
+    """
     characters = group.text.raw.strip()
     offset = -1
     for _ in range(TRIES):
         offset = message.raw.find(characters, offset + 1)
         if offset < 0:
             return
-        place = len(stream(message.raw[:offset]))
-        span = Span(message_start + place, 0, 0)
-        yield Showing(group, [span], (offset, offset + len(characters)))
+        n_letters_before = len(stream(message.raw[:offset]))
+        empty_span = Span(message_start + n_letters_before, text_start=0, size=0)
+        literal = (offset, offset + len(characters))
+        yield Showing(group, [empty_span], literal)
     group.tries_left = 0
 
 
 def _touching(
     message: Text, start: int, end: int, literal: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """What a short text touches on its left and its right: ``LETTER``, ``GAP`` or ``MARK``.
+    """What a short text touches on its left and its right in a message.
+
+    On each side it is ``LETTER`` if another letter touches the text, ``MARK`` if a
+    clear border does (a quote, a tag, a bullet, the end of the message), else ``GAP``.
+    The number of a list's line, as in "3. text", is a border as well.
 
     Args:
         message: The message that shows the text.
-        start: Where the text begins in the message's stream.
+        start: Where the text begins in the message's stream, which holds letters only.
         end: Behind its last letter there.
-        literal: Offsets of a text without letters; None for others.
+        literal: Of a text without letters, where in the message it begins and ends;
+            None for others, whose offsets follow from ``start`` and ``end``.
     """
-    gap_start, text_start = message.gap(start)
-    text_end, gap_end = message.gap(end)
+    # A gap holds what stands between two letters: spaces, quotes, bullets.
+    left_gap_start, text_start = message.gap(start)
+    text_end, right_gap_end = message.gap(end)
     if literal:
+        # the text stands inside of the gap
         text_start, text_end = literal
-    numbering = message.raw[max(text_start - _LONGEST_NUMBERING, 0) : text_start]
-    begins_line_of_list = _NUMBERED.search(numbering) is not None
+    before = message.raw[max(text_start - _LONGEST_NUMBERING, 0) : text_start]
+    is_numbered = _NUMBERED.search(before) is not None
     left = _kind_of_side(
-        message.raw[gap_start:text_start],
-        is_at_edge=start == 0 or begins_line_of_list,
+        message.raw[left_gap_start:text_start],
+        is_at_edge=start == 0 or is_numbered,
         has_letters=literal is None,
     )
     right = _kind_of_side(
-        message.raw[text_end:gap_end],
+        message.raw[text_end:right_gap_end],
         is_at_edge=end == len(message.stream),
         has_letters=literal is None,
     )
@@ -680,9 +804,10 @@ def _touching(
 
 
 def _kind_of_side(between: str, *, is_at_edge: bool, has_letters: bool) -> int:
-    """What stands on one side of a short text, by what is between it and the next letter.
+    """What stands on one side of a short text: ``LETTER``, ``GAP`` or ``MARK``.
 
-    An apostrophe alone is no mark: it stands inside a word.
+    It is told by the characters between the text and the next letter. An apostrophe
+    alone is no mark: it stands inside a word.
     """
     is_apostrophe = between in ("'", "’")
     is_marked = _MARKS.search(between) is not None and not is_apostrophe

@@ -1,8 +1,9 @@
 """The texts that stand in a prompt whole and in one piece. Pure.
 
-Texts that begin with the same 16 bytes are kept together and sorted. At a place of the
-prompt, bisection finds the only one that may stand there; with it stand those that it
-begins with itself. So nothing that texts have in common can hide one of them.
+Texts that begin with the same 16 bytes are kept together and sorted (``TextsAlike``).
+At a place of the prompt, bisection finds the only one that may stand there; with it
+stand those that it begins with itself. So nothing that texts have in common can hide
+one of them.
 
 All texts are streams: letters and digits as bytes (``letters``).
 """
@@ -26,188 +27,218 @@ _NESTED = 4
 class WholeTexts:
     """The texts that are looked for as a whole, by the anchors in their first bytes.
 
+    An **anchor** is a piece of 16 bytes. Texts whose first 16 bytes are the same are
+    looked up together, as ``TextsAlike``.
+
     Args:
         prompt: The stream of the prompt.
-        streams: The streams of the texts. A text's number is its index here.
-        every: Of the places of the prompt every so many are looked at, so that as many
-            anchors of each beginning are needed.
+        streams: The streams of the texts. A text's index is its index here.
+        stride: Only every so many-th place of the prompt is looked at. So that one of
+            them is met, the anchors at as many first bytes of each text are needed.
+
+    Attributes:
+        texts_alike_by_anchor: Which texts may begin at an anchor or just before it:
+            how many bytes before it they begin, and the texts.
     """
 
-    def __init__(self, prompt: bytes, streams: Sequence[bytes], *, every: int) -> None:
+    def __init__(self, prompt: bytes, streams: Sequence[bytes], *, stride: int) -> None:
         self._prompt = prompt
-        self._every = every
+        self._stride = stride
         # bytes that may still be compared: hostile prompts end the search
-        self._budget = _COMPARED * len(prompt)
+        self._n_bytes_left = _COMPARED * len(prompt)
         texts_by_beginning: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
-        for number, text in enumerate(streams):
+        for text_index, text in enumerate(streams):
             if len(text) >= ANCHOR:
-                texts_by_beginning[text[:ANCHOR]].append((text, number))
-        self._bucket_of: dict[int, Bucket] = {}
-        self.anchors: dict[bytes, list[tuple[int, Bucket]]] = {}
-        """Which texts may begin before an anchor, each bucket behind the bytes between."""
+                texts_by_beginning[text[:ANCHOR]].append((text, text_index))
+        self._texts_alike_by_text: dict[int, TextsAlike] = {}
+        self.texts_alike_by_anchor: dict[bytes, list[tuple[int, TextsAlike]]] = {}
         for texts in texts_by_beginning.values():
-            bucket = Bucket(texts)
-            for number in bucket.waiting:
-                self._bucket_of[number] = bucket
-            for shift, anchor in bucket.anchors(every):
-                self.anchors.setdefault(anchor, []).append((shift, bucket))
+            texts_alike = TextsAlike(texts)
+            for text_index in texts_alike.wanted:
+                self._texts_alike_by_text[text_index] = texts_alike
+            for shift, anchor in texts_alike.first_anchors(stride):
+                entries = self.texts_alike_by_anchor.setdefault(anchor, [])
+                entries.append((shift, texts_alike))
 
-    def beginnings(self, place: int, anchor: bytes) -> Iterator[tuple[int, Bucket]]:
-        """Yield where texts may begin that have an anchor at a place, and which texts.
+    def beginnings(self, place: int, anchor: bytes) -> Iterator[tuple[int, TextsAlike]]:
+        """Yield where texts may begin, and which, by an anchor found in the prompt.
 
-        Where the texts of a bucket were found a few bytes before, their beginning only
-        repeats itself. It is left out.
+        Texts that begin with the same 16 bytes come together. They are left out where
+        some of them were found only a few bytes before: there, their beginning merely
+        repeats itself, as in "na na na". Once too many bytes of the prompt were
+        compared, nothing is looked for any longer.
+
+        Args:
+            place: Where in the prompt the anchor stands.
+            anchor: The anchor, a piece of 16 bytes.
         """
-        if self._budget <= 0:
-            self.anchors.clear()
-        for shift, bucket in self.anchors.get(anchor, ()):
+        if self._n_bytes_left <= 0:
+            self.texts_alike_by_anchor.clear()
+        for shift, texts_alike in self.texts_alike_by_anchor.get(anchor, ()):
             start = place - shift
-            is_repetition = abs(start - bucket.last_found_at) < ANCHOR
+            is_repetition = abs(start - texts_alike.last_found_at) < ANCHOR
             if start < 0 or is_repetition:
                 continue
-            if self._prompt.startswith(bucket.beginning, start):
-                yield start, bucket
+            if self._prompt.startswith(texts_alike.beginning, start):
+                yield start, texts_alike
 
-    def standing_at(self, start: int, bucket: Bucket) -> Sequence[tuple[int, int]]:
-        """Numbers and sizes of the texts of a bucket that stand at a place.
+    def standing_at(
+        self, start: int, texts_alike: TextsAlike
+    ) -> Sequence[tuple[int, int]]:
+        """Find those of some texts that stand in the prompt whole from a place on.
 
-        The longest comes first. The bucket remembers the place if there are any.
+        If there are any, the place is remembered in ``texts_alike``.
+
+        Returns:
+            The index and the size of each of them, the longest first.
         """
-        self._budget -= bucket.longest
-        words = self._prompt[start : start + bucket.longest]
-        standing = bucket.texts_that_begin(words)
-        if standing:
-            bucket.last_found_at = start
-        return standing
+        self._n_bytes_left -= texts_alike.longest
+        part_of_prompt = self._prompt[start : start + texts_alike.longest]
+        whole_texts = texts_alike.texts_that_begin(part_of_prompt)
+        if whole_texts:
+            texts_alike.last_found_at = start
+        return whole_texts
 
-    def closest_at(self, start: int, bucket: Bucket) -> Sequence[int]:
-        """Numbers of the texts that agree with the prompt farthest from a place on.
+    def closest_at(self, start: int, texts_alike: TextsAlike) -> Sequence[int]:
+        """Find those of some texts that agree with the prompt farthest from a place on.
 
-        Empty where few texts begin alike: their anchors tell them apart.
+        Returns:
+            The indexes of these texts. Empty where at most eight texts begin alike:
+            their other anchors tell them apart.
         """
-        if bucket.n_texts <= COMMON:
+        if texts_alike.n_texts <= COMMON:
             return ()
-        self._budget -= COMMON * bucket.longest
-        return bucket.closest_to(self._prompt[start : start + bucket.longest])
+        self._n_bytes_left -= COMMON * texts_alike.longest
+        part_of_prompt = self._prompt[start : start + texts_alike.longest]
+        return texts_alike.closest_to(part_of_prompt)
 
-    def forget(self, number: int) -> None:
+    def forget(self, text_index: int) -> None:
         """Look for a text no longer.
 
-        The anchors of its bucket, the texts of one beginning, go with the last of them.
+        It shares its anchors with the texts that begin with the same 16 bytes. They are
+        dropped when no text of these is wanted any longer.
         """
-        bucket = self._bucket_of[number]
-        bucket.waiting.discard(number)
-        if bucket.waiting:
+        texts_alike = self._texts_alike_by_text[text_index]
+        texts_alike.wanted.discard(text_index)
+        if texts_alike.wanted:
             return
-        for _, anchor in bucket.anchors(self._every):
-            # texts of other beginnings may share the anchor
+        for _, anchor in texts_alike.first_anchors(self._stride):
+            # texts that begin otherwise may share the anchor
             remaining = []
-            for shift, other_bucket in self.anchors.pop(anchor, ()):
-                if other_bucket is not bucket:
-                    remaining.append((shift, other_bucket))
+            for shift, others in self.texts_alike_by_anchor.pop(anchor, ()):
+                if others is not texts_alike:
+                    remaining.append((shift, others))
             if remaining:
-                self.anchors[anchor] = remaining
+                self.texts_alike_by_anchor[anchor] = remaining
 
 
-class Bucket:
-    """Texts that begin with the same bytes, sorted.
+class TextsAlike:
+    """Texts that begin with the same 16 bytes, sorted.
 
     Attributes:
         beginning: The bytes with which all of them begin.
         longest: Bytes of the longest.
         last_found_at: Where in the prompt one of them was found last.
-        waiting: Numbers of those that are still looked for.
+        wanted: The indexes of those that are still looked for.
     """
 
     def __init__(self, texts: list[tuple[bytes, int]]) -> None:
         texts.sort()
-        self._texts = [text for text, _ in texts]
-        self._numbers = [number for _, number in texts]
-        self._longest_beginning_of = list(_longest_beginnings(self._texts))
-        self.beginning = self._texts[0][:ANCHOR]
-        self.longest = max(map(len, self._texts))
+        self._sorted_texts = [text for text, _ in texts]
+        self._text_indexes = [text_index for _, text_index in texts]
+        # for each text the place in this order of the longest other that it begins with
+        self._longest_beginnings = list(_longest_beginnings(self._sorted_texts))
+        self.beginning = self._sorted_texts[0][:ANCHOR]
+        self.longest = max(map(len, self._sorted_texts))
         self.last_found_at = -ANCHOR
-        self.waiting = set(self._numbers)
+        self.wanted = set(self._text_indexes)
 
     @property
     def n_texts(self) -> int:
         """How many texts these are."""
-        return len(self._texts)
+        return len(self._sorted_texts)
 
-    def anchors(self, every: int) -> set[tuple[int, bytes]]:
-        """The anchors at each of the first bytes of the texts, each behind its offset.
+    def first_anchors(self, n_anchors: int) -> set[tuple[int, bytes]]:
+        """The anchors at the first ``n_anchors`` bytes of each text, and their offsets.
 
-        Texts that are too short to be found by them are left out.
-
-        Args:
-            every: How many first bytes are taken.
+        An anchor is a piece of 16 bytes. Texts too short to have so many are left out.
         """
         anchors = set()
-        for text in self._texts:
-            if len(text) >= ANCHOR + every - 1:
-                for shift in range(every):
+        for text in self._sorted_texts:
+            if len(text) >= ANCHOR + n_anchors - 1:
+                for shift in range(n_anchors):
                     anchors.add((shift, text[shift : shift + ANCHOR]))
         return anchors
 
-    def texts_that_begin(self, words: bytes) -> list[tuple[int, int]]:
-        """Numbers and sizes of the texts that some words begin with, the longest first."""
-        standing: list[tuple[int, int]] = []
-        index: int | None = bisect_right(self._texts, words) - 1
-        while index is not None and index >= 0 and len(standing) < _NESTED:
-            # what a standing text begins with stands, too
-            if standing or words.startswith(self._texts[index]):
-                standing.append((self._numbers[index], len(self._texts[index])))
-            index = self._longest_beginning_of[index]
-        return standing
+    def texts_that_begin(self, part_of_prompt: bytes) -> list[tuple[int, int]]:
+        """Find those of the texts with which a part of the prompt begins.
 
-    def closest_to(self, words: bytes) -> list[int]:
-        """Numbers of the texts whose beginnings agree farthest with words of a prompt.
-
-        The prompt may number its lines. Where a number stands at the first difference,
-        the words are compared again without it.
-
-        Args:
-            words: The words of the prompt, from the beginning of these texts on.
+        The texts are sorted. So if one is the beginning of the part, the longest such
+        text is found from the place where the part itself would stand in the order: it
+        is the text before that place, or a beginning of this text.
 
         Returns:
-            The numbers, of a few texts at most: more would be boilerplate.
+            The index and the size of each of them, the longest first; the longest four.
         """
-        n_equal, closest = self._closest_indexes(words)
-        line_number = LINE_NUMBER.match(words, n_equal)
+        found: list[tuple[int, int]] = []
+        # where the part would stand, less one; below 0 if all texts come behind it
+        rank: int | None = bisect_right(self._sorted_texts, part_of_prompt) - 1
+        while rank is not None and rank >= 0 and len(found) < _NESTED:
+            text = self._sorted_texts[rank]
+            # with one text found, its own beginnings need not be compared again
+            if found or part_of_prompt.startswith(text):
+                found.append((self._text_indexes[rank], len(text)))
+            rank = self._longest_beginnings[rank]
+        return found
+
+    def closest_to(self, part_of_prompt: bytes) -> list[int]:
+        """Find the texts whose first bytes agree farthest with a part of the prompt.
+
+        The prompt may number its lines. If digits stand where the two first differ, the
+        part is compared once more without these digits.
+
+        Returns:
+            The indexes of these texts, at most eight: more would be boilerplate.
+        """
+        n_equal, closest_ranks = self._closest_ranks(part_of_prompt)
+        line_number = LINE_NUMBER.match(part_of_prompt, n_equal)
         if line_number is not None:
-            without_number = words[:n_equal] + words[line_number.end() :]
-            _, closest = self._closest_indexes(without_number)
-        return [self._numbers[index] for index in closest][:COMMON]
+            behind_number = part_of_prompt[line_number.end() :]
+            without_number = part_of_prompt[:n_equal] + behind_number
+            _, closest_ranks = self._closest_ranks(without_number)
+        closest = [self._text_indexes[rank] for rank in closest_ranks]
+        return closest[:COMMON]
 
-    def _closest_indexes(self, words: bytes) -> tuple[int, list[int]]:
-        """Find the texts that have most first bytes in common with some words.
+    def _closest_ranks(self, part_of_prompt: bytes) -> tuple[int, list[int]]:
+        """Find the texts with most first bytes in common with a part of the prompt.
 
-        Only neighbours in the sorted order are compared: the longest common beginnings
-        are there.
+        In the sorted order they stand next to the place where the part itself would
+        stand. So only eight texts before it and eight behind it are compared.
 
         Returns:
-            How many bytes they have in common, and the indexes of these texts.
+            How many bytes they have in common, and their places in the sorted order.
         """
-        index = bisect_right(self._texts, words)
-        first_neighbour = max(index - COMMON, 0)
-        behind_neighbours = min(index + COMMON, self.n_texts)
-        n_equal_of = {}
-        for neighbour in range(first_neighbour, behind_neighbours):
-            text = self._texts[neighbour]
-            n_equal_of[neighbour] = count_equal_bytes(words, 0, text, 0)
-        most = max(n_equal_of.values())
-        closest = [index for index, n_equal in n_equal_of.items() if n_equal == most]
+        rank_of_part = bisect_right(self._sorted_texts, part_of_prompt)
+        first_rank = max(rank_of_part - COMMON, 0)
+        end_rank = min(rank_of_part + COMMON, self.n_texts)
+        n_equal_by_rank = {}
+        for rank in range(first_rank, end_rank):
+            text = self._sorted_texts[rank]
+            n_equal_by_rank[rank] = count_equal_bytes(part_of_prompt, 0, text, 0)
+        most = max(n_equal_by_rank.values())
+        closest = [rank for rank, n_equal in n_equal_by_rank.items() if n_equal == most]
         return most, closest
 
 
-def _longest_beginnings(texts: Sequence[bytes]) -> Iterator[int | None]:
+def _longest_beginnings(sorted_texts: Sequence[bytes]) -> Iterator[int | None]:
     """For each of some sorted texts the index of the longest other that it begins with.
 
     None for a text that begins with no other.
     """
-    nested: list[int] = []
-    for index, text in enumerate(texts):
-        while nested and not text.startswith(texts[nested[-1]]):
-            nested.pop()
-        yield nested[-1] if nested else None
-        nested.append(index)
+    # indexes of the texts with which the current one begins, the longest last
+    beginnings: list[int] = []
+    for index, text in enumerate(sorted_texts):
+        while beginnings and not text.startswith(sorted_texts[beginnings[-1]]):
+            beginnings.pop()
+        yield beginnings[-1] if beginnings else None
+        beginnings.append(index)
