@@ -355,7 +355,10 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
     ]
     pairs = Pairs()
     background = BackgroundEvaluator(
-        pairs.add, [], rest=pairs.finish, settings=WatchSettings(keep=True)
+        pairs.add,
+        [],
+        make_waiting_samples=pairs.finish,
+        settings=WatchSettings(keep=True),
     )
     for run in ("q1", "a1", "q2"):
         background.record(run)
@@ -879,7 +882,7 @@ assert evaluator.flush(timeout=30)
 held, let_go = threading.Event(), threading.Event()
 
 def hold():  # as a thread may that records or judges at the moment of the fork
-    with evaluator._changed, captured._lock, problems._lock, turns._lock:
+    with evaluator._state_changed, captured._lock, problems._lock, turns._lock:
         held.set()
         let_go.wait()
 

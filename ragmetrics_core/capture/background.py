@@ -111,8 +111,9 @@ class BackgroundEvaluator(Generic[Run]):
         metrics: Metrics or their names; None for all, ``[]`` to count only.
         judge: A judge, a chat model, or a model's name.
         settings: What is judged, and what becomes of the results; None for the usual.
-        rest: Makes, at each ``flush``, samples of runs that waited for a further one.
-        ended: Called when the evaluator stops.
+        make_waiting_samples: Makes, at each ``flush``, samples of runs that waited for
+            a further one.
+        on_stop: Called when the evaluator stops.
         problems: Where internal errors are counted; None for a new count.
         linger_s: Seconds that a run waits before samples are made of it, unless
             somebody waits for them.
@@ -134,19 +135,20 @@ class BackgroundEvaluator(Generic[Run]):
         judge: JudgeLike = None,
         settings: WatchSettings | None = None,
         *,
-        rest: Callable[[], Iterable[Sample]] = tuple,
-        ended: Callable[[], None] = lambda: None,
+        make_waiting_samples: Callable[[], Iterable[Sample]] = tuple,
+        on_stop: Callable[[], None] = lambda: None,
         problems: Problems | None = None,
         linger_s: float = 0.0,
     ) -> None:
         self._settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
         self._build = build
-        self._make_waiting_samples = rest
-        self._ended = ended
+        self._make_waiting_samples = make_waiting_samples
+        self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
         chosen_metrics = choose_metrics(metrics)
-        self._new_run = partial(
+        # a forked process needs a run of its own
+        self._new_evaluation_run = partial(
             EvaluationRun,
             chosen_metrics,
             judge,
@@ -160,7 +162,8 @@ class BackgroundEvaluator(Generic[Run]):
             self.outlets.append(outlet)
         self._linger_seconds = linger_s
         self._stopped = False
-        renew_after_fork(self)
+        renew_after_fork(self)  # calls after_fork(), now and in each forked process
+        # a weak reference, or the evaluator would be kept until the process ends
         atexit.register(_at_exit, weakref.ref(self))
 
     def __repr__(self) -> str:
@@ -180,19 +183,21 @@ class BackgroundEvaluator(Generic[Run]):
         self.stop()
 
     def after_fork(self) -> None:
-        """Begin anew, also in a forked process.
+        """Begin with an empty queue and no thread, when made and in a forked process.
 
-        The thread was the parent's, and what came before is the parent's to judge.
+        A forked process inherits neither the thread nor a usable lock, and what was
+        recorded before the fork is the parent's to judge.
         """
         self.dropped = 0
-        self._run = self._new_run()
+        self._run = self._new_evaluation_run()
         self.aggregates = {metric.name: Aggregate() for metric in self._run.metrics}
-        # guards all that follows, and wakes those who wait for a change of it
-        self._changed = threading.Condition()
+        # the lock of all that follows; wakes those who wait for a change of it
+        self._state_changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # what makes samples, each behind the moment from which on it may be called
+        # from when on samples may be made, by the monotonic clock, and what makes them
         self._queue: deque[tuple[float, Callable[[], Iterable[Sample]]]] = deque()
-        self._judged: deque[Future[SampleResult]] = deque()  # not counted yet
+        # results that are there, but not yet counted and handed on
+        self._uncounted_results: deque[Future[SampleResult]] = deque()
         self._n_in_flight = 0  # samples that are being made or judged
         self._n_started = 0  # samples whose judging began
         self._results: list[SampleResult] = []
@@ -203,7 +208,7 @@ class BackgroundEvaluator(Generic[Run]):
 
         Never blocks, from any thread.
         """
-        with self._changed:
+        with self._state_changed:
             max_queue = self._settings.max_queue
             if self._stopped:
                 return False
@@ -217,7 +222,7 @@ class BackgroundEvaluator(Generic[Run]):
 
     def _count_lost(self, runs: int, why: str) -> None:
         """Count runs that are not judged, and note why."""
-        with self._changed:
+        with self._state_changed:
             self.dropped += runs
         for _ in range(runs):
             self.problems.note(why)
@@ -238,7 +243,7 @@ class BackgroundEvaluator(Generic[Run]):
                 target=self._work, name="ragmetrics-background", daemon=True
             )
             self._thread.start()
-        self._changed.notify_all()
+        self._state_changed.notify_all()
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything recorded so far is judged.
@@ -254,7 +259,7 @@ class BackgroundEvaluator(Generic[Run]):
         """
         if is_judge_work():
             raise SettingError(_WAITS_FOR_ITSELF)
-        self._ended()
+        self._on_stop()
         is_all_judged = self._wait(timeout, stop=True)
         if not is_all_judged:
             self.problems.note(
@@ -266,34 +271,37 @@ class BackgroundEvaluator(Generic[Run]):
     def _wait(self, timeout: float | None, *, stop: bool) -> bool:
         """Wait until all that is queued is judged and the sinks took the results.
 
-        Runs that linger start at once. Runs that wait for a further one are made
-        samples.
+        Runs in the queue wait some time before samples are made of them; now they are
+        made at once. Runs that wait for a further run to be joined to are made samples
+        as well. A sink that is too slow is noted as a problem.
 
         Args:
-            timeout: The most seconds to wait; None for any number.
+            timeout: The most seconds to wait; None for any number. Sinks are then
+                waited for as long as for a sink that hangs.
             stop: Whether no further run is accepted from now on.
 
         Returns:
-            Whether all was judged in time. Sinks that were too slow are noted as
-            problems.
+            Whether all was judged in time.
 
         Raises:
             SettingError: If a judge or metric calls it: it would wait for itself.
         """
         if is_judge_work():
             raise SettingError(_WAITS_FOR_ITSELF)
-        with self._changed:
+        with self._state_changed:
             if not self._stopped:
-                self._queue = deque((0.0, making) for _, making in self._queue)
-                # in the queue, behind all runs that may still go with them
+                at_once = 0.0  # long ago by the clock
+                self._queue = deque((at_once, making) for _, making in self._queue)
+                # last in the queue: the runs before it may still be joined to them
                 self._put_in_queue(self._make_waiting_samples)
             self._stopped = self._stopped or stop
-            self._changed.notify_all()
-            is_all_judged = self._changed.wait_for(
+            self._state_changed.notify_all()
+            is_all_judged = self._state_changed.wait_for(
                 lambda: not (self._queue or self._n_in_flight), timeout
             )
         seconds_for_sinks = _SINK_SECONDS if timeout is None else timeout
         until = time.monotonic() + seconds_for_sinks
+        # first ask all of them to flush, then wait: they do so at the same time
         for outlet in self.outlets:
             outlet.put(None)
         for outlet in self.outlets:
@@ -303,7 +311,7 @@ class BackgroundEvaluator(Generic[Run]):
     @property
     def pending(self) -> int:
         """Runs that wait, and samples that are being judged."""
-        with self._changed:
+        with self._state_changed:
             n_waiting = 0
             for _, making in self._queue:
                 # what flush() queued is no run
@@ -326,7 +334,7 @@ class BackgroundEvaluator(Generic[Run]):
                 "results are not kept (keep=False); use aggregates or on_result"
             )
         is_all_judged = self.flush(timeout)
-        with self._changed:
+        with self._state_changed:
             results = sorted(self._results, key=lambda result: result.index)
         facts = self._run.facts
         if not is_all_judged:
@@ -345,33 +353,52 @@ class BackgroundEvaluator(Generic[Run]):
         return tuple(result.sample for result in results if result.sample is not None)
 
     def _work(self) -> None:
-        """Run in the background thread: start runs in order, and take what is judged.
+        """Start queued runs in order, and count results, until stopped.
 
-        The thread ends once the evaluator is stopped and nothing is left.
+        It is what the background thread does. It ends once the evaluator is stopped and
+        nothing waits or is being judged.
         """
-        with as_judge_work():
-            while True:
-                making: Callable[[], Iterable[Sample]] | None = None
-                with self._changed:
-                    while not self._judged and self._seconds_until_start != 0:
-                        if self._stopped and not (self._queue or self._n_in_flight):
-                            self._thread = None
-                            return
-                        self._changed.wait(self._seconds_until_start)
-                    judged = self._judged
-                    self._judged = deque()
-                    if self._seconds_until_start == 0:
-                        _, making = self._queue.popleft()
-                        self._n_in_flight += 1
-                for future in judged:
-                    self._finish(future)
-                if making is not None:
-                    self._start(making)
-                with self._changed:
-                    self._n_in_flight -= len(judged)
-                    if making is not None:
-                        self._n_in_flight -= 1
-                    self._changed.notify_all()
+        with as_judge_work():  # calls of models in here are no runs of the application
+            while self._wait_for_work():
+                self._do_waiting_work()
+
+    def _wait_for_work(self) -> bool:
+        """Wait until a result is there to be counted or a run may be started.
+
+        Returns:
+            Whether there is such work. False if the evaluator is stopped and there will
+            be none; the thread, which must end then, is forgotten.
+        """
+        with self._state_changed:
+            while not self._uncounted_results and self._seconds_until_start != 0:
+                if self._stopped and not (self._queue or self._n_in_flight):
+                    self._thread = None
+                    return False
+                self._state_changed.wait(self._seconds_until_start)
+            return True
+
+    def _do_waiting_work(self) -> None:
+        """Count the results that are there, and start one run if it may begin.
+
+        Both call the user's code, so they are done without holding the lock. What is
+        being done counts as in flight meanwhile.
+        """
+        making: Callable[[], Iterable[Sample]] | None = None
+        with self._state_changed:
+            results = self._uncounted_results
+            self._uncounted_results = deque()
+            if self._seconds_until_start == 0:
+                _, making = self._queue.popleft()
+                self._n_in_flight += 1
+        for result in results:
+            self._finish(result)
+        if making is not None:
+            self._start(making)
+        with self._state_changed:
+            self._n_in_flight -= len(results)
+            if making is not None:
+                self._n_in_flight -= 1
+            self._state_changed.notify_all()
 
     @property
     def _seconds_until_start(self) -> float | None:
@@ -399,7 +426,7 @@ class BackgroundEvaluator(Generic[Run]):
                 continue
             future = self._run.start_one_sample(self._n_started, sample)
             self._n_started += 1
-            with self._changed:
+            with self._state_changed:
                 self._n_in_flight += 1
             future.add_done_callback(self._take_result)
 
@@ -416,13 +443,18 @@ class BackgroundEvaluator(Generic[Run]):
 
         It is called on the judges' loop, which must not wait for ``on_result``.
         """
-        with self._changed:
-            self._judged.append(future)
-            self._changed.notify_all()
+        with self._state_changed:
+            self._uncounted_results.append(future)
+            self._state_changed.notify_all()
 
     @guard_hook
     def _finish(self, future: Future[SampleResult]) -> None:
-        """Count a result, and hand it to the sinks and ``on_result``."""
+        """Count the outcomes of a judged sample, and hand its result on.
+
+        It goes to the sinks and to ``on_result``, and is kept where the settings say
+        so. Metrics that failed, and a limit that stopped the judging, are noted as
+        problems. The guard counts what is raised here.
+        """
         result = future.result()
         if self._run.stopped:
             self.problems.note(
@@ -434,7 +466,7 @@ class BackgroundEvaluator(Generic[Run]):
             if outcome.status == "failed":
                 self.problems.note(f"{name} failed: {outcome.error.type}")
         if self._settings.keep:
-            with self._changed:
+            with self._state_changed:
                 self._results.append(result)
         for outlet in self.outlets:
             outlet.put(result)

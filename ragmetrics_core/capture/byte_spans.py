@@ -45,29 +45,26 @@ def clip(
     text_start: int = 0,
     text_end: int = _FAR,
 ) -> list[Span]:
-    """Cut spans to what stands between two places.
+    """Cut spans to a range of the prompt and a range of the text.
 
-    Spans of which nothing is left are dropped.
+    A span pairs bytes of the prompt with equal bytes of the text, so both of its sides
+    are cut by the same number of bytes. Spans of which nothing is left are dropped.
 
     Args:
         spans: The spans.
-        start: The first place of the prompt that may stay.
-        end: The place behind the last one of the prompt that may stay.
-        text_start: The first place of the text that may stay.
-        text_end: The place behind the last one of the text that may stay.
+        start: The first byte of the prompt that may stay.
+        end: The byte behind the last one of the prompt that may stay.
+        text_start: The first byte of the text that may stay.
+        text_end: The byte behind the last one of the text that may stay.
     """
     clipped = []
     for span in spans:
-        n_before = max(start - span.start, text_start - span.text_start, 0)
-        kept_until = min(span.size, end - span.start, text_end - span.text_start)
-        if n_before < kept_until:
-            clipped.append(
-                Span(
-                    span.start + n_before,
-                    span.text_start + n_before,
-                    kept_until - n_before,
-                )
-            )
+        # counted from the start of the span: the first byte that stays, and the end
+        first = max(start - span.start, text_start - span.text_start, 0)
+        behind_last = min(end - span.start, text_end - span.text_start, span.size)
+        n_left = behind_last - first
+        if n_left > 0:
+            clipped.append(Span(span.start + first, span.text_start + first, n_left))
     return clipped
 
 

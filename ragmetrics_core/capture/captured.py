@@ -15,7 +15,7 @@ from ragmetrics_core.models.framework_model import as_judge_work
 from ragmetrics_core.reporting.report import Report
 
 Redact = Callable[[Sample], Sample]
-_TEXTS = (
+_TEXT_FIELDS = (
     "question",
     "contexts",
     "answer",
@@ -37,27 +37,32 @@ class Given:
     conversation: str | None = None
 
     def apply_to(self, sample: Sample, number: int) -> Sample:
-        """Put these values into a captured sample.
+        """Return a captured sample with the values that the user gave.
+
+        Values that are None change nothing. Metadata is added to that of the sample. A
+        conversation's name fills the ledger only if the ledger has none yet.
 
         Args:
             sample: The sample.
-            number: How many samples the same capture gave before; it makes the id
-                another one.
+            number: How many samples the same capture gave before. The first one gets
+                the user's id, further ones "id#1", "id#2", ….
         """
-        stated = {"question": self.question, "reference": self.reference}
-        update: dict[str, Any] = {
-            name: value for name, value in stated.items() if value is not None
-        }
+        new_values: dict[str, Any] = {}
+        if self.question is not None:
+            new_values["question"] = self.question
+        if self.reference is not None:
+            new_values["reference"] = self.reference
         if self.id is not None:
-            update["id"] = self.id if number == 0 else f"{self.id}#{number}"
+            new_values["id"] = self.id if number == 0 else f"{self.id}#{number}"
         if self.metadata:
-            update["metadata"] = {**sample.metadata, **self.metadata}
+            new_values["metadata"] = {**sample.metadata, **self.metadata}
         if self.conversation is not None:
             ledger = sample.ledger or Ledger()
-            update["ledger"] = ledger.model_copy(
-                update={"conversation": ledger.conversation or self.conversation}
+            conversation = ledger.conversation or self.conversation
+            new_values["ledger"] = ledger.model_copy(
+                update={"conversation": conversation}
             )
-        return sample_with(sample, update)
+        return sample_with(sample, new_values)
 
 
 def sample_with(sample: Sample, update: Mapping[str, Any]) -> Sample:
@@ -85,10 +90,16 @@ class Redaction:
 
     @guard_hook
     def redact(self, sample: Sample) -> Sample | None:
-        """The sample to keep; None if it must be dropped.
+        """Apply the user's function, which hides texts of a sample.
 
-        It is dropped where the function raises or gives no sample. That is counted as a
-        problem.
+        The ledger of a sample repeats its texts. If the function changed texts and left
+        the ledger as it was, the ledger's calls are removed: they would show what was
+        hidden.
+
+        Returns:
+            The sample to keep. None if it must be dropped, because the function raises
+            (the guard turns that into None) or gives no sample; both are counted as
+            problems.
         """
         if self.function is None:
             return sample
@@ -103,13 +114,12 @@ class Redaction:
         if ledger is None or ledger != sample.ledger:
             return redacted
         changes_texts = any(
-            getattr(redacted, name) != getattr(sample, name) for name in _TEXTS
+            getattr(redacted, name) != getattr(sample, name) for name in _TEXT_FIELDS
         )
         if not changes_texts:
             return redacted
-        # the calls of the ledger repeat the texts that were hidden
-        without_calls = ledger.model_copy(update={"calls": ()})
-        return sample_with(redacted, {"ledger": without_calls})
+        ledger_without_calls = ledger.model_copy(update={"calls": ()})
+        return sample_with(redacted, {"ledger": ledger_without_calls})
 
 
 class Captured(Generic[Run]):
@@ -147,22 +157,21 @@ class Captured(Generic[Run]):
         redact: Redact | None = None,
         samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
         revise_sample: Callable[[Sample], Sample] = lambda sample: sample,
-        # resolve_judge says what it cannot take
         as_judge: Callable[[Any], JudgeLike] = lambda judge: judge,
         problems: Problems | None = None,
     ) -> None:
         self.problems = Problems() if problems is None else problems
-        self.recorded = 0
-        self.dropped = 0
+        self.recorded = 0  # runs that were kept
+        self.dropped = 0  # runs that were not, because of max_samples
         self._n_assembled = 0  # samples made so far, dropped ones included
         self._build = build
-        self._samples_that_wait = samples_that_wait
+        self._make_waiting_samples = samples_that_wait
         self._revise_sample = revise_sample
         self._as_judge = as_judge
         self._given = given or Given()
         self._redaction = Redaction(redact, self.problems)
         self._max_samples = max_samples
-        self._pending: list[Run] = []
+        self._pending_runs: list[Run] = []  # no samples were made of them yet
         self._samples: list[Sample] = []
         self._lock = Lock()
 
@@ -184,27 +193,35 @@ class Captured(Generic[Run]):
                 )
                 return
             self.recorded += 1
-            self._pending.append(run)
+            self._pending_runs.append(run)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Samples of all runs so far, in the order in which they ended.
+        """Samples of all runs so far, in the order in which the runs ended.
 
-        Those that wait for a further run last.
+        Samples are made of the runs that ended since the last reading, and kept. What
+        still waits for a further run is given as it is now, behind the others, and is
+        not kept: the further run may change it.
         """
         with self._lock:
-            pending = self._pending
-            self._pending = []
-            assembled: list[Sample] = []
-            for run in pending:
-                assembled += self._assemble(run) or ()
-            for sample in assembled:
+            runs = self._pending_runs
+            self._pending_runs = []
+            new_samples: list[Sample] = []
+            for run in runs:
+                # None if making them raised, which is counted as a problem
+                new_samples += self._assemble(run) or ()
+            # only now, because a later run may say more about an earlier sample
+            for sample in new_samples:
                 self._keep(self._revise_sample(sample))
             samples = list(self._samples)
-            for place, sample in enumerate(self._samples_that_wait()):
-                finished = self._finish(sample, self._n_assembled + place)
-                if finished is not None:
-                    samples.append(finished)
+            waiting_samples = enumerate(
+                self._make_waiting_samples(), start=self._n_assembled
+            )
+            for number, sample in waiting_samples:
+                finished_sample = self._finish(sample, number)
+                # None if the user's redact= dropped it
+                if finished_sample is not None:
+                    samples.append(finished_sample)
             return tuple(samples)
 
     @guard_hook

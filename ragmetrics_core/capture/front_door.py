@@ -260,10 +260,10 @@ class FrontDoor(Generic[Run]):
             metrics,
             self.as_judge(judge),
             settings,
-            rest=turns.finish,
+            make_waiting_samples=turns.finish,
             problems=turns.problems,
             # called when it stops: the listener below is there by then
-            ended=lambda: self.listeners.remove(listener),
+            on_stop=lambda: self.listeners.remove(listener),
         )
         listener = Listener(
             turns.problems, watcher.record, everywhere=True, data=where.needs_data

@@ -50,10 +50,16 @@ def stream(text: str) -> bytes:
 
 
 def _fold_beyond_ascii(text: str) -> str:
-    """A text whose characters beyond ASCII are letters in lower case, or gone."""
-    letters = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    """Put a text's letters beyond ASCII into lower case, and drop its other such signs.
+
+    ASCII characters stay as they are.
+    """
+    # half a surrogate pair cannot be encoded otherwise
+    text_bytes = text.encode("utf-8", "surrogatepass")
+    bytes_beyond_ascii = text_bytes.translate(None, delete=_ASCII)
+    characters = set(bytes_beyond_ascii.decode("utf-8", "surrogatepass"))
     folded_by_character: dict[str, str] = {}
-    for character in set(letters.decode("utf-8", "surrogatepass")):
+    for character in characters:
         folded = _fold_case(character)
         if folded != character:
             folded_by_character[character] = folded
@@ -68,22 +74,28 @@ def _fold_beyond_ascii(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _decode_escape(escape: str) -> str:
-    """What an escape or an entity stands for; an unknown name stands for itself."""
+    r"""Return the character that an escape or an entity stands for.
+
+    An entity is such as ``&eacute;``, ``&#233;`` or ``&#xe9;``, an escape such as
+    ``\u00e9``, ``\xe9`` or two ``\u`` of a surrogate pair. An entity of an unknown name
+    stands for its name, and a code that no character has for nothing. An escape without
+    a code, such as ``&amp;`` or ``\n``, is no letter: it stands for character 0.
+    """
     match = _ESCAPE.match(escape)
     if match is None:
         return ""
-    name, decimal, hexadecimal, high, low, *codes = match.groups()
+    name, decimal, hexadecimal, high_surrogate, low_surrogate, *codes = match.groups()
     if name:
-        named = html.unescape(f"&{name};")
-        is_unknown = named.startswith("&")
-        return name if is_unknown else named
-    if high:
-        return bytes.fromhex(high + low).decode("utf-16-be")
+        character = html.unescape(f"&{name};")
+        is_unknown = character.startswith("&")
+        return name if is_unknown else character
+    if high_surrogate:
+        return bytes.fromhex(high_surrogate + low_surrogate).decode("utf-16-be")
     code = 0
     if decimal:
         code = int(decimal)
     else:
-        # at most one of them is set; none in the sign alone, such as "&amp;"
+        # one for each way to write a hexadecimal code; at most one of them is set
         for hexadecimal_code in (hexadecimal, *codes):
             if hexadecimal_code:
                 code = int(hexadecimal_code, 16)
@@ -127,10 +139,10 @@ class Text:
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int, int]]:
-        """Escapes, and plain pieces of up to 256 characters.
+        """The text in pieces: each escape, and plain pieces of up to 256 characters.
 
-        Each is told by where it begins in the stream, and by its offsets in the text.
-        Pieces without letters are left out.
+        Each is told by where it begins in the stream, and by the offsets in the text
+        where it begins and ends. Pieces without letters are left out.
         """
         pieces = []
         place = 0
@@ -142,36 +154,47 @@ class Text:
         return pieces
 
     @cached_property
-    def _begins(self) -> list[int]:
+    def _piece_starts(self) -> list[int]:
         """Where each piece begins in the stream."""
         return [place for place, _, _ in self._pieces]
 
     @cached_property
-    def _ends_by_piece(self) -> dict[int, list[int]]:
-        """How far the stream has come behind each character of a piece.
+    def _stream_ends_by_piece(self) -> dict[int, list[int]]:
+        """By the index of a piece: how far the stream has come behind each character.
 
         It is filled for pieces that were looked into.
         """
         return {}
 
     def _letter(self, index: int) -> tuple[int, int]:
-        """Offsets in the text of the letter that holds a byte of the stream.
+        """Find which letter of the text a byte of the stream belongs to.
 
-        Of the whole escape where it is one.
+        The stream holds the text's letters as bytes. The text is kept in pieces; how
+        the letters of a piece lie in the stream is worked out when it is first asked
+        for.
+
+        Args:
+            index: The place of the byte in the stream.
+
+        Returns:
+            The offsets in the text where the letter begins and ends; those of the whole
+            escape, such as an entity, that stands for the letter.
         """
-        number = bisect_right(self._begins, index) - 1
-        place, start, end = self._pieces[number]
+        piece_index = bisect_right(self._piece_starts, index) - 1
+        stream_end, start, end = self._pieces[piece_index]
         is_escape = self.raw[start] in "\\&"
         if is_escape:
             return start, end
-        ends = self._ends_by_piece.get(number)
-        if ends is None:
-            ends = []
+        stream_ends = self._stream_ends_by_piece.get(piece_index)
+        if stream_ends is None:
+            stream_ends = []
             for character in self.raw[start:end]:
-                place += len(_fold_case(character).encode())
-                ends.append(place)
-            self._ends_by_piece[number] = ends
-        offset = start + bisect_right(ends, index)
+                # other characters than letters take no bytes of the stream
+                stream_end += len(_fold_case(character).encode())
+                stream_ends.append(stream_end)
+            self._stream_ends_by_piece[piece_index] = stream_ends
+        # the first character behind which the stream has gone past the byte
+        offset = start + bisect_right(stream_ends, index)
         return offset, offset + 1
 
 

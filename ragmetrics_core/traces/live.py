@@ -135,7 +135,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             judge,
             settings,
             linger_s=linger_s,
-            rest=self._waiting_samples,
+            make_waiting_samples=self._waiting_samples,
         )
 
     def after_fork(self) -> None:

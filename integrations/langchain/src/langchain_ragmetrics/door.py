@@ -188,7 +188,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             metrics,
             as_judge(judge),
             settings,
-            rest=turns.finish,
+            make_waiting_samples=turns.finish,
             problems=turns.problems,
         )
         Recorder.__init__(self, turns.problems, lambda: (self.record,))
