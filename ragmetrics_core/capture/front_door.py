@@ -33,10 +33,11 @@ def overrides(
     *,
     every_turn: bool,
 ) -> Overrides:
-    """Where the caller says that things are, in an adapter that knows no ``every_turn``.
+    """Make what says where things are, for an adapter without ``every_turn``.
 
     Raises:
-        SettingError: If it is asked for, or a place is none.
+        SettingError: If ``every_turn`` is asked for, or a place is neither a text nor
+            callable.
     """
     if every_turn:
         raise SettingError(
@@ -48,13 +49,18 @@ def overrides(
 
 @dataclass(frozen=True)
 class FrontDoor(Generic[Run]):
-    """``capture`` and ``watch`` over an adapter's hooks, and ``samples_from`` without them.
+    """The three functions of an adapter: ``capture``, ``watch`` and ``samples_from``.
 
-    ``trees`` makes the trees of a recorded run, ``as_judge`` a judge of the framework's
-    own model object, ``as_run`` a run of what an application returned; ``places`` makes
-    of what the caller says where things are what ``trees`` reads, and refuses what the
-    adapter does not know; ``unseen`` says what to do where a block saw no run, ``hint``
-    where it saw some and none gave a sample.
+    Attributes:
+        listeners: Those who get the runs that the adapter's hooks record.
+        trees: Makes the trees of calls of a recorded run.
+        as_judge: Makes a judge of the framework's own model object.
+        as_run: Makes a run of what an application returned; None where ``samples_from``
+            gets a run.
+        places: Makes of the caller's settings (``question_from`` and the like) what
+            ``trees`` reads, and refuses those that the adapter does not know.
+        unseen: What to do if a block saw no run, in words.
+        hint: What to do if a block saw runs and none gave a sample, in words.
     """
 
     listeners: Listeners
@@ -97,31 +103,30 @@ class FrontDoor(Generic[Run]):
             id: Id of the sample; further samples of the block get ``id#1``, ``id#2``,
                 ….
             metadata: Data of your own.
-            conversation: Name of the conversation that the runs are turns of, where the
-                framework keeps no id of its own but that of a memory; what earlier
-                blocks of the same name (or of the framework's id) and the same
-                ``redact`` found comes with the ledger of this one.
+            conversation: Name of the conversation that the runs are turns of, if the
+                framework has no id for it. Blocks of the same name and the same
+                ``redact`` are one conversation: the ledger of a sample, its list of
+                searches and tool calls, then holds those of the earlier blocks as well.
             question_from: Where the question is: a key or dotted path, as the adapter's
                 documentation says, or a callable that gets the run.
             contexts_from: The same for the contexts.
             answer_from: The same for the answer.
             context_tools: Names of the tools whose text is a context, where they return
                 no documents.
-            build: A callable from the run to its samples, instead of all rules.
-            redact: A function through which each sample goes as it is made, before a
-                judge, store, file or you get it. Where it raises, the sample is
-                dropped, and ``problems`` counts it. ``Sample.ledger`` repeats the
-                texts: a function that changes texts and not the ledger gets a ledger
-                without calls.
-            max_samples: Most runs kept; later ones are counted and a warning says so.
-                None keeps all.
-            all_threads: Runs belong to the block if they begin in its context: in its
-                thread or task, in tasks started from it and in ``asyncio.to_thread``,
-                so that concurrent requests never mix. True adds those that carry the
-                context of no capture at all, such as those in threads that the
-                application starts bare.
-            every_turn: Whether a run that called a model is a sample even where nothing
-                was retrieved. An adapter that does not know it refuses it.
+            build: A callable that makes the samples of a run; the adapter's own rules
+                are not used then.
+            redact: A function through which each sample goes before anybody else gets
+                it: judge, store, file or you. If it raises, the sample is dropped, and
+                ``problems`` counts it. ``Sample.ledger`` repeats the texts: if the
+                function changes texts and not the ledger, the ledger loses its calls.
+            max_samples: Most runs kept; later ones are counted, and ``problems`` says
+                so. None keeps all.
+            all_threads: Also take runs in threads that the application started without
+                the block's context. Else a run belongs to the block only if it begins
+                in its thread or task, in tasks started from it or in
+                ``asyncio.to_thread``, so that concurrent requests never mix.
+            every_turn: Whether a run that called a model is a sample even if nothing
+                was retrieved. An adapter without this setting refuses it.
 
         Returns:
             A context manager that gives the ``Captured``. Its samples can be read at
@@ -129,7 +134,8 @@ class FrontDoor(Generic[Run]):
             ``problems`` says why there is no sample.
 
         Raises:
-            SettingError: If a place is neither a text nor callable.
+            SettingError: If a place is neither a text nor callable, or the adapter does
+                not know a setting.
         """
         where = self.places(
             question_from,
@@ -140,6 +146,7 @@ class FrontDoor(Generic[Run]):
             every_turn=every_turn,
         )
         where = replace(where, question=question)
+        # makes the samples, and joins the runs that are one turn of a conversation
         turns = self.turns(where, Problems())
         turns.share_with_conversation(conversation, redact)
         captured: Captured[Run] = Captured(
@@ -159,7 +166,9 @@ class FrontDoor(Generic[Run]):
     def _listening(
         self, captured: Captured[Run], *, all_threads: bool, data: bool
     ) -> Iterator[None]:
-        """Hand runs of a block on to what captures them, and say why there are none.
+        """Hand the runs of a block to ``captured`` while the block runs.
+
+        At its end, note as a problem that runs were missed, or that nothing ran at all.
 
         Args:
             captured: Gets the runs.
@@ -203,14 +212,14 @@ class FrontDoor(Generic[Run]):
     ) -> BackgroundEvaluator[Run]:
         """Judge what the whole process does from now on, in the background.
 
-        The application never waits.
+        The application never waits for it.
 
         Args:
             metrics: Metrics or their names; None for all, ``[]`` to count only.
             judge: The name of a model, a judge, a chat model, or the framework's own
                 model object.
-            sample_rate: Share of the samples that are judged, in (0, 1]; whole
-                conversations, where they have an id.
+            sample_rate: Share of the samples that are judged, in (0, 1]. A conversation
+                that has an id is judged as a whole or not at all.
             max_queue: Most runs waiting; later ones are dropped and counted. None never
                 drops.
             keep: Keep every result for ``report()``; otherwise only running
@@ -230,8 +239,9 @@ class FrontDoor(Generic[Run]):
             every_turn: As for ``capture``.
 
         Returns:
-            Who watches: ``aggregates``, ``problems``, ``dropped``, ``flush(timeout)``,
-            ``report()``, ``stop()``.
+            The evaluator that watches, until its ``stop()`` is called. Its figures are
+            ``aggregates``, ``problems`` and ``dropped``; ``flush(timeout)`` and
+            ``report()`` wait for the judge.
 
         Raises:
             SettingError: If a setting is invalid.
@@ -282,17 +292,16 @@ class FrontDoor(Generic[Run]):
         build: Callable[[Any], Iterable[Sample]] | None = None,
         every_turn: bool = False,
     ) -> list[Sample]:
-        """Make the samples of one run; pure.
+        """Make the samples of one run. Nothing is recorded or changed.
 
         Args:
-            run: A run as the framework records it: in LangChain a root with its child
-                runs, of a tracer, of ``client.evaluate``, or read back from LangSmith
-                with ``load_child_runs=True``. Or what an engine, pipeline or agent
-                returned, which holds less: not what was retrieved before reranking, in
-                LlamaIndex not the question. A stream is not read: without its text the
-                sample has no answer.
-            question_from: As for ``capture``; of what was returned a callable gets
-                that.
+            run: A run as the framework records it, or what an engine, pipeline or agent
+                returned. In LangChain a run is a root with its child runs: of a tracer,
+                of ``client.evaluate``, or read back from LangSmith with
+                ``load_child_runs=True``. What was returned holds less: not what was
+                retrieved before reranking, in LlamaIndex not the question. A stream is
+                not read, so that its sample has no answer.
+            question_from: As for ``capture``. A callable gets ``run``.
             contexts_from: The same for the contexts.
             answer_from: The same for the answer.
             context_tools: As for ``capture``.
@@ -315,7 +324,8 @@ class FrontDoor(Generic[Run]):
             every_turn=every_turn,
         )
         turns = self.turns(where, Problems(logged=False))
-        return [
-            *turns.add(run if self.as_run is None else self.as_run(run)),
-            *turns.finish(),
-        ]
+        recorded_run = run if self.as_run is None else self.as_run(run)
+        samples = list(turns.add(recorded_run))
+        # those that would wait for a further run
+        samples += turns.finish()
+        return samples

@@ -96,8 +96,8 @@ class Problems:
     Args:
         logged: Whether the first of each kind is logged; else problems are only
             counted.
-        others: Gives those who count in its stead; it counts itself where there are
-            none.
+        others: Gives those who count in place of this object; if it gives none, this
+            object counts.
     """
 
     def __init__(
@@ -123,15 +123,22 @@ class Problems:
             return dict(self._counts)
 
     def record(self, hook: str, error: BaseException) -> None:
-        """Count an error of a hook, and log the first of its kind.
+        """Count an error that a hook raised, and log the first of its kind.
 
-        The log holds no text of the application. A setting or a row that we refuse is
-        told in our own words: they hold no text of a sample, and say what is needed.
+        Errors of the same hook and class are one kind. The error's own words are left
+        out, because they may hold texts of the application. Only our own errors about a
+        setting or a row are given in words: they hold no such text, and say what is
+        needed.
+
+        Args:
+            hook: The name of the method that raised.
+            error: What it raised.
         """
         place = ""
         frames = traceback.extract_tb(error.__traceback__)
         if frames:
-            place = f" at {frames[-1].filename}:{frames[-1].lineno}"
+            innermost = frames[-1]
+            place = f" at {innermost.filename}:{innermost.lineno}"
         advice = ""
         if isinstance(error, (SettingError, RowError)):
             advice = f" ({error})"
@@ -143,35 +150,40 @@ class Problems:
         self.note(kind, sentence)
 
     def note(self, message: str, sentence: str = "") -> None:
-        """Count something that the user should know.
+        """Count something that the user should know, and log the first of its kind.
 
-        The first of its kind is logged.
+        If others count in place of this object, such as those who listen to a
+        framework, each of them gets the message instead. After a hundred kinds all
+        further ones are counted together: their number must not grow without end.
 
         Args:
             message: What is counted; equal messages are one kind.
             sentence: What is logged of it; by default the message.
         """
-        listeners = self._others()
-        for listener in listeners:
-            listener.note(message, sentence)
-        if listeners:
+        others = self._others()
+        for other in others:
+            other.note(message, sentence)
+        if others:
             return
+        kind = message
+        log_line = sentence or message
         with self._lock:
-            is_named = message in self._counts or len(self._counts) < _MOST_KINDS
-            kind = message if is_named else _FURTHER_KINDS
+            is_known = message in self._counts
+            if not is_known and len(self._counts) >= _MOST_KINDS:
+                kind = _FURTHER_KINDS
+                log_line = _FURTHER_KINDS
             self._counts[kind] += 1
-            is_first = self._counts[kind] == 1
-        if is_first and self._is_logged:
-            words = sentence or message
-            logger.warning("%s", words if is_named else _FURTHER_KINDS)
+            is_first_of_kind = self._counts[kind] == 1
+        if is_first_of_kind and self._is_logged:
+            logger.warning("%s", log_line)
 
 
 def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
-    """Make a hook of a recorder harmless.
+    """Make a method that runs inside the application harmless to it.
 
-    Its errors are counted in ``self.problems``, and None is returned. The hook is a
-    method. An interrupt of the application passes; in our own threads nothing does, or
-    they would end.
+    What the method raises is counted in its object's ``problems``, and None is
+    returned. Exceptions that end a program, such as ``KeyboardInterrupt``, are the
+    application's and are raised again; but not in threads of ours, which would end.
     """
 
     @functools.wraps(hook)
@@ -179,10 +191,10 @@ def guard_hook(hook: Callable[P, T]) -> Callable[P, T]:
         try:
             return hook(self, *args, **kwargs)
         except BaseException as error:  # the application must not notice
-            is_interrupt = not isinstance(error, Exception)
+            ends_program = not isinstance(error, Exception)
             thread_name = threading.current_thread().name
             is_our_thread = thread_name.startswith("ragmetrics-")
-            if is_interrupt and not is_our_thread:
+            if ends_program and not is_our_thread:
                 raise
             self.problems.record(hook.__qualname__, error)
 
@@ -284,33 +296,37 @@ class Listeners:
                 self._closed(listener)
 
     def here(self) -> tuple[Listener, ...]:
-        """Who gets a run that begins here and now.
+        """Find who gets a run of the application that begins here and now.
 
-        Nobody gets the work of a judge.
+        A listener belongs to a watch, which gets the runs of the whole process, or to a
+        ``capture`` block, which gets those that begin in the block's context. Code that
+        carries the context of no block may run in a thread that a block started bare:
+        blocks with ``all_threads`` get its runs, all others note that they missed one.
+        Nobody gets what a judge does.
         """
         if not self.open or is_judge_work():
             return ()
         listeners_around = _listeners_around.get()
-        listeners: list[Listener] = []
-        strangers: list[Listener] = []  # those of blocks that this code is not in
+        receivers: list[Listener] = []
+        of_other_blocks: list[Listener] = []
         is_in_a_block = False
         for listener in self.open:
             if listener.everywhere:
-                listeners.append(listener)
+                receivers.append(listener)
             elif listener in listeners_around:
-                listeners.append(listener)
+                receivers.append(listener)
                 is_in_a_block = True
             else:
-                strangers.append(listener)
+                of_other_blocks.append(listener)
         if is_in_a_block:
-            return tuple(listeners)
-        # code in no block: its thread may have been started bare by one of them
-        for stranger in strangers:
-            if stranger.all_threads:
-                listeners.append(stranger)
+            # the run is theirs: blocks of other requests must not get it as well
+            return tuple(receivers)
+        for listener in of_other_blocks:
+            if listener.all_threads:
+                receivers.append(listener)
             else:
-                stranger.missed = True
-        return tuple(listeners)
+                listener.missed = True
+        return tuple(receivers)
 
     def begin(self) -> tuple[Listener, ...]:
         """Who gets a run that begins now; each notes that a run began."""

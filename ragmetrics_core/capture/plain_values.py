@@ -41,7 +41,7 @@ HISTORY_KEYS = ("chat_history", "history")
 _STATE_QUESTION_KEYS = ("question", "query", "user_input", "user_question")
 # those under which inputs hold an answer that was given before
 _GIVEN_ANSWER_KEYS = ("generation", "answer", "response", "output_text", "result")
-_SIDES = ("user", "assistant")
+_SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 _DEPTH = 4  # mappings and sequences inside of each other that are looked into
 # what str() makes of an object, such as a stream
 _OBJECT_AS_TEXT = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
@@ -193,15 +193,24 @@ def conversation(value: object) -> tuple[Message, ...] | None:
 
 
 def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
-    """The question in what a run was given; None if there is none.
+    """Find the question in what a run of the application was given.
 
-    It is a text, the last message of the user, a field of a usual name, or the only
-    text of a mapping.
+    A text is the question; of messages it is the last one of the user. Of a mapping it
+    is looked for under the usual names, then as the only text in it, then inside of its
+    only value.
+
+    Args:
+        value: The input of the run.
+        depth: How many mappings inside of each other may be looked into.
+
+    Returns:
+        The question; None if there is none.
     """
-    messages = conversation([value] if isinstance(value, (str, Message)) else value)
+    is_one_message = isinstance(value, (str, Message))
+    messages = conversation([value] if is_one_message else value)
     if messages is not None:
         return _last_words_of_user(messages)
-    if not depth or not isinstance(value, Mapping):
+    if depth == 0 or not isinstance(value, Mapping):
         return None
     for key in QUESTION_KEYS:
         question = question_in(value.get(key), depth=depth - 1)
@@ -213,7 +222,9 @@ def question_in(value: object, *, depth: int = _DEPTH) -> str | None:
             text_by_key[key] = text
     if len(text_by_key) == 1:
         ((key, only_text),) = text_by_key.items()
-        return None if key in _GIVEN_ANSWER_KEYS else only_text
+        # an answer that was given before, such as to a step that grades it
+        is_answer = key in _GIVEN_ANSWER_KEYS
+        return None if is_answer else only_text
     if len(value) == 1 and not text_by_key:
         (only_value,) = value.values()
         return question_in(only_value, depth=depth - 1)
@@ -264,25 +275,31 @@ def talk_in(
     depth: int = 3,
     needs_question: bool = False,
 ) -> Talk:
-    """Earlier turns of a conversation.
+    """Find the earlier turns of a conversation in what a run was given.
 
-    They stand before the question, else before the user's last message.
+    Of a list of messages, those before the question are earlier ones; if the question
+    is not among them, those before the user's last message. A mapping is searched under
+    the usual names of a history, then in its input, its messages or its only value.
 
     Args:
-        value: Messages, pairs of texts, or a mapping that holds some under a usual name.
-        question: What is asked now.
-        depth: How many mappings deep is looked.
-        needs_question: There is none where the question does not stand among the
-            messages: a run that took it out of its state writes others there.
+        value: Messages, or a mapping that may hold some.
+        question: What is asked now; None if it is not known.
+        depth: How many mappings inside of each other may be looked into.
+        needs_question: Messages without the question among them give no earlier turns.
+            For runs that take the question out of their state and write other messages
+            there.
+
+    Returns:
+        The turns; an empty ``Talk`` if there are none.
     """
     messages = conversation(value)
-    # a list of texts alone may be one of queries
+    # a list of texts alone may be a list of queries
     if messages is not None and any(find_instances(value, Message)):
         n_earlier = _messages_before_question(
             messages, question, needs_question=needs_question
         )
         return Talk(spoken(messages[:n_earlier]))
-    if not depth or not isinstance(value, Mapping):
+    if depth == 0 or not isinstance(value, Mapping):
         return Talk()
     for key in HISTORY_KEYS:
         talk = _talk_of_history(value.get(key))
@@ -290,7 +307,7 @@ def talk_in(
             return talk
     keys = ["input", "messages"]
     if len(value) == 1:
-        keys += value
+        keys += value  # whatever its name is
     for key in keys:
         talk = talk_in(
             value.get(key), question, depth=depth - 1, needs_question=needs_question
@@ -301,18 +318,22 @@ def talk_in(
 
 
 def _talk_of_history(value: object) -> Talk:
-    """The turns of what an application names its history: messages, texts or pairs of texts."""
+    """Read the turns of what an application keeps under a name such as ``history``.
+
+    It may be a list of texts, of mappings such as ``{"question": …, "answer": …}``, of
+    messages, or of pairs of texts. The ``Talk`` is empty for anything else.
+    """
     if isinstance(value, (list, tuple)) and value:
         if all(isinstance(element, str) for element in value):
             return talk_of(value)
         if all(isinstance(element, Mapping) for element in value):
-            # such as {"question": …, "answer": …}
             turns: list[Turn] = []
             for question_and_answer in value:
                 turns += turns_of_fields(question_and_answer)
             return Talk(tuple(turns))
     messages = conversation(value) or ()
-    return Talk(spoken(messages) or _turns_of_pairs(value))
+    turns_of_messages = spoken(messages)
+    return Talk(turns_of_messages or _turns_of_pairs(value))
 
 
 def _messages_before_question(
@@ -339,17 +360,20 @@ def _messages_before_question(
 
 
 def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
-    """Turns of pairs of texts: what the user said, and what the assistant said.
+    """Read a list of pairs of texts: what the user said, what the assistant replied.
 
-    Empty if anything else is among them.
+    Returns:
+        Two turns for each pair. Empty if the value is no list, or if it holds anything
+        but such pairs.
     """
-    pairs = value if isinstance(value, (list, tuple)) else ()
+    if not isinstance(value, (list, tuple)):
+        return ()
     turns = []
-    for pair in pairs:
-        is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SIDES)
+    for pair in value:
+        is_pair = isinstance(pair, (list, tuple)) and len(pair) == len(_SPEAKERS)
         if not is_pair or not all(type(text) is str for text in pair):
             return ()
-        for role, text in zip(_SIDES, pair, strict=True):
+        for role, text in zip(_SPEAKERS, pair, strict=True):
             turns.append(Turn(role=role, content=text))
     return tuple(turns)
 
@@ -358,7 +382,7 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
     """What user and assistant said; no tool calls and no instructions."""
     turns = []
     for message in messages:
-        if message.role in _SIDES and message.text.strip():
+        if message.role in _SPEAKERS and message.text.strip():
             turns.append(Turn(role=message.role, content=message.text))
     return tuple(turns)
 
@@ -366,31 +390,31 @@ def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
 def drop_shown_documents(
     messages: Sequence[Message], documents: Iterable[Document]
 ) -> list[Message]:
-    """Leave out messages in the user's name that show what was found.
+    """Leave out the user's messages that show documents instead of asking something.
 
-    An application shows documents in a message of their own, beside that of the
-    question. Where the assistant answered such a message, it is an earlier turn that
-    was kept with its documents, and stays.
+    Some applications show the documents that they found in a message of its own, in the
+    user's name, beside the message with the question. It is recognised by a passage
+    that it has in common with a document. A message that the assistant answered stays:
+    it is the question of an earlier turn, kept together with its documents.
 
     Args:
         messages: Messages of a conversation, oldest first.
         documents: What this run found.
     """
-    spoken_messages = [message for message in messages if message.role in _SIDES]
+    spoken_messages = [message for message in messages if message.role in _SPEAKERS]
     ids_of_answered = set()
-    for message, reply in pairwise(spoken_messages):
-        if reply.role == "assistant" and reply.text.strip():
+    for message, next_message in pairwise(spoken_messages):
+        if next_message.role == "assistant" and next_message.text.strip():
             ids_of_answered.add(id(message))
     document_letters = [stream(document.text) for document in documents]
     remaining: list[Message] = []
     for message in messages:
-        is_open = message.role == "user" and id(message) not in ids_of_answered
-        letters = stream(message.text) if is_open else b""
-        shows_documents = is_open and any(
-            share_a_passage(document, letters) for document in document_letters
-        )
-        if not shows_documents:
-            remaining.append(message)
+        is_of_user = message.role == "user"
+        if is_of_user and id(message) not in ids_of_answered:
+            letters = stream(message.text)
+            if any(share_a_passage(document, letters) for document in document_letters):
+                continue
+        remaining.append(message)
     return remaining
 
 
@@ -409,20 +433,26 @@ def answer_in(output: object) -> tuple[str | None, str]:
 
 
 def answer_text(value: object) -> str | None:
-    """The answer in one value; None if it holds none.
+    """Read the answer of a run in one value that it returned.
 
-    It is a text, a message, or the last of several messages. Of a structure it is a
-    field for the answer, else all of it as JSON; documents are no answer.
+    A text is the answer, unless it is blank or only names an object, such as a stream
+    that was turned into text. Of messages it is the last one that answers. Of a mapping
+    it is the field for an answer; if there is none, the whole mapping as JSON, unless
+    that holds documents. A list of texts is no answer.
+
+    Returns:
+        The answer; None if the value holds none.
     """
     if isinstance(value, str):
-        is_object = _OBJECT_AS_TEXT.fullmatch(value.strip()) is not None
-        return None if is_object or not value.strip() else value
+        names_object = _OBJECT_AS_TEXT.fullmatch(value.strip()) is not None
+        return None if names_object or not value.strip() else value
     if isinstance(value, Message):
         return _answer_of_message(value)
     if isinstance(value, (list, tuple)):
         if any(isinstance(element, str) for element in value):
             return None
-        return last_answer(conversation(value) or ())
+        messages = conversation(value) or ()
+        return last_answer(messages)
     if not isinstance(value, Mapping):
         return None
     answer, _ = answer_in(value)

@@ -85,7 +85,11 @@ def _check_sink(sink: object) -> None:
 
 
 def _problem_of_sink(sink: object) -> str:
-    """What is wrong with a sink, as a sentence without its end; "" for nothing."""
+    """Say why results cannot be written to an object that was given as a sink.
+
+    Returns:
+        A sentence without its full stop; an empty text if the object can be used.
+    """
     kind = type(sink).__name__
     if isinstance(sink, type):
         return f"the sink {sink.__name__} is a class: give one of its objects"
@@ -103,7 +107,9 @@ def _problem_of_sink(sink: object) -> str:
                 f" write 'def {name}', it may wait in its own thread, e.g. by"
                 " asyncio.run(…)"
             )
-    if getattr(type(sink), "write", None) is Sink.write:
+    inherits_write = getattr(type(sink), "write", None) is Sink.write
+    if inherits_write:
+        # the one of the base class only says that it must be written
         return f"the sink {kind} has no method write of its own"
     return ""
 
@@ -188,26 +194,27 @@ class Outlet:
             )
 
     def _work(self) -> None:
-        """Send what is queued, for ever, and flush in between."""
+        """Send queued results to the sink for ever; it is what the thread does.
+
+        The sink is flushed when the queue says so (by None in place of a result), and a
+        few seconds after the first result that was written since the last flush.
+        """
         with as_judge_work():  # a client that is traced is no run of the application
             flush_due_at: float | None = None  # None if nothing was written since
             while True:
-                seconds_left: float | None = None  # wait for ever
-                if flush_due_at is not None:
-                    seconds_left = max(0.0, flush_due_at - time.monotonic())
                 try:
-                    result = self.queue.get(timeout=seconds_left)
-                except Empty:
+                    result = self.queue.get(timeout=_seconds_until(flush_due_at))
+                except Empty:  # the flush is due, and nothing else waits
                     self._send(None)
                     flush_due_at = None
                     continue
                 self._send(result)
                 self.queue.task_done()
-                if result is None:
+                if result is None:  # that was a flush
                     flush_due_at = None
                 elif flush_due_at is None:
                     flush_due_at = time.monotonic() + FLUSH_SECONDS
-                elif flush_due_at <= time.monotonic():
+                elif flush_due_at <= time.monotonic():  # the queue is never empty
                     self._send(None)
                     flush_due_at = None
 
@@ -218,3 +225,10 @@ class Outlet:
             self._sink.flush()
         else:
             self._sink.write(result)
+
+
+def _seconds_until(moment: float | None) -> float | None:
+    """Seconds until a moment of the monotonic clock; 0 if it has passed, None for None."""
+    if moment is None:
+        return None
+    return max(0.0, moment - time.monotonic())
