@@ -16,7 +16,9 @@ from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.nearest import names_in_words, plain_name
 
 _FIELDS = ("question", "contexts", "answer", "reference")
-# Each shipped metric needs two of these fields. Beside each stands the field that may
+# Each shipped metric needs two of the fields below.
+_FIELDS_PER_METRIC = 2
+# Beside each stands the field that may
 # take its place; nothing takes the place of the answer.
 _SUBSTITUTES = {"contexts": "retrieved", "answer": "answer", "reference": "facts"}
 _MOST_NAMES = 12
@@ -31,18 +33,27 @@ class ColumnsRead:
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
+        """Begin with no row read.
+
+        Args:
+            columns: Per field of the sample where the user says that rows have it; nothing
+                is noted of these fields.
+        """
         self._columns = columns or {}
-        self._fields = [field for field in _FIELDS if field not in self._columns]
-        # By field: in how many rows it was read from which column.
+        # Fields that are found by the usual names of columns.
+        self._fields_not_named = [
+            field for field in _FIELDS if field not in self._columns
+        ]
+        # By field and column: in how many rows the field was read from the column.
         self._rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
-        # In how many rows a field was read from an empty column, although another
-        # column of a usual name was filled: by field, empty column and filled column.
+        # By field, column read and column passed over: in how many rows the column read was
+        # empty, although the other one, which also has a usual name, was filled.
         self._rows_passed_over: Counter[tuple[str, str, str]] = Counter()
-        # Columns that no field was made of, in the order in which they came.
-        self._unread: dict[str, None] = {}
-        # Fields that some sample has.
-        self._fields_held: set[str] = set()
-        # Whether some sample has what at least one metric needs.
+        # Columns that no field was made of, as a set in the order in which they came.
+        self._unread_columns: dict[str, None] = {}
+        # Fields that at least one sample has.
+        self._fields_of_any_sample: set[str] = set()
+        # Whether at least one sample has all fields that one of the metrics needs.
         self._a_metric_may_apply = False
 
     def read_samples(self, row: Any) -> Iterator[Sample | RowError]:
@@ -73,10 +84,10 @@ class ColumnsRead:
         """
         columns = frozenset(name for name in row if isinstance(name, str))
         # What no field was made of is kept as the sample's metadata.
-        unread = columns.intersection(sample.metadata)
-        self._note_needed_fields(sample, unread)
-        for field in self._fields:
-            column = _first_usual_column(field, columns - unread)
+        unread_columns = columns.intersection(sample.metadata)
+        self._note_needed_fields(sample, unread_columns)
+        for field in self._fields_not_named:
+            column = _first_usual_column(field, columns - unread_columns)
             if column is None:
                 continue
             if not sample.missing(field):
@@ -84,35 +95,49 @@ class ColumnsRead:
                 continue
             # The column is empty here. Another one that nobody read may hold the field,
             # e.g. "response" beside an empty "answer".
-            passed_over = _first_usual_column(field, unread)
+            passed_over = _first_usual_column(field, unread_columns)
             if passed_over is not None and is_filled(row[passed_over], field):
                 self._rows_passed_over[field, column, passed_over] += 1
 
-    def _note_needed_fields(self, sample: Sample, unread: Collection[str]) -> None:
-        """Note which fields that metrics need the row holds, and its unread columns."""
+    def _note_needed_fields(
+        self, sample: Sample, unread_columns: Collection[str]
+    ) -> None:
+        """Note which fields that metrics need a sample has, and which columns stay unread.
+
+        Another field may take the place of a missing one, e.g. ``facts`` of ``reference``.
+
+        Args:
+            sample: A sample of the row.
+            unread_columns: Columns of the row that no field was made of.
+        """
         fields_held: set[str] = set()
         for field, substitute in _SUBSTITUTES.items():
             if not sample.missing(field) or not sample.missing(substitute):
                 fields_held.add(field)
-        self._fields_held |= fields_held
-        if len(fields_held) >= 2:
+        self._fields_of_any_sample |= fields_held
+        if len(fields_held) >= _FIELDS_PER_METRIC:
             self._a_metric_may_apply = True
-        for column in sorted(unread):
-            # one more than are shown, so that "and more" can be said
-            if len(self._unread) <= _MOST_NAMES:
-                self._unread[column] = None
+        for column in sorted(unread_columns):
+            # One more than are shown is kept: that more follow can then be said.
+            if len(self._unread_columns) <= _MOST_NAMES:
+                self._unread_columns[column] = None
 
     def _why_no_metric_applies(self) -> list[str]:
-        """One sentence where no shipped metric can apply, and a column was not read."""
-        if self._a_metric_may_apply or not self._unread:
+        """One sentence where no shipped metric can apply, and a column was not read.
+
+        It names the fields that no sample has, and how to say which column holds them.
+        """
+        if self._a_metric_may_apply or not self._unread_columns:
             return []
-        absent = [field for field in _SUBSTITUTES if field not in self._fields_held]
-        names = names_in_words(self._unread, most=_MOST_NAMES)
-        options = ", ".join(f"--{field}-column" for field in absent)
-        arguments = ", ".join(f"{field}_column=" for field in absent)
+        absent_fields = [
+            field for field in _SUBSTITUTES if field not in self._fields_of_any_sample
+        ]
+        columns = names_in_words(self._unread_columns, most=_MOST_NAMES)
+        options = ", ".join(f"--{field}-column" for field in absent_fields)
+        arguments = ", ".join(f"{field}_column=" for field in absent_fields)
         return [
-            f"none of the four metrics applies: no row has {' or '.join(absent)};"
-            f" columns that were not recognised: {names}; name the right ones with"
+            f"none of the four metrics applies: no row has {' or '.join(absent_fields)};"
+            f" columns that were not recognised: {columns}; name the right ones with"
             f" {options} (in Python {arguments})"
         ]
 
@@ -120,8 +145,8 @@ class ColumnsRead:
     def sentences(self) -> list[str]:
         """What is odd about the columns, one sentence each.
 
-        No metric applies; rows have a field in different columns; a column was read
-        that is empty while another one is not.
+        Three things may be: no metric applies; rows have a field in different columns; or
+        an empty column was read, although another one of a usual name is filled.
         """
         sentences = self._why_no_metric_applies()
         for field, n_rows_by_column in self._rows_by_column.items():
@@ -134,10 +159,14 @@ class ColumnsRead:
                     f"the {field} was read from different columns: {places};"
                     f" {_what_to_do(field)}"
                 )
-        for (field, empty, passed_over), n_rows in self._rows_passed_over.items():
+        for (
+            field,
+            empty_column,
+            filled_column,
+        ), n_rows in self._rows_passed_over.items():
             sentences.append(
-                f"the {field} is missing in {n_rows} rows where {empty!r} is empty and"
-                f" {passed_over!r} is not; {_what_to_do(field)}"
+                f"the {field} is missing in {n_rows} rows where {empty_column!r} is empty"
+                f" and {filled_column!r} is not; {_what_to_do(field)}"
             )
         return sentences
 

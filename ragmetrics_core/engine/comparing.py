@@ -26,17 +26,19 @@ def compare_until_decided(
     until: UntilDecided | Literal["decided"] = "decided",
     **settings: Unpack[JudgedRunSettings],
 ) -> Comparison:
-    """Judge rows until it is decided whether they lose more than a margin, and compare.
+    """Judge rows until it is decided whether their scores lose more than a margin.
+
+    The scores are compared with those of a finished run over the same samples.
 
     Args:
-        before: The finished run to compare with.
+        before: The finished run.
         rows: The rows in question, which are judged in a drawn order.
         metrics: Metrics or their names; None for all of the finished run.
         cluster: Which samples belong together, as in ``Report.summary``.
         slices: What splits the samples into slices, as in ``Report.compare``.
         margin: A loss up to this does not matter, from 0 to 1.
         anyway: Compare runs that were not measured in the same way.
-        until: How the run stops.
+        until: How the run stops; "decided" for the usual settings.
         **settings: Arguments of ``evaluate``, e.g. ``judge=``.
 
     Returns:

@@ -67,15 +67,20 @@ def make_counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
 
 
 def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
-    """A judge that counts what another one would send, at the least or at the most.
+    """Make a judge that counts what another one would send, and sends nothing.
 
-    Of a cascade the least is what its cheap judge takes, the most what both take. Where
-    the cheap judge is free, it is asked, and what it passes on is counted.
+    A cascade asks its cheap judge first, and its strong judge where that one is unsure.
+    At the least the cheap judge decides everything; at the most both are asked
+    everything. Where the cheap judge is free, it is really asked, and what it passes on
+    is counted.
+
+    Args:
+        judge: The judge of the run.
+        high: Whether the most that is usual is counted, instead of the least.
     """
     if isinstance(judge, CascadeJudge) and judge.cheap.free:
         return CountingCascade(judge, _counting_judge(judge.strong, high=high))
     if isinstance(judge, CascadeJudge) and not high:
-        # At the least its cheap judge decides everything.
         return _counting_judge(judge.cheap, high=False)
     if isinstance(judge, CascadeJudge):
         return CountingBoth(
@@ -86,6 +91,7 @@ def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
         return CountingDecisions(judge.model, high=high)
     if isinstance(judge, ModelJudge) and isinstance(judge.model, GuardModel):
         return CountingGuards(judge, high=high)
+    # Of a judge of a user's own nobody knows what it sends: its questions are counted.
     if not judge.models and not counts_by_itself(judge):
         return CountingQuestions()
     return CountingJudge(judge.models, high=high)
@@ -122,8 +128,7 @@ class CountingJudge(Judge):
             _CountedModel(model.capabilities(), model.prices()) for model in models
         ]
         self._high = high
-        # Digests of the questions that were counted.
-        self._counted: set[int] = set()
+        self._digests_counted: set[int] = set()  # of questions
 
     @property
     def total(self) -> Usage:
@@ -157,15 +162,17 @@ class CountingJudge(Judge):
         return self.count(question)
 
     def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question, and answer it by its example.
+        """Count a question, and answer it by the example reply that it names.
 
-        What was asked before is not counted again, since a run keeps replies.
+        What was asked before is not counted again, since a run keeps replies. A question
+        that names no example is counted, and answered with an error that says so. Where the
+        question wants probabilities, each verdict of the example gets the probability 1.
         """
         replies = self._example_replies(question)
         self._add_usage_of_new(question, replies)
         if not replies:
-            kind = type(question).__name__
-            message = f"questions of type {kind} name no example reply"
+            name_of_class = type(question).__name__
+            message = f"questions of type {name_of_class} name no example reply"
             return Answer(NotAnswered(_NoExample(message)))
         weights: tuple[Weight, ...] = ()
         if question.weigh is not None:
@@ -178,6 +185,10 @@ class CountingJudge(Judge):
         A question that a run has asked before is answered by the store of replies. One
         that is polled in rounds, for several independent replies, is a new question in
         each round.
+
+        Args:
+            question: The question.
+            replies: Its example replies, whose length is counted.
         """
         if not self._models:
             return
@@ -186,17 +197,20 @@ class CountingJudge(Judge):
         digest = hash(
             (type(question), number_of_first_poll, question.instructions, *parts)
         )
-        if digest in self._counted:
+        if digest in self._digests_counted:
             return
-        self._counted.add(digest)
+        self._digests_counted.add(digest)
         for model in self._models:
             self._total += self._usage_estimated(question, replies, model)
 
     def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
-        """Return the example replies to a question: the least, or the most.
+        """Return example replies to a question, one for each time that it is polled.
 
-        Where polls are asked for in rounds and may stop early, those of the most
-        disagree, so that none stops. There are none if the question has no example.
+        A question names two examples: that of the least, after which a metric asks least,
+        and that of the most. Where polls are asked for in rounds, they may stop as soon as
+        enough agree. So at the most the two examples alternate, and no round is spared.
+
+        There are none if the question has no example.
         """
         examples = question.examples()
         if examples is None:
@@ -204,7 +218,7 @@ class CountingJudge(Judge):
         least, most = examples
         if not self._high:
             return (least,) * question.polls
-        if question.first_poll is None:
+        if question.first_poll is None:  # it is not polled in rounds
             return (most,) * question.polls
         polls = range(question.first_poll, question.first_poll + question.polls)
         return tuple(least if poll % 2 else most for poll in polls)
@@ -212,12 +226,21 @@ class CountingJudge(Judge):
     def _usage_estimated(
         self, question: Question[R], replies: tuple[R, ...], model: _CountedModel
     ) -> Usage:
-        """The calls, tokens and price that one model would take for a question."""
+        """Estimate the calls, tokens and price that one model would take for a question.
+
+        Tokens are estimated by characters: short tokens for the most, long ones for the
+        least.
+
+        Args:
+            question: The question.
+            replies: Its example replies; empty if it names none.
+            model: What the model can do, and its prices.
+        """
         n_replies, n_calls = self._replies_and_calls(question, model.capabilities)
         characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
         if replies:
-            characters = len(replies[0].model_dump_json(exclude_defaults=True))
-            tokens_of_reply = characters // characters_per_token
+            n_characters = len(replies[0].model_dump_json(exclude_defaults=True))
+            tokens_of_reply = n_characters // characters_per_token
         else:
             tokens_of_reply = _LONG_REPLY if self._high else _SHORT_REPLY
         tokens_of_prompt = _characters(question) // characters_per_token
@@ -235,25 +258,32 @@ class CountingJudge(Judge):
         )
 
     def _replies_and_calls(
-        self, question: Question[R], can: Capabilities
+        self, question: Question[R], capabilities: Capabilities
     ) -> tuple[int, int]:
-        """How many replies a question takes, and in how many calls.
+        """Return how many replies a question takes, and in how many calls.
 
-        What is not known of a model counts as there for the least, as missing for the
-        most.
+        Several replies may share a call if the model takes a temperature. A question that
+        wants probabilities takes one reply with log-probabilities; a model without these
+        is polled several times instead.
+
+        Args:
+            question: The question.
+            capabilities: What the model can do. What is not known counts as there for the
+                least, as missing for the most.
         """
-        gives_several = self._supposed(can.n)
-        shares_a_call = gives_several and can.temperature is not False
+        gives_several = self._supposed(capabilities.n)
+        replies_share_call = gives_several and capabilities.temperature is not False
         if question.weigh is None:
             n_polls = question.polls
-            return n_polls, 1 if shares_a_call else n_polls
+            return n_polls, 1 if replies_share_call else n_polls
         n_polls = question.weigh.fallback_polls
-        if self._supposed(can.logprobs) or n_polls < 2:
+        if self._supposed(capabilities.logprobs) or n_polls < 2:
             return 1, 1
-        if can.logprobs is None:
-            # Log-probabilities are tried with one reply, which is the first poll.
-            return n_polls, 2 if shares_a_call else n_polls
-        return n_polls, 1 if shares_a_call else n_polls
+        if capabilities.logprobs is None:
+            # Log-probabilities are tried with one reply, which is the first poll. The
+            # others follow it.
+            return n_polls, 2 if replies_share_call else n_polls
+        return n_polls, 1 if replies_share_call else n_polls
 
     def _supposed(self, capability: bool | None) -> bool:
         """Whether a model is counted as able to do something; None: nobody knows."""
@@ -324,42 +354,58 @@ class CountingDecisions(CountingJudge):
         super().__init__((), high=high)
         self._model = model
         self._characters_per_token = _SHORT_TOKEN if high else _LONG_TOKEN
-        # Of each request by what it is about: digests of its questions.
-        self._questions_of: dict[int, set[int]] = {}
+        # By the digest of what requests are about: digests of their questions.
+        self._digests_by_request: dict[int, set[int]] = {}
 
     def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question, and answer it by its example."""
+        """Count a question as its typed questions, and answer it by its example.
+
+        A typed question is one that is answered with probabilities. A question that is
+        answered without asking, because it holds nothing to ask about, counts nothing.
+        """
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
+        # Questions about the same share a request: at the least those about equal texts, at
+        # the most only those that were made of one question.
         about = (form.state, form.texts) if self._high else form.state
-        for text in form.typed:
-            self._add(hash(about), form.state, text)
+        for typed_question in form.typed:
+            self._add(hash(about), form.state, typed_question)
         replies = self._example_replies(question)[:1]
-        weights: tuple[Weight, ...] = ()
-        if replies and question.weigh is not None:
-            weights = (Weight(1.0, "decision"),) * len(verdicts_of(replies[0]))
         if not replies:
             return super().count(question)  # which says that there is no example
+        weights: tuple[Weight, ...] = ()
+        if question.weigh is not None:
+            weights = (Weight(1.0, "decision"),) * len(verdicts_of(replies[0]))
         return Answer(Asked(replies, weights=weights))
 
-    def _add(self, about: int, state: str, text: str) -> None:
-        """Count a typed question, and a request where those before it are full."""
-        asked = self._questions_of.setdefault(about, set())
-        if hash(text) in asked:
+    def _add(self, about: int, state: str, typed_question: str) -> None:
+        """Count a typed question if it is new, and a new request if it needs one.
+
+        Args:
+            about: Digest of what the question is about; equal ones share requests, as many
+                as the model takes in one.
+            state: The texts that a request holds once, as JSON.
+            typed_question: The question, as JSON.
+        """
+        digests = self._digests_by_request.setdefault(about, set())
+        if hash(typed_question) in digests:
             return
-        is_new_request = len(asked) % self._model.most_questions == 0
-        asked.add(hash(text))
-        n_characters = characters_of_question(text, most=self._high)
-        tokens = n_characters // self._characters_per_token
-        if is_new_request:
+        # the requests that there are about this are full, or there is none yet
+        needs_request = len(digests) % self._model.most_questions == 0
+        digests.add(hash(typed_question))
+        n_characters = characters_of_question(typed_question, most=self._high)
+        n_tokens = n_characters // self._characters_per_token
+        if needs_request:
             n_characters = characters_of_state(state, most=self._high)
-            tokens += n_characters // self._characters_per_token
+            n_tokens += n_characters // self._characters_per_token
+        cost = None
         prices = self._model.prices()
+        if prices is not None:
+            price_sent, _ = prices  # nothing is written in reply
+            cost = n_tokens * price_sent
         self._total += Usage(
-            calls=int(is_new_request),
-            prompt_tokens=tokens,
-            cost=None if prices is None else tokens * prices[0],
+            calls=int(needs_request), prompt_tokens=n_tokens, cost=cost
         )
 
 
@@ -411,20 +457,25 @@ class CountingGuards(CountingJudge):
         return Answer(asked.reads([verdict] * len(asked.requests)))
 
     def _add(self, request: GuardRequest) -> None:
-        """Count a request that was not counted before."""
+        """Count a request to a guard that was not counted before.
+
+        The guard replies with one word. A request that may be rejected for its
+        log-probabilities is sent twice; what is rejected costs a call, and no token.
+        """
         if request in self._requests:
             return
         self._requests.add(request)
         characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
-        sent = len(json.dumps(self._model.form.fields(request))) // characters_per_token
+        body = json.dumps(self._model.form.fields(request))
+        tokens_sent = len(body) // characters_per_token
         prices = self._model.prices()
         cost = None
         if prices is not None:
             price_sent, price_received = prices
-            cost = sent * price_sent + _TOKENS_OF_WORD * price_received
+            cost = tokens_sent * price_sent + _TOKENS_OF_WORD * price_received
         self._total += Usage(
             calls=2 if self._may_be_rejected else 1,
-            prompt_tokens=sent,
+            prompt_tokens=tokens_sent,
             completion_tokens=_TOKENS_OF_WORD,
             cost=cost,
         )
@@ -450,18 +501,22 @@ class CountingBoth(CountingJudge):
 
 
 def _characters(question: Question[Any]) -> int:
-    """How long a prompt is, nearly; rendering thousands of them would take seconds."""
+    """Estimate how many characters the prompt of a question has.
+
+    They are counted from its parts. Rendering thousands of prompts would take seconds.
+    """
     instructions = question.instructions
     check_template(instructions, tuple(question.parts))
+    # the parts whose names stand in braces in the template
     shown_parts = [
         part
         for name, part in question.parts.items()
         if f"{{{name}}}" in instructions.template
     ]
-    total = len(instructions.template) + len(instructions.examples)
+    n_characters = len(instructions.template) + len(instructions.examples)
     for example in instructions.quoted:
-        total += len(example.text) + len(example.judgement)
+        n_characters += len(example.text) + len(example.judgement)
     for part in shown_parts:
-        total += sum(len(text) + _TAGS for text in part.texts)
-        total += sum(len(turn.content) + _TAGS for turn in part.history)
-    return total
+        n_characters += sum(len(text) + _TAGS for text in part.texts)
+        n_characters += sum(len(turn.content) + _TAGS for turn in part.history)
+    return n_characters

@@ -95,10 +95,10 @@ class Estimate:
             lines.append(self._cascade())
         for name, reason in self.left_out.items():
             lines.append(f"{name} left out: {reason} on every row")
-        for name, failing in self.failing.items():
+        for name, failure in self.failing.items():
             lines.append(
-                f"{name} will fail on {failing.n_samples:,} of {self.samples:,} {unit}:"
-                f" {failing.reason}"
+                f"{name} will fail on {failure.n_samples:,} of {self.samples:,} {unit}:"
+                f" {failure.reason}"
             )
         if self.high.prompt_tokens:
             lines += _ASSUMPTIONS
@@ -128,7 +128,11 @@ class Estimate:
         )
 
     def _price(self, live: int) -> str:
-        """The price of all calls, of batches, and of requests asked live."""
+        """Say the price of the run, the price in batches, and that of requests asked live.
+
+        Args:
+            live: How many requests a run in batches asks live beside them; 0 for none.
+        """
         low, high = self.low.cost, self.high.cost
         if low is None or high is None:
             return "unknown"
@@ -165,24 +169,38 @@ def needed(
 def _samples_line(
     estimate_of_all: Estimate, gate: Gate, gap: float, until: UntilDecided
 ) -> str:
-    """How many samples a gate would need if the mean were so far from it."""
-    make_gate = partial(until.gate, gate.at_least, rows=estimate_of_all.samples)
-    means_so_far = (gate.at_least - gap, gate.at_least + gap)
+    """Say how many samples a gate would need, and what judging them would cost.
+
+    The number is an average. Of a mean above the gate and one below, the one that needs
+    more samples counts.
+
+    Args:
+        estimate_of_all: What judging all samples would cost.
+        gate: The gate: a mean to reach.
+        gap: How far the mean is supposed to be from the gate.
+        until: How the run stops as soon as the gate is decided.
+    """
+    n_all = estimate_of_all.samples
+    make_gate = partial(until.gate, gate.at_least, rows=n_all)
+    supposed_means = (gate.at_least - gap, gate.at_least + gap)
     n_samples = max(
-        samples_needed(make_gate, mean, estimate_of_all.samples)
-        for mean in means_so_far
+        samples_needed(make_gate, mean, n_all)
+        for mean in supposed_means
         if 0 <= mean <= 1
     )
-    # of all samples
-    share = n_samples / max(1, estimate_of_all.samples)
+    share_of_all = n_samples / max(1, n_all)
     low, high = estimate_of_all.low, estimate_of_all.high
-    calls = _range_in_words(round(share * low.calls), round(share * high.calls))
+    calls = _range_in_words(
+        round(share_of_all * low.calls), round(share_of_all * high.calls)
+    )
     price = "price unknown"
     if low.cost is not None and high.cost is not None:
-        price = _range_in_words(f"${share * low.cost:.4f}", f"${share * high.cost:.4f}")
+        price = _range_in_words(
+            f"${share_of_all * low.cost:.4f}", f"${share_of_all * high.cost:.4f}"
+        )
     return (
         f"{gate} until decided, mean {gap:g} away: {n_samples:,.0f} of"
-        f" {estimate_of_all.samples:,} samples on average, {calls} calls, {price}"
+        f" {n_all:,} samples on average, {calls} calls, {price}"
     )
 
 
@@ -215,9 +233,16 @@ class _RowsCounted:
         self,
         row: Sample | RowError,
         metrics: Sequence[Metric],
-        counters: Mapping[str, Sequence[CountingJudge]],
+        counters_by_metric: Mapping[str, Sequence[CountingJudge]],
     ) -> None:
-        """Count a row, and have each metric ask its judges' counters about it."""
+        """Count a row, and what each metric would ask of it.
+
+        Args:
+            row: The sample, or the error of a row that is none.
+            metrics: The metrics of the run.
+            counters_by_metric: By the metric's name the judge that counts the least, and
+                the one that counts the most.
+        """
         if not isinstance(row, Sample):
             self.n_bad_rows += 1
             return
@@ -232,23 +257,29 @@ class _RowsCounted:
                 # A function of the sample asks nothing, and is not called here.
                 continue
             refusals = [
-                counter.carry_out(metric, row) for counter in counters[metric.name]
+                counter.carry_out(metric, row)
+                for counter in counters_by_metric[metric.name]
             ]
-            # at the most, both judges of a cascade are asked
+            # That of the most counts: there both judges of a cascade are asked.
             refusal = refusals[-1]
             if refusal is not None:
-                known = self.failing.get(metric.name, Failing(0, str(refusal)))
-                self.failing[metric.name] = known._replace(
-                    n_samples=known.n_samples + 1
+                failure = self.failing.get(metric.name, Failing(0, str(refusal)))
+                self.failing[metric.name] = failure._replace(
+                    n_samples=failure.n_samples + 1
                 )
 
 
 def estimate(
     samples: Iterable[Sample | RowError], metrics: Sequence[Metric], judge: Judge | None
 ) -> Estimate:
-    """Count calls and tokens of a run without making a call.
+    """Estimate calls, tokens and price of a run without making a call.
 
-    Arguments are those of ``evaluate``.
+    The metrics are carried out with judges that count instead of asking.
+
+    Args:
+        samples: The samples, and errors for rows that are none.
+        metrics: The metrics of the run.
+        judge: The judge for all metrics; None for each metric's own.
 
     Raises:
         SettingError: If a metric or judge is one that a run refuses.

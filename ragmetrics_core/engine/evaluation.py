@@ -113,8 +113,10 @@ def evaluate(
             "batches need a list of samples, not an iterator: they are read again once"
             " all is answered"
         )
-    fields = columns_by_field(columns, beside=evaluate.__annotations__)
+    column_by_field = columns_by_field(columns, beside=evaluate.__annotations__)
     budget = Budget(limits)
+    # Once, but for a run in batches: that goes through the samples again as long as it
+    # waits for batches, or has little left, which it then asks live.
     while True:
         run = Run(
             metrics,
@@ -126,7 +128,7 @@ def evaluate(
             gates=gates,
             batch=bool(batch),
         )
-        results = list(stream(run, samples, progress=progress, columns=fields))
+        results = list(stream(run, samples, progress=progress, columns=column_by_field))
         if not run.runs_again(wait=batch == "wait"):
             break
     return report_of(run, results, asked=metrics is not None)
@@ -147,13 +149,16 @@ async def aevaluate(
 ) -> Report:
     """Score every sample with every metric, without blocking the caller's event loop.
 
-    See ``evaluate``.
+    Arguments, result and errors are those of ``evaluate``, but it asks in no batches,
+    and shows no progress unless it is told to.
     """
-    fields = columns_by_field(columns, beside=aevaluate.__annotations__)
+    column_by_field = columns_by_field(columns, beside=aevaluate.__annotations__)
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     results = [
         result
-        async for result in astream(run, samples, progress=progress, columns=fields)
+        async for result in astream(
+            run, samples, progress=progress, columns=column_by_field
+        )
     ]
     return report_of(run, results, asked=metrics is not None)
 
@@ -177,9 +182,9 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
     if asked:
         return Report(results=results, run=facts)
     decided_metrics = {decision.metric for decision in facts.decisions}
-    reason_by_metric: dict[str, str] = {}
+    reason_by_metric: dict[str, str] = {}  # why a metric is left out
     for name in facts.metrics:
-        reason = _why_never_applied(results, name)
+        reason = _why_never_applied(results, name)  # "" for one that did
         if reason and name not in decided_metrics:
             reason_by_metric[name] = reason
     return _report_without_metrics(results, facts, reason_by_metric)
@@ -188,7 +193,13 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
 def _report_without_metrics(
     results: Sequence[SampleResult], facts: RunFacts, reason_by_metric: dict[str, str]
 ) -> Report:
-    """Return the report without these metrics, and with a note on why each is left out."""
+    """Return the report without some metrics, with a note on why each is left out.
+
+    Args:
+        results: The results of all samples, compressed in memory or not.
+        facts: What is known of the run, to which the notes are added.
+        reason_by_metric: Why a metric is left out, by its name.
+    """
     if not reason_by_metric:
         return Report(results=results, run=facts)
     remaining_metrics = {

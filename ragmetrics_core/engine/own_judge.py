@@ -113,23 +113,28 @@ class RequestLimits:
             self._rate = RateLimiter(budget, ["judge", judge_name])
         self._in_flight: list[RequestToOwnJudge] = []
         # US dollars of the dearest request so far; None before the first answer.
-        self._dearest: float | None = None
+        self._dearest_cost: float | None = None
         # Is set when the next request ends, and then replaced by a new one.
         self._next_end = asyncio.Event()
 
     async def ask(
         self,
         questions: Sequence[Question[Any]],
-        ask: Callable[[], Awaitable[list[Answer[Any]]]],
+        send: Callable[[], Awaitable[list[Answer[Any]]]],
     ) -> list[Answer[Any]]:
-        """Ask as soon as the limits allow it, and count what the answers cost.
+        """Send one request as soon as the limits allow it, and count what it cost.
 
-        If a limit of the run is reached before, that is the answer to each question.
+        If a limit of the run is reached before, nothing is sent, and that is the answer to
+        each question.
+
+        Args:
+            questions: What the request asks.
+            send: Asks the judge, and returns an answer to each question.
         """
         async with self._slots:
             try:
                 if self._rate is not None:
-                    await self._rate.acquire(0.0)
+                    await self._rate.acquire(tokens=0.0)  # only requests are limited
                 await self._wait_for_room()
             except LimitReached as error:
                 not_asked = NotAnswered(error.with_traceback(None))
@@ -138,7 +143,7 @@ class RequestLimits:
                 self._in_flight.append(request)
                 usage = Usage(calls=1)  # of a request that gives no answer
                 try:
-                    answers = await ask()
+                    answers = await send()
                     usage = _usage_of(answers)
                 finally:
                     self._end(request, usage)
@@ -159,28 +164,31 @@ class RequestLimits:
             self._budget.check()
 
     def _has_room(self) -> bool:
-        """True if one more request fits the caps beside those in flight.
+        """Whether one more request fits the caps on calls and money, beside those in flight.
 
-        Each of these will be counted as one call at least, and as dear as the dearest.
+        What a request costs is known when it has ended. Until then each counts as one call
+        at least, and as dear as the dearest so far. Before any cost is known, one goes
+        alone.
         """
         max_calls = self._budget.limits.max_calls
+        # The budget counts calls of a request by itself where the judge calls ``score``.
         n_uncounted = sum(1 for request in self._in_flight if not request.calls)
         if max_calls is not None and self._budget.calls + n_uncounted >= max_calls:
             return False
         max_cost = self._budget.limits.max_cost
         if max_cost is None:
             return True
-        if self._dearest is None:
+        if self._dearest_cost is None:
             return not self._in_flight
         n_unpaid = len(self._in_flight) + 1
-        return self._budget.spent + n_unpaid * self._dearest <= max_cost
+        return self._budget.spent + n_unpaid * self._dearest_cost <= max_cost
 
     def _end(self, request: RequestToOwnJudge, usage: Usage) -> None:
         """Count what a request cost beyond what the budget counted of it."""
         self._in_flight.remove(request)
         cost = usage.cost
         if cost is not None:
-            self._dearest = max(self._dearest or 0.0, cost)
+            self._dearest_cost = max(self._dearest_cost or 0.0, cost)
             cost = max(cost - request.cost, 0.0)
         n_calls = max(usage.calls, 1)
         self._budget.count(max(n_calls - request.calls, 0), cost)
@@ -227,16 +235,18 @@ class OwnJudge(Judge):
             JudgeError: If the judge raised it, or crashed, or gave no answer.
         """
 
-        async def ask() -> list[Answer[Any]]:
+        async def send() -> list[Answer[Any]]:
             answer = await self._carry_out(lambda: self._judge.answer(question))
             return [self._checked(answer, question)]
 
         if self._limits is None:
-            return (await ask())[0]
-        return (await self._limits.ask([question], ask))[0]
+            return (await send())[0]
+        return (await self._limits.ask([question], send))[0]
 
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
         """Answer as the judge does: together if it asks so, else each by itself.
+
+        Questions that are asked together are one request, which is counted and checked.
 
         Raises:
             JudgeError: If the judge raised it, or crashed, or gave no answers.
@@ -244,7 +254,7 @@ class OwnJudge(Judge):
         if not self.asks_together:
             return await gather_all(self.answer(question) for question in questions)
 
-        async def ask() -> list[Answer[Any]]:
+        async def send() -> list[Answer[Any]]:
             answers = await self._carry_out(lambda: self._judge.answer_all(questions))
             self._check_number(answers, len(questions))
             return [
@@ -252,9 +262,9 @@ class OwnJudge(Judge):
                 for question, answer in zip(questions, answers, strict=True)
             ]
 
-        if self._limits is None:
-            return await ask()
-        return await self._limits.ask(questions, ask)
+        if self._limits is None:  # the judge keeps them by itself
+            return await send()
+        return await self._limits.ask(questions, send)
 
     def _checked(self, answer: Any, question: Question[Any]) -> Answer[Any]:
         """The answer, with a probability for each verdict where they are wanted.
@@ -286,10 +296,15 @@ class OwnJudge(Judge):
         )
 
     async def _carry_out(self, call: Callable[[], object]) -> Any:
-        """Call a method of the judge, where it holds up nobody.
+        """Call a method of the judge on a loop where it holds up nobody.
 
         A judge of a user's own may compute for long, as one on torch does, and nobody
-        knows. One that calls models awaits them on the loop where all calls are made.
+        knows. So it runs on a second loop, which such judges share. A judge that calls
+        models awaits them, so it runs on the loop where all calls are made.
+
+        Args:
+            call: Calls the method, and returns what it returns: a coroutine, if it is as
+                it should be.
 
         Raises:
             JudgeError: What the judge raised; ``JudgeCrashed`` if that is no
@@ -311,12 +326,13 @@ class OwnJudge(Judge):
         except asyncio.CancelledError as error:
             if is_being_cancelled():
                 raise
+            # nobody cancels this task: the judge's code raised it by itself
             raise self._crash(error) from error
         except (
             Exception,
             SystemExit,
             KeyboardInterrupt,
-        ) as error:  # code of a user's own
+        ) as error:  # code of a user's own may raise anything
             raise self._crash(error) from error
 
     async def _await(self, call: Callable[[], object]) -> Any:
@@ -353,7 +369,15 @@ def refuse_limits_that_do_not_hold(
 ) -> None:
     """Refuse settings that cannot be kept for a judge of a user's own.
 
+    Such a judge asks no model of ragmetrics: nobody counts its tokens, and nobody keeps
+    its replies. A judge with a ``session`` of its own does both by itself.
+
     A store that nobody named for this run is only warned of: it may be one for all runs.
+
+    Args:
+        judges: The judges of the run.
+        limits: The run's limits.
+        store: Where replies are kept, as the user says.
 
     Raises:
         SettingError: If tokens are limited, or a store is named for the run.
@@ -380,9 +404,9 @@ def refuse_limits_that_do_not_hold(
                 f"store= {keeps_nothing}; leave store= out, or give the judge a"
                 " session() that keeps its replies"
             )
-        if store is not False and (
-            store is not None or "RAGMETRICS_STORE" in os.environ
-        ):
+        is_store_object = store is not None and store is not False
+        is_store_of_environment = store is None and "RAGMETRICS_STORE" in os.environ
+        if is_store_object or is_store_of_environment:
             _logger.warning("the store %s", keeps_nothing)
 
 

@@ -52,8 +52,12 @@ class Progress:
             self.cost += usage.cost
 
     def line(self) -> str:
-        """One line for people: done, failed, calls, cost, time left."""
-        of_total = time_left = ""
+        """One line for people: done, failed, calls, cost, and about how long it still takes.
+
+        Without a total, the line says only how many are done.
+        """
+        of_total = ""
+        time_left = ""
         if self.total is not None:
             of_total = f"/{self.total}"
             if 0 < self.done < self.total:
@@ -82,6 +86,13 @@ class Display:
     """
 
     def __init__(self, total: int | None, show: Show = None) -> None:
+        """Begin at no sample done, and find out where the progress can be shown.
+
+        Args:
+            total: How many samples there will be; None if nobody knows.
+            show: True for a line, False for nothing; None for a line on a terminal or in a
+                notebook, and for log lines elsewhere; a callable gets the progress.
+        """
         self.progress = Progress(total)
         self._show = show
         self._last_shown = time.monotonic()

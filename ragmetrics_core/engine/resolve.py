@@ -60,14 +60,20 @@ def resolve_judge(
     """Find the judge to use.
 
     Args:
-        judge: A judge, a chat model, a model's name (``"openai/gpt-4o-mini"``),
-            a decision model's (``"decisions/gpt-6-luna"``,
-            ``"systemone/typesafe/jev-1.13.0"``), a guard's behind ``api_base``
-            (``"guard/minicheck/bespoke-minicheck"``), that of a model on this machine
-            (``"local/./folder"``), ``"lexical"`` for the embedded judge,
-            ``module:name`` of a judge or chat model of your own, or None.
-        metric_model: The metric's own ``model``, used where ``judge`` is None; after it
-            ``RAGMETRICS_JUDGE``.
+        judge: One of:
+
+            - a judge or a chat model;
+            - a model's name (``"openai/gpt-4o-mini"``);
+            - a decision model's name (``"decisions/gpt-6-luna"``,
+              ``"systemone/typesafe/jev-1.13.0"``);
+            - the name of a guard behind ``api_base``
+              (``"guard/minicheck/bespoke-minicheck"``);
+            - the folder of a model on this machine (``"local/./folder"``);
+            - ``"lexical"`` for the embedded judge;
+            - ``module:name`` of a judge or chat model of your own;
+            - None for ``metric_model``, else what ``RAGMETRICS_JUDGE`` names, else the
+              embedded judge.
+        metric_model: The metric's own ``model``, used where ``judge`` is None.
         api_base: Address of an endpoint of your own; None takes
             ``RAGMETRICS_API_BASE``, if that is set. A provider's own address gets the
             key in the provider's usual variable, that of ``RAGMETRICS_API_BASE`` the
@@ -77,8 +83,8 @@ def resolve_judge(
             without an address anywhere, of the provider's own.
 
     Returns:
-        The judge, the same one for the same name, endpoint and key; without any choice
-        the embedded one, which one log record per process says.
+        The judge, the same one for the same name, endpoint and key. Where nobody chose
+        one, a log record says so, once per process.
 
     Raises:
         SettingError: If ``judge`` is none of these, a name or address is empty, or the
@@ -119,10 +125,16 @@ def is_judge_chosen(judge: JudgeLike, metric_model: str | None) -> bool:
 
 
 def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
-    """Return the judge of a name, endpoint, key and environment.
+    """Return the judge of a name; the same one as long as endpoint and keys are the same.
 
-    There is one judge for each, and so one session, also where threads ask at once.
-    ``named_here`` is whether the caller names the address or the key's variable.
+    One judge means one session, also where threads ask for it at once. The judges that
+    were made first are forgotten beyond a number.
+
+    Args:
+        name: The name, such as ``openai/gpt-4o-mini``.
+        endpoint: The address and the variable of its key.
+        named_here: Whether the caller names the address or the key's variable, instead of
+            the environment.
     """
     # What the environment holds of keys and addresses counts, so that a corrected key
     # makes a new session.
@@ -158,6 +170,12 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     6. a model of OpenAI, ``openai/MODEL`` or one that our price file lists;
     7. an object of the user's own, ``module:name``;
     8. a model that LiteLLM reaches.
+
+    Args:
+        name: The name.
+        endpoint: The address and the variable of its key.
+        named_here: Whether the caller names the address or the key's variable, which a
+            judge that has no endpoint refuses.
     """
     if name in ("lexical", "lexical+vectors"):
         # imported only here: it is the largest part of judging, and often unused
@@ -168,10 +186,10 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     address, key_variable = endpoint
     if name.startswith(_COMPATIBLE_PREFIX):
         return _make_compatible(name, endpoint)
-    typed = decision_model(name, api_base=address, api_key_env=key_variable)
-    if typed is not None:
+    typed_model = decision_model(name, api_base=address, api_key_env=key_variable)
+    if typed_model is not None:
         _warn_of_changing_model(name)
-        return DecisionJudge(typed)
+        return DecisionJudge(typed_model)
     if name.startswith(_GUARD_PREFIX):
         return _make_guard(name, endpoint)
     if name.startswith(_LOCAL_PREFIX):

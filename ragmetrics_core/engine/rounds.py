@@ -22,7 +22,7 @@ Ask = Callable[[Batch, list[Usage]], Awaitable[list[Answer[Any]]]]
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class _Waiting:
+class _WaitingPlan:
     """A plan that waits for answers.
 
     Args:
@@ -37,7 +37,7 @@ class _Waiting:
     questions: Batch
     usage: list[Usage]
     answers: asyncio.Future[list[Answer[Any]]]
-    round: Sequence["_Waiting"] = ()
+    round: Sequence["_WaitingPlan"] = ()
     task: asyncio.Task[None] | None = field(default=None, init=False)
 
 
@@ -51,7 +51,7 @@ class Rounds:
     def __init__(self, ask: Ask) -> None:
         self._n_plans = 0  # plans that have not ended
         self._ask = ask
-        self._waiting: list[_Waiting] = []
+        self._waiting_plans: list[_WaitingPlan] = []
 
     def join(self, plan: asyncio.Task[Any]) -> None:
         """Wait for a plan in every round until its task ends, however it does.
@@ -64,21 +64,28 @@ class Rounds:
     async def ask(self, questions: Batch, usage: list[Usage]) -> list[Answer[Any]]:
         """Ask the questions of a plan, with those of all others; return its answers.
 
-        A plan that stops waiting, e.g. at its deadline, takes back questions that were
-        not asked yet. A round for which no plan waits any more is given up.
+        This waits until every plan of the sample asks or has ended. A plan that stops
+        waiting, e.g. at its deadline, takes back questions that were not asked yet. A round
+        for which no plan waits any more is given up.
+
+        Args:
+            questions: What the plan asks.
+            usage: Where its metric notes what was spent.
         """
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(questions, usage, loop.create_future())
-        self._waiting.append(waiting)
+        plan = _WaitingPlan(questions, usage, loop.create_future())
+        self._waiting_plans.append(plan)
         self._send_if_all_wait()
         try:
-            return await waiting.answers
+            return await plan.answers
         finally:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
-            somebody_waits = any(not plan.answers.cancelled() for plan in waiting.round)
-            if waiting.task is not None and not somebody_waits:
-                waiting.task.cancel()
+            if plan in self._waiting_plans:
+                self._waiting_plans.remove(plan)
+            somebody_waits = any(
+                not other_plan.answers.cancelled() for other_plan in plan.round
+            )
+            if plan.task is not None and not somebody_waits:
+                plan.task.cancel()
 
     def _forget_plan(self, plan: asyncio.Task[Any]) -> None:
         """Wait no more for a plan that has ended."""
@@ -88,35 +95,39 @@ class Rounds:
 
     def _send_if_all_wait(self) -> None:
         """Ask the questions that wait, if no plan is left that may add to them."""
-        if not self._waiting or len(self._waiting) < self._n_plans:
+        if not self._waiting_plans or len(self._waiting_plans) < self._n_plans:
             return
-        together = self._waiting
-        self._waiting = []
-        task = asyncio.create_task(self._send(together))
-        for waiting in together:
-            waiting.round = together
-            waiting.task = task
+        plans = self._waiting_plans
+        self._waiting_plans = []
+        task = asyncio.create_task(self._send(plans))
+        for plan in plans:
+            plan.round = plans
+            plan.task = task
 
-    async def _send(self, together: Sequence[_Waiting]) -> None:
-        """Ask the questions of all; each gets its answers, or the error of the round."""
+    async def _send(self, plans: Sequence[_WaitingPlan]) -> None:
+        """Ask the questions of several plans in one request.
+
+        Each plan gets its own answers, or the error that ended the request. One that has
+        stopped waiting gets nothing.
+        """
         all_questions: list[Question[Any]] = []
-        for waiting in together:
-            all_questions += waiting.questions
+        for plan in plans:
+            all_questions += plan.questions
         try:
             # What failed calls cost is noted once, with the first of the plans.
-            answers = await self._ask(tuple(all_questions), together[0].usage)
+            answers = await self._ask(tuple(all_questions), plans[0].usage)
         except asyncio.CancelledError:
-            for waiting in together:
-                waiting.answers.cancel()
+            for plan in plans:
+                plan.answers.cancel()
             raise
         except BaseException as error:  # noqa: BLE001  # each plan says what became of it
-            for waiting in together:
-                if not waiting.answers.done():
-                    waiting.answers.set_exception(error)
+            for plan in plans:
+                if not plan.answers.done():
+                    plan.answers.set_exception(error)
             return
-        start = 0  # of the plan's own answers among all
-        for waiting in together:
-            end = start + len(waiting.questions)
-            if not waiting.answers.done():  # else it has stopped waiting
-                waiting.answers.set_result(answers[start:end])
+        start = 0  # where the plan's own answers begin among all
+        for plan in plans:
+            end = start + len(plan.questions)
+            if not plan.answers.done():
+                plan.answers.set_result(answers[start:end])
             start = end

@@ -89,9 +89,12 @@ class RowsInFlight:
     ) -> Iterator[Future[Any]]:
         """Give futures to wait for, one after the other, until one more row may start.
 
-        A future gives the result of the next row in input order, which is to be taken.
-        Or it gives None, where that row is not done and the end of any other one makes
-        room for one more.
+        A row may start if fewer than a number (the window) are being judged. The next row,
+        which is the first in input order that nobody has taken, may be slower than the rows
+        behind it: up to a bound these go on meanwhile.
+
+        A future gives the result of the next row, which is to be taken. Or it gives None,
+        where that row is not done and the end of any other one makes room for one more.
 
         Args:
             one_by_one: Whether the next row's result must be looked at before a row may
@@ -105,6 +108,7 @@ class RowsInFlight:
             next_row = self._started[0]
             may_pass_next_row = not one_by_one and len(self._started) < AHEAD
             has_room = may_pass_next_row and len(self._unfinished) < self._window
+            # Results that have piled up become fewer: two are given before a row starts.
             must_start_row = has_room and n_given >= _RESULTS_BEFORE_A_ROW
             if next_row.done() and not must_start_row:
                 n_given += 1

@@ -93,11 +93,16 @@ class Run:
         gates: Sequence[Gate | str] | str = (),
         batch: bool = False,
     ) -> None:
-        # what is left of the limits; the passes of a run in batches share one
+        """Check the settings, and make what the run needs; nothing is judged yet.
+
+        Arguments are those of ``evaluate``. A budget in place of limits is what earlier
+        passes of the same run left of them.
+        """
+        # what is left of the limits
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         _check_concurrency(concurrency)
         _check_settings(self._budget.limits, batch=batch, until=until, gates=gates)
-        self._started = time.monotonic()
+        self._started_at = time.monotonic()
         self._date = _now()
         self.metrics = choose_metrics(metrics)
         self.concurrency = concurrency
@@ -118,6 +123,7 @@ class Run:
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
+        # what ends a run until decided; None for a run over all rows
         self.decider = self._make_decider(until, gates)
 
     def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
@@ -185,7 +191,7 @@ class Run:
 
     @property
     def facts(self) -> RunFacts:
-        """What is known of the run so far."""
+        """What is known of the run so far: versions, judges, settings, and how it ended."""
         details_by_judge = {
             session.name: session.details for session in self._judging.sessions
         }
@@ -204,7 +210,7 @@ class Run:
             addresses=addresses_by_judge,
             metrics={metric.name: metric.signature for metric in self.metrics},
             started=self._date,
-            seconds=round(time.monotonic() - self._started, 3),
+            seconds=round(time.monotonic() - self._started_at, 3),
             concurrency=self.concurrency,
             interrupted=self.interrupted,
             stopped=self.stopped,
@@ -226,6 +232,9 @@ class Run:
         - the ``SampleResult`` of the next row, which is to be taken;
         - None: the next row is not done, but another one is, which leaves room for more
           rows. So one row that does not end keeps no other from being judged.
+
+        No further row starts once the gates of the run are decided, a limit is reached, or
+        a judge has only ever refused.
 
         Args:
             samples: What holds the samples.
@@ -435,6 +444,12 @@ def stream(
     A run in batches first takes in what batches have answered, and in the end submits
     what none has answered yet. An interrupt yields what is done or was paid, and marks
     the run.
+
+    Args:
+        run: The run, which begins here.
+        samples: What holds the samples.
+        progress: How the progress is shown.
+        columns: Per field of the sample where rows have it.
     """
     with Display(None, progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
@@ -465,9 +480,13 @@ def stream(
 async def astream(
     run: Run, samples: Samples, *, progress: Show, columns: Mapping[str, Any]
 ) -> AsyncIterator[SampleResult]:
-    """Yield the results of a run in input order.
+    """Yield the results of a run in input order, without blocking the caller's loop.
 
-    The caller's event loop is not blocked.
+    Args:
+        run: The run, which begins here. It asks in no batches.
+        samples: What holds the samples.
+        progress: How the progress is shown.
+        columns: Per field of the sample where rows have it.
     """
     with Display(None, progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)

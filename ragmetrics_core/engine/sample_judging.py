@@ -38,21 +38,25 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
     It is the judge that is given for all; if none is given, that of the metric's own
     ``model``. Metrics that name the same model share one judge.
 
+    Args:
+        metrics: The metrics.
+        judge: The judge for all of them, or its name; None for each metric's own.
+
     Raises:
         SettingError: If one is no judge, or states prices that are none.
     """
-    judge_by_model: dict[str | None, Judge] = {}
-    judges: dict[str, Judge] = {}
+    judge_by_model: dict[str | None, Judge] = {}  # None for no model named
+    judge_by_metric: dict[str, Judge] = {}
     for metric in metrics:
         model = metric.model if judge is None else None
         if model not in judge_by_model:
             judge_by_model[model] = resolve_judge(judge, metric_model=model)
-        judges[metric.name] = judge_by_model[model]
+        judge_by_metric[metric.name] = judge_by_model[model]
     for resolved_judge in judge_by_model.values():
         check_judge(resolved_judge)
         for chat_model in resolved_judge.models:
             _check_prices_stated(chat_model)
-    return judges
+    return judge_by_metric
 
 
 def refuse_unknown_prices(models: Sequence[ChatModel]) -> None:
@@ -82,12 +86,22 @@ class SampleJudging:
 
     def __init__(
         self,
-        judges: Mapping[str, Judge],
+        judge_by_metric: Mapping[str, Judge],
         *,
         concurrency: int,
         store: ReplyStore,
         budget: Budget,
     ) -> None:
+        """Make a session of each judge for this run.
+
+        Args:
+            judge_by_metric: The judge of each metric, by the metric's name. One judge may
+                stand for several metrics; it gets one session.
+            concurrency: Most calls in flight.
+            store: Where replies are kept.
+            budget: What the run may spend.
+        """
+        # names of the models that answered
         self.models: set[str] = set()
         # What the judges made for this run, each once.
         self.sessions: list[Judge] = []
@@ -97,20 +111,20 @@ class SampleJudging:
         self._slots = asyncio.Semaphore(concurrency + n_questions_ahead)
         # Held while the metrics of a sample start: samples start one after the other.
         self._start_of_sample = asyncio.Lock()
-        judge_by_identity: dict[int, RunJudge] = {}
+        run_judge_by_identity: dict[int, RunJudge] = {}
         # The judge of each metric in this run, by the metric's name.
-        self._judges: dict[str, RunJudge] = {}
-        for metric_name, judge in judges.items():
-            if id(judge) not in judge_by_identity:
+        self._run_judge_by_metric: dict[str, RunJudge] = {}
+        for metric_name, judge in judge_by_metric.items():
+            if id(judge) not in run_judge_by_identity:
                 session = judge.session(
                     concurrency=concurrency, store=store, budget=budget
                 )
                 check_judge(session)
                 self.sessions.append(session)
-                judge_by_identity[id(judge)] = RunJudge(
+                run_judge_by_identity[id(judge)] = RunJudge(
                     session, self._slots, budget, concurrency
                 )
-            self._judges[metric_name] = judge_by_identity[id(judge)]
+            self._run_judge_by_metric[metric_name] = run_judge_by_identity[id(judge)]
 
     def check_signatures(self, metrics: Sequence[Metric]) -> None:
         """Check that every metric and judge can say what its settings are.
@@ -118,7 +132,7 @@ class SampleJudging:
         If one cannot, the run ends before anything is paid.
         """
         for metric in metrics:
-            self._judges[metric.name].signature_of(metric)
+            self._run_judge_by_metric[metric.name].signature_of(metric)
 
     async def judge(
         self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
@@ -127,11 +141,16 @@ class SampleJudging:
 
         The result of a bad row says what is wrong with it. Metrics that an interrupt or
         a limit cut off have no result; ``unfinished`` says what they spent.
+
+        Args:
+            index: The row's place in the input.
+            row: The sample, or the error of a row that is none.
+            metrics: The metrics.
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
         # Where metrics ask one judge of typed questions, they ask it together, in rounds.
-        rounds_by_metric = make_rounds(metrics, self._judges)
+        rounds_by_metric = make_rounds(metrics, self._run_judge_by_metric)
         tasks: dict[str, asyncio.Task[MetricResult]] = {}
         async with asyncio.TaskGroup() as group, self._start_of_sample:
             # A sample starts only while a slot is free, so that no question waits long.
@@ -141,7 +160,7 @@ class SampleJudging:
                         carry_out(
                             metric,
                             row,
-                            self._judges[metric.name],
+                            self._run_judge_by_metric[metric.name],
                             rounds_by_metric.get(metric.name),
                         )
                     )
@@ -154,15 +173,21 @@ class SampleJudging:
         return self._result_of_sample(index, row, outcomes)
 
     def _result_of_sample(
-        self, index: int, sample: Sample, outcomes: Mapping[str, MetricResult]
+        self, index: int, sample: Sample, outcome_by_metric: Mapping[str, MetricResult]
     ) -> SampleResult:
-        """The result of a sample, from what each metric came to, by the metric's name.
+        """Make the result of a sample of the outcomes of its metrics.
 
-        What was cut off is no result. What it has spent is noted all the same.
+        An outcome that an interrupt or a limit cut off is no result; what it has spent is
+        kept as ``unfinished``. The models that answered are noted in ``models``.
+
+        Args:
+            index: The row's place in the input.
+            sample: The sample.
+            outcome_by_metric: What each metric came to, by the metric's name.
         """
         results: dict[str, MetricResult] = {}
         spent_unfinished = Usage()
-        for name, outcome in outcomes.items():
+        for name, outcome in outcome_by_metric.items():
             self.models.update(outcome.usage.models)
             if was_cut_off(outcome):
                 spent_unfinished += outcome.usage
@@ -183,12 +208,12 @@ class SampleJudging:
     @property
     def was_paid(self) -> bool:
         """True if any call of the run was paid."""
-        return any(judge.paid for judge in self._judges.values())
+        return any(judge.paid for judge in self._run_judge_by_metric.values())
 
     @property
     def unavailable(self) -> JudgeUnavailable | None:
         """Why a judge of the run will answer no more; None if all go on."""
-        for judge in self._judges.values():
+        for judge in self._run_judge_by_metric.values():
             if judge.unavailable is not None:
                 return judge.unavailable
         return None
@@ -199,7 +224,7 @@ class SampleJudging:
 
         None if there is no such judge.
         """
-        for judge in self._judges.values():
+        for judge in self._run_judge_by_metric.values():
             error = judge.unavailable
             if error is None or isinstance(error, LimitReached):
                 continue  # it goes on, or the user's own limit ended it

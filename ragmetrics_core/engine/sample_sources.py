@@ -80,35 +80,37 @@ def refuse_wrong_columns(
 ) -> Iterator[Sample | RowError]:
     """Hand samples on, and refuse a table whose columns are wrong.
 
+    A column may be missing, or two columns may hold one field. Where only some rows
+    have that fault, they stay bad rows, so that nothing paid for is lost.
+
     Raises:
         SettingError: At the end, if each row lacked a column that was named for a
-            field. Before the first sample, if two columns may hold one field; further
-            down such a row is a bad row, so that nothing paid for is lost.
+            field. Before the first sample, if two columns may hold one field.
     """
     first_lack: NoSuchColumn | None = None
-    all_lack_it = True
-    samples_came = False
+    do_all_lack_it = True
+    has_given_sample = False
     for row in rows:
-        if isinstance(row, AmbiguousColumns) and not samples_came:
+        if isinstance(row, AmbiguousColumns) and not has_given_sample:
             raise SettingError(str(row))
         if isinstance(row, Sample):
-            samples_came = True
+            has_given_sample = True
         if not isinstance(row, NoSuchColumn):
-            all_lack_it = False
+            do_all_lack_it = False
         elif first_lack is None:
             first_lack = row
         yield row
-    if first_lack is not None and all_lack_it:
+    if first_lack is not None and do_all_lack_it:
         raise SettingError(f"{first_lack}; no other row has it either")
 
 
 def warn_of_doubles(
     rows: Iterable[Sample | RowError],
 ) -> Iterator[Sample | RowError]:
-    """Hand samples on, and say once at the end how many are doubles.
+    """Hand samples on, and log once at the end how many of them are doubles.
 
-    A double has the id of an earlier sample. One without an id has the content of an
-    earlier sample.
+    A sample is a double if an earlier one has the same id. Of samples without an id,
+    the same question, contexts and answer make a double.
     """
     # Hashes take eight bytes each: memory stays small over a million samples.
     hashes_of_ids = array("q")

@@ -51,7 +51,7 @@ _OUR_MODULES = "ragmetrics_core."
 # Seconds that a judge has after the deadline to say what it spent.
 _SECONDS_TO_REPORT = 0.1
 # One store for all calls while RAGMETRICS_STORE names the same file.
-_store = lru_cache(maxsize=8)(resolve_store)
+_store_of_path = lru_cache(maxsize=8)(resolve_store)
 _FIELDS_OF_METRICS = (
     "question",
     "contexts",
@@ -84,10 +84,22 @@ async def score_one(
     fields: Mapping[str, Any],
     judge: Judge | str | None,
 ) -> Outcome:
-    """Score one sample, on the judges' loop; see ``Metric.score``.
+    """Score one sample with one metric, on the judges' loop; see ``Metric.score``.
 
-    Called by the code of a metric in a run, it spends what that run may spend, and the
-    run counts it.
+    The code of a metric or judge that runs may call this itself. It then spends what
+    that run may spend, and the run counts it.
+
+    Args:
+        metric: The metric.
+        sample: The sample; None if it is given by its fields.
+        fields: The sample's fields by their names; empty if a sample is given.
+        judge: The judge or its name; None for the metric's own.
+
+    Raises:
+        SettingError: If the sample, its fields or the judge are none, or the metric
+            needs several samples.
+        JudgeUnavailable: If the judge will answer nothing.
+        LimitReached: If a run around this call has reached a limit.
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
     if metric.needs_others:
@@ -97,27 +109,27 @@ async def score_one(
             " several samples"
         )
     store_path = os.environ.get("RAGMETRICS_STORE")
-    store = _store(store_path) if store_path else None
+    store = _store_of_path(store_path) if store_path else None
     if not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
-    # set if the code of a metric or judge in a run calls this
-    around = _spending_around.get()
-    spending = around or _Spending(Budget())
+    # that of the run whose metric or judge calls this; None outside of any run
+    spending_around = _spending_around.get()
+    spending = spending_around or _Spending(Budget())
     session = judge.session(concurrency=32, store=store, budget=spending.budget)
     check_judge(session)
-    judge_of_run = RunJudge(session, budget=spending.budget)
+    run_judge = RunJudge(session, budget=spending.budget)
     try:
-        outcome = await carry_out(metric, sample, judge_of_run)
+        outcome = await carry_out(metric, sample, run_judge)
         spending.usage.append(outcome.usage)
     finally:
         if store is not None:
             await asyncio.to_thread(store.flush)
-    if judge_of_run.unavailable is not None:
-        raise judge_of_run.unavailable
-    # The metric around it is cut off as well: it has no score then.
-    if around is not None and was_cut_off(outcome):
-        limit = around.budget.reached or errors.LimitReached(outcome.reason)
+    if run_judge.unavailable is not None:
+        raise run_judge.unavailable
+    if spending_around is not None and was_cut_off(outcome):
+        # The metric that called this is cut off as well: it has no score then.
+        limit = spending_around.budget.reached or errors.LimitReached(outcome.reason)
         raise limit.with_traceback(None)
     return outcome
 
@@ -155,10 +167,11 @@ def _sample_of_arguments(sample: Sample | None, fields: Mapping[str, Any]) -> Sa
 
 
 def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
-    """The sample that ``score`` was given by its fields.
+    """Make the sample that ``score`` was given by its fields.
 
     Raises:
-        SettingError: If one is no field of a sample, or no metric would read it.
+        SettingError: If a name is no field of a sample, ``history`` is a text, or
+            ``metadata`` is no mapping or holds what a metric would read as a field.
     """
     metadata = fields.get("metadata") or {}
     if not isinstance(metadata, Mapping):
@@ -167,21 +180,20 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
             f" {type(metadata).__name__}"
         )
     row = {name: value for name, value in fields.items() if name != "metadata"}
-    from_fields = Sample.from_row(row)
-    # What is no field of a sample has become metadata.
-    if "history" in from_fields.metadata:
+    sample = Sample.from_row(row)
+    # What is no field of a sample has become metadata, and so has a history that is
+    # a text.
+    if "history" in sample.metadata:
         raise errors.SettingError(
             "history= takes a list of texts or of messages; a single text is no history"
         )
-    if from_fields.metadata:
+    if sample.metadata:
         raise errors.SettingError(
-            f"no field of a sample is named {', '.join(from_fields.metadata)}; use"
+            f"no field of a sample is named {', '.join(sample.metadata)}; use"
             " question, contexts, answer, reference"
         )
     unread_fields = [
-        name
-        for name in _FIELDS_OF_METRICS
-        if name in metadata and from_fields.missing(name)
+        name for name in _FIELDS_OF_METRICS if name in metadata and sample.missing(name)
     ]
     if unread_fields:
         raise errors.SettingError(
@@ -189,7 +201,7 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
             f" metric reads it; give {unread_fields[0]}= as an argument of its own"
         )
     named_metadata = {str(name): value for name, value in metadata.items()}
-    return from_fields.model_copy(update={"metadata": named_metadata})
+    return sample.model_copy(update={"metadata": named_metadata})
 
 
 @dataclass
@@ -281,28 +293,31 @@ def prepare_metric(metric: Metric, others: Sequence[Sample]) -> Metric:
 
 
 def make_rounds(
-    metrics: Sequence[Metric], judges: Mapping[str, RunJudge]
+    metrics: Sequence[Metric], run_judge_by_metric: Mapping[str, RunJudge]
 ) -> dict[str, Rounds]:
     """Make the rounds in which metrics ask of one sample, by the metric's name.
 
-    In a round the questions of several metrics go to one judge together; see
-    ``Rounds``. Metrics of a judge that is asked together share theirs. Of a user's own
-    metric nobody knows how long it computes, so it takes part in none.
+    In a round the questions of several metrics go to one judge in one call. So metrics
+    share their rounds if they have the same judge, and it is one that takes questions
+    together. A user's own metric takes part in none, since nobody knows how long it
+    computes, and the others would wait for it.
 
     Args:
         metrics: The metrics of the sample.
-        judges: The judge of each, by the metric's name.
+        run_judge_by_metric: The judge of each, by the metric's name.
     """
     names_by_judge: dict[int, list[str]] = {}
     for metric in metrics:
-        judge = judges[metric.name]
+        judge = run_judge_by_metric[metric.name]
         if judge.session.asks_together and not _may_take_long(metric):
             names_by_judge.setdefault(id(judge), []).append(metric.name)
-    rounds: dict[str, Rounds] = {}
+    rounds_by_metric: dict[str, Rounds] = {}
     for names in names_by_judge.values():
-        shared = Rounds(partial(_ask_together, judges[names[0]]))
-        rounds.update(dict.fromkeys(names, shared))
-    return rounds
+        judge = run_judge_by_metric[names[0]]
+        shared_rounds = Rounds(partial(_ask_together, judge))
+        for name in names:
+            rounds_by_metric[name] = shared_rounds
+    return rounds_by_metric
 
 
 async def carry_out(
@@ -310,11 +325,17 @@ async def carry_out(
 ) -> Outcome:
     """Carry out a metric on a sample, and return its outcome.
 
-    The outcome is complete with judge, signature, sample id and usage. In ``rounds`` it
-    asks with other metrics of the sample, whose tasks have joined them.
+    The outcome is complete with judge, signature, sample id and usage.
 
-    Never raises: an unexpected exception of a metric or judge becomes ``Failed`` with
-    ``MetricCrashed``.
+    It raises nothing but a cancellation: an unexpected exception of a metric or judge
+    becomes ``Failed`` with ``MetricCrashed``.
+
+    Args:
+        metric: The metric.
+        sample: The sample.
+        judge: The judge's session in this run.
+        rounds: In these the metric asks together with other metrics of the sample,
+            whose tasks have joined them; None if it asks alone.
     """
     usage: list[Usage] = []
     spending = _Spending(judge.budget)
@@ -329,23 +350,25 @@ async def carry_out(
     except asyncio.CancelledError as error:
         if is_being_cancelled():
             raise
+        # nobody cancels this task: the metric's code raised it by itself
         outcome = _failure_of_crash(metric, error)
     except (
         Exception,  # noqa: BLE001
         SystemExit,
         KeyboardInterrupt,
         GeneratorExit,
-    ) as error:  # the rest goes on
+    ) as error:  # whatever the code raises, the other metrics go on
         outcome = _failure_of_crash(metric, error)
     finally:
         _spending_around.reset(token)
-    was_asked = bool(usage) or outcome.status == "failed"
+    # A metric that asked nothing, as where it is undefined, names no judge.
+    was_judge_asked = bool(usage) or outcome.status == "failed"
     total_usage = Usage()
     for part in (*usage, *spending.usage):
         total_usage += part
     return outcome.model_copy(
         update={
-            "judge": judge.session.name if was_asked else "",
+            "judge": judge.session.name if was_judge_asked else "",
             "signature": signature,
             "sample_id": sample.id,
             "usage": total_usage,
@@ -390,6 +413,13 @@ async def _carry_out_plan(
     the last one raises ``StopIteration`` with the outcome. Each step ends, or is left to
     itself, at the deadline of the run.
 
+    Args:
+        metric: The metric.
+        sample: The sample.
+        judge: The judge's session in this run.
+        usage: Gets what each answer cost.
+        rounds: The rounds in which the metric asks with others; None if it asks alone.
+
     Raises:
         LimitReached: If the plan came to no end before the deadline.
         SettingError: If the plan returns no outcome.
@@ -403,7 +433,8 @@ async def _carry_out_plan(
     try:
         while not isinstance(step, StopIteration):
             judge.check_time()
-            answers = await _ask_questions(judge, step, usage, rounds)
+            questions = step
+            answers = await _ask_questions(judge, questions, usage, rounds)
             judge.check_time()
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_take_step, plan, replies)
@@ -418,7 +449,8 @@ async def _carry_out_plan(
             f" self.failed(...) give, got {type(outcome).__name__}"
         )
     if isinstance(outcome, Scored) and not 0 <= outcome.value <= 1:
-        # A copy that was made by model_copy is not validated; this is.
+        # Only a copy made by model_copy can be so, as copies are not validated. Made
+        # anew, it is refused.
         return metric.scored(outcome.value, outcome.reason, outcome.evidence)
     return outcome
 
@@ -462,7 +494,15 @@ def _end_early(metric: Metric, plan: Plan) -> None:
 def _begin_plan(
     metric: Metric, sample: Sample
 ) -> Undefined | tuple[Plan, Batch | StopIteration]:
-    """Why a metric is undefined for a sample, else its plan with its first step."""
+    """Begin the plan of a metric: the generator that yields its questions.
+
+    Returns:
+        Why the metric is undefined for the sample; else the plan, with its first
+        questions, or with the ``StopIteration`` that ended it.
+
+    Raises:
+        SettingError: If ``gap`` or ``plan`` of the metric gives something else.
+    """
     gap = metric.gap(sample)
     if isinstance(gap, Undefined):
         return gap
@@ -477,11 +517,11 @@ def _begin_plan(
             " ask([question])' and returns the outcome; where it asks nothing write"
             f" 'yield from ask([])'. It returned {type(plan).__name__}"
         )
-    return plan, _take_step(plan, None)
+    return plan, _take_step(plan, None)  # a generator is begun by None
 
 
 def _number_of_characters(sample: Sample) -> int:
-    """How many characters the texts of a sample have, as a measure of a metric's work."""
+    """Count the characters of a sample's texts, as a measure of a metric's work."""
     texts = [context.text for context in sample.contexts]
     texts += [context.text for context in sample.retrieved or ()]
     texts += list(sample.reference)  # one or several
@@ -509,8 +549,16 @@ async def _ask_questions(
 ) -> list[Answer[Any]]:
     """Ask the questions of a step, note what the answers cost, and return them.
 
-    A judge that is asked together gets them in one call, with those of the sample's
-    other metrics where they share ``rounds``; any other judge gets each by itself.
+    Some judges take several questions in one call. Such a judge gets all of them
+    together, with those of the sample's other metrics where there are ``rounds``. Any
+    other judge gets each by itself.
+
+    Args:
+        judge: The judge's session in this run.
+        questions: The questions.
+        usage: Gets what each answer cost.
+        rounds: What the metric shares with other metrics of the sample; None if it asks
+            alone.
 
     Raises:
         JudgeUnavailable: If no question will be answered.
@@ -523,6 +571,7 @@ async def _ask_questions(
         answers = await rounds.ask(questions, usage)
     else:
         answers = await _ask_together(judge, questions, usage)
+    # All costs are noted before an answer may raise.
     for answer in answers:
         _note_answer(judge, answer, usage)
     for answer in answers:
@@ -535,10 +584,10 @@ async def _ask_question(
 ) -> Answer[Any]:
     """Ask a question as soon as there is a slot for it, and note what the answer cost."""
 
-    async def ask() -> list[Answer[Any]]:
+    async def send() -> list[Answer[Any]]:
         return [await judge.session.answer(question)]
 
-    (answer,) = await _ask_in_slot(judge, [question], usage, ask)
+    (answer,) = await _ask_in_slot(judge, [question], usage, send)
     _note_answer(judge, answer, usage)
     _raise_if_unavailable(answer)
     return answer
@@ -549,17 +598,17 @@ async def _ask_together(
 ) -> list[Answer[Any]]:
     """Ask several questions at once as soon as there is a slot for all of them."""
 
-    async def ask() -> list[Answer[Any]]:
+    async def send() -> list[Answer[Any]]:
         return await judge.session.answer_all(questions)
 
-    return await _ask_in_slot(judge, questions, usage, ask)
+    return await _ask_in_slot(judge, questions, usage, send)
 
 
 async def _ask_in_slot(
     judge: RunJudge,
     questions: Sequence[Question[Any]],
     usage: list[Usage],
-    ask: Callable[[], Awaitable[list[Answer[Any]]]],
+    send: Callable[[], Awaitable[list[Answer[Any]]]],
 ) -> list[Answer[Any]]:
     """Ask as soon as there is a slot, and check the answers.
 
@@ -570,22 +619,25 @@ async def _ask_in_slot(
     Args:
         judge: The judge.
         questions: What is asked.
-        usage: What calls cost that gave no answer is added here.
-        ask: Asks the questions.
+        usage: Gets what was spent if there is no answer that tells it.
+        send: Asks the questions.
+
+    Raises:
+        RuntimeError: If the judge raised what would end the loop, or cancel its task.
     """
     async with judge.slots:
         judge.check_time()
         # What a judge spends by `score` inside is in the usage that it tells itself.
         token = _spending_around.set(_Spending(judge.budget))
         with note_spending() as calls_made:
-            answered = False
+            has_answered = False
             try:
                 # A judge that keeps the deadline by itself then says what was spent
                 # until then.
-                answers = await judge.in_time(ask(), grace=_SECONDS_TO_REPORT)
+                answers = await judge.in_time(send(), grace=_SECONDS_TO_REPORT)
                 for question, answer in zip(questions, answers, strict=True):
                     check_answer(judge.session, answer, question)
-                answered = True
+                has_answered = True
             except asyncio.CancelledError as stop:
                 if is_being_cancelled():
                     raise
@@ -596,7 +648,7 @@ async def _ask_in_slot(
             finally:
                 _spending_around.reset(token)
                 # Nobody else will ever tell which calls left.
-                if not answered and calls_made.usage != Usage():
+                if not has_answered and calls_made.usage != Usage():
                     usage.append(calls_made.usage)
                     judge.paid = judge.paid or _took_tokens(calls_made.usage)
     return answers
@@ -640,9 +692,10 @@ def _took_tokens(usage: Usage) -> bool:
 
 
 def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
-    """A failure that says where the metric's or judge's code raised.
+    """Make the failure of a metric whose code, or whose judge's code, raised.
 
-    Texts stay out of the message.
+    The message says where. Texts of samples stay out of it and of the log: the whole
+    traceback is in the error's ``raw`` alone.
     """
     if isinstance(error, errors.RagMetricsError):
         # Our own message says what to do, and holds no text.

@@ -9,10 +9,12 @@ from ragmetrics_core.data.arrow import arrow_rows
 
 
 def table_rows(samples: Any) -> Iterator[Any]:
-    """Iterate over the rows of whatever holds them, lazily.
+    """Iterate over the rows of a table, list or stream, lazily.
 
-    What it is shows in its methods, so that none of these libraries is imported.
-    ``SettingError`` if it is one row, or nothing that holds rows.
+    Tables are recognised by their methods, so that no library of tables is imported.
+
+    Raises:
+        SettingError: If it is one row, or nothing that holds rows.
     """
     if hasattr(samples, "samples_and_bad_rows"):  # recorded traces
         return iter(samples.samples_and_bad_rows())
@@ -26,7 +28,7 @@ def table_rows(samples: Any) -> Iterator[Any]:
         return arrow_rows(samples)
     if hasattr(samples, "to_pylist"):  # an Arrow array of structs
         return iter(samples.to_pylist())
-    # These can be iterated over too, but hold no rows.
+    # A sample, a mapping or a text can be iterated over too, but holds no rows.
     is_one_row = isinstance(samples, (Sample, Mapping, str, bytes))
     if isinstance(samples, Iterable) and not is_one_row:
         return iter(samples)
