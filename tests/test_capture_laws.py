@@ -24,6 +24,7 @@ from ragmetrics_core.capture import (
     Tree,
     samples_of,
 )
+from ragmetrics_core.data import Turn
 from ragmetrics_core.data.sample import Sample
 
 QUESTION = "Which town has an iron bridge, and when does its ferry go?"
@@ -370,6 +371,34 @@ def test_an_earlier_message_that_shows_documents_changes_no_order_of_this_turn(
             node.prompt = (*earlier, *node.prompt)
 
     assert [one.id for one in only_sample(changed(run.tree, talk)).contexts] == [
+        one.id for one in run.shown
+    ]
+
+
+@law
+@given(SEEDS, st.booleans(), st.sampled_from(["{}", "As I said, {} indeed."]))
+def test_a_history_printed_in_the_prompt_shows_no_document_that_an_answer_quotes(
+    seed: int, is_history_read: bool, frame: str
+) -> None:
+    """The history is known as turns, or as texts that say nothing of who speaks."""
+    run, rng = generated(seed), random.Random(f"{seed} quoted")
+    quoted = rng.choice([document for listed in run.returned for document in listed])
+    texts = [f"What about {sentence(rng, 5)}?", frame.format(quoted.text)]
+
+    def talk(node: Node) -> None:
+        if node.kind == "model":
+            printed = "Before:\n" + "\n".join(texts)
+            node.prompt = (Message("user", f"{printed}\n{node.prompt[0].text}"),)
+
+    tree = changed(run.tree, talk)
+    if is_history_read:
+        tree.history = (
+            Turn(role="user", content=texts[0]),
+            Turn(role="assistant", content=texts[1]),
+        )
+    else:
+        tree.instructions = tuple(texts)
+    assert [one.id for one in only_sample(tree).contexts] == [
         one.id for one in run.shown
     ]
 

@@ -33,6 +33,7 @@ from ragmetrics_core.capture.plain_values import (
 from ragmetrics_core.capture.plain_values import find_instances as find_instances
 from ragmetrics_core.capture.plain_values import has_written as has_written
 from ragmetrics_core.capture.plain_values import history_in as history_in
+from ragmetrics_core.capture.plain_values import names_a_talk as names_a_talk
 from ragmetrics_core.capture.plain_values import question_in as question_in
 from ragmetrics_core.capture.plain_values import question_in_state as question_in_state
 from ragmetrics_core.capture.plain_values import spoken as spoken

@@ -293,10 +293,10 @@ class Conversations:
             if is_said or not is_of_now:
                 yield QuotedTurn(turn, is_said)
 
-    def holds_answer_alone(
+    def find_answers_alone(
         self, prompts: Sequence[str], said_now: Collection[str]
-    ) -> bool:
-        """Whether a prompt holds the answer of an earlier turn without its question.
+    ) -> list[str]:
+        """The answers of earlier turns that a prompt holds without their questions.
 
         A memory may keep what the assistant said and nothing else. Short answers, and
         answers that their own prompts held, stand in a prompt for other reasons.
@@ -307,6 +307,7 @@ class Conversations:
                 found, each in one line.
         """
         prompt_lines = [as_one_line(prompt) for prompt in prompts]
+        answers = []
         for turn in list(self.turns)[-_NEAR:]:
             answer = as_one_line(turn.answer)
             if len(answer) < OWN or turn.is_quoting:
@@ -314,8 +315,8 @@ class Conversations:
             if any(answer in line for line in said_now):
                 continue
             if any(answer in line for line in prompt_lines):
-                return True
-        return False
+                answers.append(turn.answer)
+        return answers
 
 
 def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -36,7 +36,9 @@ ANSWER_KEYS = (
 )
 # those of a structure that can hold nothing but its answer
 _ANSWER_ALONE_KEYS = ("answer", "response")
-HISTORY_KEYS = ("chat_history", "history")
+HISTORY_KEYS = ("chat_history", "history", "conversation_history")
+# other names under which an application hands in what was said, or what it remembers
+_REMEMBERED = re.compile("histor|memor|conversation|dialog|transcript", re.IGNORECASE)
 # those under which a graph's state keeps the question itself
 _STATE_QUESTION_KEYS = ("question", "query", "user_input", "user_question")
 # those under which inputs hold an answer that was given before
@@ -45,6 +47,10 @@ _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
 _DEPTH = 4  # mappings and sequences inside of each other that are looked into
 # what str() makes of an object, such as a stream
 _OBJECT_AS_TEXT = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
+_UNDIVIDED_HISTORY = (
+    "an earlier talk was handed in under {} as text that does not say who speaks: no"
+    " history was read from it"
+)
 
 
 @dataclass(frozen=True)
@@ -302,7 +308,7 @@ def talk_in(
     if depth == 0 or not isinstance(value, Mapping):
         return Talk()
     for key in HISTORY_KEYS:
-        talk = _talk_of_history(value.get(key))
+        talk = _talk_of_history(value.get(key), question)
         if talk.turns:
             return talk
     keys = ["input", "messages"]
@@ -312,28 +318,85 @@ def talk_in(
         talk = talk_in(
             value.get(key), question, depth=depth - 1, needs_question=needs_question
         )
-        if talk.turns:
+        if talk.turns or talk.texts:
             return talk
-    return Talk()
+    return _undivided_talk(value, question)
 
 
-def _talk_of_history(value: object) -> Talk:
+def _talk_of_history(value: object, question: str | None) -> Talk:
     """Read the turns of what an application keeps under a name such as ``history``.
 
-    It may be a list of texts, of mappings such as ``{"question": …, "answer": …}``, of
-    messages, or of pairs of texts. The ``Talk`` is empty for anything else.
+    The question of now is left out where it was put behind the history already.
     """
+    talk = _whole_talk_of(value, question)
+    ends_with_user = bool(talk.turns) and talk.turns[-1].role == "user"
+    if ends_with_user and as_one_line(talk.turns[-1].content) == as_one_line(question):
+        return replace(talk, turns=talk.turns[:-1])
+    return talk
+
+
+def _whole_talk_of(value: object, question: str | None) -> Talk:
+    """Read the turns of a history, perhaps with the question of now at its end.
+
+    The history may be a text that names its speakers, a list of texts, of mappings, of
+    messages, or of pairs of texts. The ``Talk`` is empty for anything else. The
+    question is left out of texts that do not say who speaks: whose they are is told by
+    their place, counted from the end.
+    """
+    if isinstance(value, str):
+        talk = talk_of([value])
+        return Talk() if talk.doubts else talk
     if isinstance(value, (list, tuple)) and value:
         if all(isinstance(element, str) for element in value):
-            return talk_of(value)
+            is_question_last = as_one_line(value[-1]) == as_one_line(question)
+            return talk_of(value[:-1] if is_question_last else value)
         if all(isinstance(element, Mapping) for element in value):
+            # such as {"question": …, "answer": …} or {"role": …, "content": …}
             turns: list[Turn] = []
-            for question_and_answer in value:
-                turns += turns_of_fields(question_and_answer)
+            for fields in value:
+                turns += turns_of_fields(fields)
             return Talk(tuple(turns))
     messages = conversation(value) or ()
     turns_of_messages = spoken(messages)
     return Talk(turns_of_messages or _turns_of_pairs(value))
+
+
+def names_a_talk(key: object) -> bool:
+    """Whether a value of this name is an earlier talk, or what an application remembers of it."""
+    return isinstance(key, str) and _REMEMBERED.search(key) is not None
+
+
+def _undivided_talk(value: Mapping[Any, Any], question: str | None) -> Talk:
+    """What an application hands in as an earlier talk, where no turns can be read from it.
+
+    The question of now is none of it.
+    """
+    names: list[str] = []
+    texts: list[str] = []
+    for key, remembered in value.items():
+        if not names_a_talk(key):
+            continue
+        # a text of one word is a name or an id
+        texts_here = [text for text in _texts_alone(remembered) if " " in text.strip()]
+        earlier_texts = [
+            text for text in texts_here if as_one_line(text) != as_one_line(question)
+        ]
+        if earlier_texts:
+            names.append(key)
+            texts += earlier_texts
+    if not texts:
+        return Talk()
+    return Talk((), (_UNDIVIDED_HISTORY.format(", ".join(names)),), tuple(texts))
+
+
+def _texts_alone(value: object) -> list[str]:
+    """A text, or the texts of a list that holds nothing else; empty for other values."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)):
+        return []
+    if not all(isinstance(text, str) for text in texts):
+        return []
+    return list(texts)
 
 
 def _messages_before_question(

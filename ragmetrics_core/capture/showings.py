@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.places import Located, Place, union
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
+from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
-from ragmetrics_core.data import EvidenceCall
 
 _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
 
@@ -74,19 +75,23 @@ class Showings:
     """What the calls of models in a run were shown.
 
     Args:
-        calls: The calls of the run.
-        known: Texts that stand in prompts for another reason: question, history,
-            instructions.
-        question: What the user asked in this turn; None if that is unknown.
-        earlier: The ledger's calls of earlier turns.
+        turn: The turn.
     """
 
-    calls: Calls
-    known: Sequence[str] = ()
-    question: str | None = None
-    earlier: Sequence[EvidenceCall] = ()
+    turn: Turn
     _shown_with_feeding: dict[Node, Shown] = field(default_factory=dict)
     _shown_alone: dict[Node, _ShownAlone] = field(default_factory=dict)
+    _letters_by_text: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> Calls:
+        """The calls of the run."""
+        return self.turn.calls
+
+    @cached_property
+    def known(self) -> tuple[str, ...]:
+        """Texts that stand in prompts for another reason: question, history, instructions."""
+        return self.turn.known
 
     def shown_to(self, call: Node) -> Shown:
         """What a call, and those that feed it, were shown."""
@@ -155,8 +160,10 @@ class Showings:
         replies = self._replies_to_seek(call)
         asking_place = self._place_of_question(call.prompt)
         turn_start = _start_of_turn(call.prompt, asking_place)
-        answers_like_documents = _earlier_answers_like_documents(
-            call.prompt[:turn_start], documents, replies
+        letters_of_documents = self._letters_of_documents(documents)
+        letters_of_replies = {stream(reply.text) for reply in replies}
+        answers_like_documents = _earlier_answers_like(
+            call.prompt[:turn_start], letters_of_documents - letters_of_replies
         )
         message_texts = _texts_this_turn_first(
             call.prompt, turn_start, left_out=answers_like_documents
@@ -166,7 +173,9 @@ class Showings:
         texts += [reply.text for reply in replies]
         asking_message = self._asking_message(call.prompt, asking_place)
         known = [text for text in self.known if text not in answers_like_documents]
-        known_texts = _repeat_as_they_stand(known, message_texts, asking_message)
+        known_texts = self._repeat_as_they_stand(
+            known, message_texts, letters_of_documents, asking_message
+        )
         located = locate(texts, message_texts, known=known_texts)
         arrived = _keys_as_they_came(lists)
         n_earlier_by_text = self._count_showings_of_earlier_turns(message_texts)
@@ -191,6 +200,80 @@ class Showings:
             feeding=tuple(dict.fromkeys(feeding)),
         )
 
+    def _repeat_as_they_stand(
+        self,
+        known_texts: Iterable[str],
+        message_texts: Sequence[str],
+        letters_of_documents: Collection[bytes],
+        asking_message: str,
+    ) -> list[str]:
+        """Known texts, each as often as it stands in a prompt for its own reason.
+
+        A known text, such as the question, stands there for another reason than being
+        found. Locating is told it once for each occurrence, so that a document of the
+        same words is found only where it stands once more. What was said before in the
+        words of a document takes no more occurrences than the prompt repeats of the
+        talk. A message of the history in the same words as what is asked now does not
+        take that occurrence.
+
+        Args:
+            known_texts: The texts.
+            message_texts: The messages of the prompt.
+            letters_of_documents: The letters of what this turn found.
+            asking_message: The message that asks what is asked now; empty if there is
+                none, or if it is the question and nothing else.
+        """
+        repeated: list[str] = []
+        for text in dict.fromkeys(known_texts):
+            if not text.strip():
+                continue
+            n_standing = sum(message.count(text) for message in message_texts)
+            n_times = max(1, n_standing)
+            if text in self._talk and stream(text) in letters_of_documents:
+                n_times = self._n_times_repeated_of_talk(text, message_texts)
+            if asking_message and text.strip() == asking_message.strip():
+                n_times -= 1
+            repeated += [text] * min(_MOST_OCCURRENCES, n_times)
+        return repeated
+
+    @cached_property
+    def _talk(self) -> list[str]:
+        """What was said before this turn, the earliest first."""
+        history = [said.content for said in self.turn.tree.history]
+        return [*history, *self.turn.tree.instructions]
+
+    def _n_times_repeated_of_talk(self, text: str, message_texts: Sequence[str]) -> int:
+        """How often a prompt repeats a text of the talk before this turn.
+
+        It does so where what was said before or behind the text stands there, too. A
+        run may be handed a talk and show nothing of it.
+        """
+        n_times = 0
+        for place, said in enumerate(self._talk):
+            if said != text:
+                continue
+            neighbours = [
+                *self._talk[max(place - 1, 0) : place],
+                *self._talk[place + 1 : place + 2],
+            ]
+            if any(
+                neighbour in message
+                for neighbour in neighbours
+                for message in message_texts
+            ):
+                n_times += 1
+        return n_times
+
+    def _letters_of_documents(self, documents: Iterable[Document]) -> set[bytes]:
+        """The letters of each text that some documents may be shown as."""
+        letters: set[bytes] = set()
+        for document in documents:
+            for text in document.texts:
+                if text not in self._letters_by_text:
+                    self._letters_by_text[text] = stream(text)
+                letters.add(self._letters_by_text[text])
+        return letters - {b""}
+
     def _count_showings_of_earlier_turns(
         self, message_texts: Sequence[str]
     ) -> Mapping[str, int]:
@@ -201,7 +284,7 @@ class Showings:
         and writes all of it into each prompt.
         """
         counts: Counter[str] = Counter()
-        for call in self.earlier:
+        for call in self.turn.tree.earlier:
             texts = {item.text for item in call.items}
             if all(any(text in message for message in message_texts) for text in texts):
                 counts.update(texts)
@@ -228,15 +311,15 @@ class Showings:
         if asking_place is None:
             return ""
         asking_text = prompt[asking_place].text
-        if as_one_line(asking_text) == as_one_line(self.question):
+        if as_one_line(asking_text) == as_one_line(self.turn.question):
             return ""
         return asking_text
 
     def _holds_question(self, message: Message) -> bool:
         """Whether a message holds the question of this turn."""
-        if not self.question:
+        if not self.turn.question:
             return False
-        return as_one_line(self.question) in as_one_line(message.text)
+        return as_one_line(self.turn.question) in as_one_line(message.text)
 
     # Which calls feed one
 
@@ -426,29 +509,23 @@ def _start_of_turn(prompt: Sequence[Message], asking_place: int | None) -> int:
     return 0
 
 
-def _earlier_answers_like_documents(
-    earlier_messages: Sequence[Message],
-    documents: Sequence[Document],
-    replies: Sequence[_EarlierReply],
+def _earlier_answers_like(
+    earlier_messages: Sequence[Message], letters_of_documents: Collection[bytes]
 ) -> set[str]:
-    """Answers of earlier turns in a prompt that are a document word for word.
+    """Answers of earlier turns in a prompt that are a document, but for its punctuation.
 
     Such a message shows what the model said, and no document. If this turn shows the
     document as well, it stands there once more.
 
     Args:
         earlier_messages: The messages of the prompt before those of this turn.
-        documents: What this turn found.
-        replies: What models wrote in this turn, which is no earlier answer.
+        letters_of_documents: The letters of what this turn found, without those of what
+            models wrote in it.
     """
-    document_texts: set[str] = set()
-    for document in documents:
-        document_texts.update(text.strip() for text in document.texts)
-    document_texts -= {reply.text.strip() for reply in replies}
     return {
         message.text
         for message in earlier_messages
-        if message.role == "assistant" and message.text.strip() in document_texts
+        if message.role == "assistant" and stream(message.text) in letters_of_documents
     }
 
 
@@ -480,34 +557,6 @@ def _texts_this_turn_first(
             earlier_turns.append(message.text)
     this_turn = [message.text for message in prompt[turn_start:]]
     return [*instructions, *this_turn, *earlier_turns]
-
-
-def _repeat_as_they_stand(
-    known_texts: Iterable[str], message_texts: Sequence[str], asking_message: str
-) -> list[str]:
-    """Known texts, each as often as it stands in a prompt.
-
-    A known text, such as the question, stands there for another reason than being
-    found. Locating is told it once for each occurrence, so that a document of the same
-    words is found only where it stands once more. A message of the history in the same
-    words as what is asked now does not take that occurrence.
-
-    Args:
-        known_texts: The texts.
-        message_texts: The messages of the prompt.
-        asking_message: The message that asks what is asked now; empty if there is none,
-            or if it is the question and nothing else.
-    """
-    repeated: list[str] = []
-    for text in dict.fromkeys(known_texts):
-        if not text.strip():
-            continue
-        n_standing = sum(message.count(text) for message in message_texts)
-        n_times = max(1, n_standing)
-        if asking_message and text.strip() == asking_message.strip():
-            n_times -= 1
-        repeated += [text] * min(_MOST_OCCURRENCES, n_times)
-    return repeated
 
 
 def _calls_read(

@@ -77,10 +77,13 @@ class Talk:
     Attributes:
         turns: The turns, oldest first.
         doubts: What is uncertain about them, in words.
+        texts: What was handed in as an earlier talk, where no turns can be read from
+            it. It is no evidence where a prompt shows it.
     """
 
     turns: tuple[Turn, ...] = ()
     doubts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 def talk_of(texts: Sequence[str]) -> Talk:
@@ -125,10 +128,18 @@ def _turns_by_position(texts: Sequence[str]) -> Iterator[Turn]:
 def turns_of_fields(text_by_speaker: Mapping[str, object]) -> tuple[Turn, ...]:
     """The turns of a mapping from who speaks to what was said; none of another mapping.
 
+    A mapping of a role and what was said in it is one turn.
+
     Examples:
         >>> turns_of_fields({"question": "Open?", "answer": "Yes."})
         (Turn(role='user'), Turn(role='assistant'))
+        >>> turns_of_fields({"role": "human", "content": "Open?"})
+        (Turn(role='user'),)
     """
+    role = text_by_speaker.get("role")
+    content = text_by_speaker.get("content")
+    if isinstance(role, str) and isinstance(content, str):
+        return _turns_of_role(role.lower(), content)
     question = _first_text_of(_USERS, text_by_speaker)
     answer = _first_text_of(_REPLIES, text_by_speaker)
     if question is None or answer is None:
@@ -137,6 +148,17 @@ def turns_of_fields(text_by_speaker: Mapping[str, object]) -> tuple[Turn, ...]:
         Turn(role="user", content=question),
         Turn(role="assistant", content=answer),
     )
+
+
+def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
+    """What user or assistant said, as a turn; none of another role, or of a blank text."""
+    if not content.strip():
+        return ()
+    if role in _USERS:
+        return (Turn(role="user", content=content),)
+    if role in _ASSISTANTS:
+        return (Turn(role="assistant", content=content),)
+    return ()
 
 
 def _first_text_of(

@@ -492,14 +492,20 @@ class Turns(Generic[Run]):
             if not self._is_written_by_loose_run(question, tree.strand):
                 last_said_turn = quoted.turn
         placed = self.conversations.place_turn(tree, last_said_turn)
-        if quoted_turns and not placed.history:
-            return doubtful(placed, _TALK)
-        if not placed.history and self._shows_an_answer_alone(tree):
-            return doubtful(placed, _ANSWER_ALONE)
+        if placed.history:
+            return placed
+        if quoted_turns:
+            words: list[str] = []
+            for quoted in quoted_turns:
+                words += [quoted.turn.question, quoted.turn.answer]
+            return doubtful(_with_words_of_talk(placed, words), _TALK)
+        answers_alone = self._answers_shown_alone(tree)
+        if answers_alone:
+            return doubtful(_with_words_of_talk(placed, answers_alone), _ANSWER_ALONE)
         return placed
 
-    def _shows_an_answer_alone(self, tree: Tree) -> bool:
-        """Whether the prompts of a run hold an earlier answer without its question."""
+    def _answers_shown_alone(self, tree: Tree) -> list[str]:
+        """The earlier answers that the prompts of a run hold without their questions."""
         calls = Calls(tree)
         lines_of_now = {calls.replies[call].line for call in calls.models}
         for node in calls.nodes:
@@ -507,7 +513,7 @@ class Turns(Generic[Run]):
         for documents in calls.lists():
             lines_of_now |= {as_one_line(document.text) for document in documents}
         prompts = [message.text for call in calls.models for message in call.prompt]
-        return self.conversations.holds_answer_alone(prompts, lines_of_now)
+        return self.conversations.find_answers_alone(prompts, lines_of_now)
 
     def _with_turns_of_prompt(self, tree: Tree) -> Tree | None:
         """A run with the history that stands as messages in the prompt of its answer.
@@ -558,6 +564,11 @@ class Turns(Generic[Run]):
         """Whether a loose run of a strand wrote a question."""
         loose_runs = self._loose_runs.runs_near(strand)
         return any(writes_query(run, question) for run in loose_runs)
+
+
+def _with_words_of_talk(tree: Tree, words: Iterable[str]) -> Tree:
+    """A run of whose prompts some words are known to be of an earlier turn, and no evidence."""
+    return replace(tree, instructions=(*tree.instructions, *words))
 
 
 def _hash_of(document: Document) -> int:

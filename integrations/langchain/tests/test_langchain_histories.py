@@ -21,6 +21,7 @@ from langchain_ragmetrics import capture
 from langgraph.graph import START, MessagesState, StateGraph
 
 from ragmetrics_core.capture.transcripts import talk_of
+from ragmetrics_core.data.sample import Sample
 
 FERRY = "The Osta ferry crosses the lake every hour in summer."
 QUESTION = "And how often does the ferry go?"
@@ -246,3 +247,133 @@ def test_texts_of_a_history_that_begin_in_its_middle_end_with_the_assistants() -
     roles = [turn.role for turn in sample.history]
     assert roles == ["assistant", "user", "assistant"]
     assert sample.capture.grade == "inferred"
+
+
+def asked_with(**given: Any) -> Sample:
+    """The sample of a chain whose prompt prints what it is handed beside the question."""
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    names = "".join(f"{{{name}}}\n" for name in given)
+    chain = (
+        RunnablePassthrough.assign(
+            context=lambda values: joined(shelf.invoke(values["input"]))
+        )
+        | ChatPromptTemplate.from_template(f"{names}{{context}}\nQ: {{input}}")
+        | Speaker(lines="Every hour.")
+        | StrOutputParser()
+    )
+    with capture() as captured:
+        chain.invoke({"input": QUESTION, **given})
+    (sample,) = captured.samples
+    return sample
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        BEFORE,
+        SAID,
+        [("When was the bridge opened?", "In 1874.")],
+    ],
+)
+def test_the_question_at_the_end_of_the_history_is_no_earlier_turn(
+    before: list[Any],
+) -> None:
+    """Chats of Streamlit keep what the user says before the chain is asked."""
+    is_typed = not any(isinstance(one, (str, tuple)) for one in before)
+    appended = HumanMessage(QUESTION) if is_typed else QUESTION
+    history = [*before]
+    if not any(isinstance(one, tuple) for one in before):
+        history.append(appended)
+    sample = asked_with(chat_history=history)
+    assert [turn.content for turn in sample.history] == (SAID if before else [])
+    assert sample.ledger is not None
+    assert sample.ledger.turn == (2 if before else 1)
+
+
+def test_each_turn_of_a_chat_that_keeps_the_question_first_is_one_turn() -> None:
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    prompt = ChatPromptTemplate.from_messages(
+        [
+            ("system", "Use: {context}"),
+            MessagesPlaceholder("chat_history"),
+            ("human", "{input}"),
+        ]
+    )
+    kept: list[BaseMessage] = []
+    with capture() as captured:
+        for question, answered in TALK.items():
+            kept.append(HumanMessage(question))
+            chain = (
+                RunnablePassthrough.assign(
+                    context=lambda values: joined(shelf.invoke(values["input"]))
+                )
+                | prompt
+                | Speaker(lines=answered)
+                | StrOutputParser()
+            )
+            chain.invoke({"input": question, "chat_history": list(kept)})
+            kept.append(AIMessage(answered))
+    talk = [text for pair in TALK.items() for text in pair]
+    for place, sample in enumerate(captured.samples):
+        assert sample.ledger is not None
+        assert sample.ledger.turn == place + 1
+        assert [turn.content for turn in sample.history] == talk[: 2 * place]
+
+
+def test_a_history_in_one_text_that_names_no_speaker_is_told() -> None:
+    sample = asked_with(chat_history="\n".join(SAID))
+    assert sample.history == ()
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert any("chat_history" in words for words in sample.capture.warnings)
+
+
+@pytest.mark.parametrize("name", ["chat_history", "history", "memory"])
+@pytest.mark.parametrize(
+    "quote", [FERRY, FERRY.rstrip("."), f"It is said that {FERRY[:-1].lower()} indeed."]
+)
+@pytest.mark.parametrize("in_one_text", [True, False])
+def test_what_a_history_of_texts_quotes_of_a_document_is_no_second_context(
+    name: str, quote: str, in_one_text: bool
+) -> None:
+    texts = ["Is there a ferry?", quote]
+    sample = asked_with(**{name: "\n".join(texts) if in_one_text else texts})
+    assert [context.text for context in sample.contexts] == [FERRY]
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+
+
+def test_a_document_that_only_the_history_quotes_is_not_shown() -> None:
+    other = "The bridge of Osta was opened in 1874 by the mayor of the town."
+    shelf = Shelf(books=[document(FERRY, "ferry"), document(other, "bridge")])
+    chain = (
+        RunnablePassthrough.assign(
+            context=lambda values: joined(shelf.invoke(values["input"])[:1])
+        )
+        | ChatPromptTemplate.from_template("{chat_history}\n{context}\nQ: {input}")
+        | Speaker(lines="Every hour.")
+    )
+    with capture() as captured:
+        talk = f"Human: When was the bridge opened?\nAI: {other}"
+        chain.invoke({"input": QUESTION, "chat_history": talk})
+    (sample,) = captured.samples
+    assert [context.text for context in sample.contexts] == [FERRY]
+    assert sample.ledger is not None
+    assert [call.shown for call in sample.ledger.calls] == [(0,)]
+
+
+def test_a_history_that_is_not_shown_hides_no_document_of_the_same_words() -> None:
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    chain = (
+        RunnablePassthrough.assign(
+            context=lambda values: joined(shelf.invoke(values["input"]))
+        )
+        | ChatPromptTemplate.from_template("{context}\nQ: {input}")
+        | Speaker(lines="Every hour.")
+    )
+    with capture() as captured:
+        history = [HumanMessage("Is there a ferry?"), AIMessage(FERRY)]
+        chain.invoke({"input": QUESTION, "chat_history": history})
+    (sample,) = captured.samples
+    assert [context.text for context in sample.contexts] == [FERRY]

@@ -142,6 +142,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         question=question,
         asked_at=asked_at,
         history=talk.turns,
+        instructions=talk.texts,
         answers=answers,
         output=output,
         is_query=calls_models and (every_turn or answers_from_tools),
@@ -234,8 +235,8 @@ def _earlier_talk(
     They stand in the inputs, else in the state of a graph, else
     ``RunnableWithMessageHistory`` loaded them.
     """
-    handed_in = capture.talk_in(inputs)
-    if handed_in.turns:
+    handed_in = capture.talk_in(inputs, question)
+    if handed_in.turns or handed_in.texts:
         return handed_in
     in_state = capture.talk_in(output, question, needs_question=question is not None)
     if in_state.turns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from ragmetrics_core.capture import (
     Overrides,
     Problems,
     SettingError,
+    Talk,
     Tree,
     as_one_line,
     documents_in,
@@ -59,6 +60,12 @@ _NEVER = frozenset(
         "generation_kwargs",
         "meta",
     }
+)
+
+
+_ONE_OF_SEVERAL = (
+    "the question is one of several texts that were handed in together; nothing tells"
+    " which of them was asked"
 )
 
 
@@ -178,7 +185,16 @@ def _add_question(
     if given_question is not None and carried and carried != tree.question:
         tree.standalone = carried
     began = None if call is None else int(call.began)
-    tree.history, tree.is_history_of_prompt = _history(calls, began, tree.question)
+    asked = given_question
+    if asked is None and tree.question is not None:
+        asked = _Given(tree.question)
+    earlier = _earlier_talk(calls, began, asked)
+    tree.history = earlier.talk.turns
+    tree.instructions = earlier.talk.texts
+    tree.is_history_of_prompt = earlier.is_of_prompt
+    tree.doubts = earlier.talk.doubts
+    if given_question is not None and given_question.is_one_of_several:
+        tree.doubts = (_ONE_OF_SEVERAL, *tree.doubts)
     is_asked_of_a_model = bool(calls.models) and given_question is not None
     tree.is_query = answer is not None or is_asked_of_a_model
     tree.turned_away = given_question is not None and _left_a_way_unused(calls.run)
@@ -323,11 +339,21 @@ def _places(run: Run) -> tuple[Mapping[str, Any], ...]:
 
 @dataclass
 class _Given:
-    """A text that the user gave, and each ``component.socket`` that got it."""
+    """A text that the user gave.
+
+    Attributes:
+        text: The text.
+        places: Each ``component.socket`` that got it.
+        rank: The rank of the best of their names; lower is better.
+        before: The texts before it, where it is the last of a list.
+        is_one_of_several: Whether nothing tells it from the other texts of a list.
+    """
 
     text: str
     places: list[str] = field(default_factory=list)
-    rank: int = len(_USUAL)  # of the best name among them; lower is better
+    rank: int = len(_USUAL)
+    before: tuple[str, ...] = ()
+    is_one_of_several: bool = False
 
     @property
     def is_usual(self) -> bool:
@@ -349,7 +375,7 @@ def _question(
         messages_shown: The prompt of the answering call.
         query: The question that the answer carries; None if it carries none.
     """
-    given_texts = _texts(calls.run)
+    given_texts = _texts(calls)
     for text in given_texts:
         if query and as_one_line(text.text) == as_one_line(query):
             return text
@@ -367,43 +393,93 @@ def _question(
         is_shown = _within(text.text, shown_here)
         return text.is_usual and is_shown, is_shown, len(text.places), -text.rank
 
-    return (
-        max(likely, key=likelihood) if likely else _templated(calls.run, messages_shown)
-    )
+    if not likely:
+        return _templated(calls.run, messages_shown)
+    likeliest = max(likely, key=likelihood)
+    rivals = [
+        text
+        for text in likely
+        if text.is_one_of_several and likelihood(text) == likelihood(likeliest)
+    ]
+    if likeliest.is_one_of_several:
+        likeliest.is_one_of_several = len(rivals) > 1
+    return likeliest
 
 
-def _texts(run: Run) -> list[_Given]:
+def _texts(calls: Calls) -> list[_Given]:
     """Texts that the user gave, each once, with the places where they were given.
 
     Of messages it is the user's last one, of lists of texts each.
     """
+    asked_inside = _lines_asked_inside(calls)
     given_texts: dict[str, _Given] = {}
-    for place, name, value in _inputs(run):
+    for place, name, value in _inputs(calls.run):
         if name in _NEVER:
             continue
         rank = _USUAL.index(name) if name in _USUAL else len(_USUAL)
-        for text in _texts_of(value):
-            given_text = given_texts.setdefault(as_one_line(text), _Given(text))
+        for text in _texts_of(value, asked_inside):
+            given_text = given_texts.setdefault(as_one_line(text.text), text)
             given_text.places.append(place)
             given_text.rank = min(given_text.rank, rank)
+            given_text.is_one_of_several &= text.is_one_of_several
     return list(given_texts.values())
 
 
-def _texts_of(value: object) -> list[str]:
+def _texts_of(value: object, asked_inside: Collection[str]) -> list[_Given]:
     """The texts that a socket was given; empty if it was given none.
 
-    They are each text of a list, or the question among messages.
+    Args:
+        value: What the socket was given: a text, texts or messages. Of messages the
+            question counts.
+        asked_inside: What calls of the run were asked or handed on, each text in one
+            line.
     """
-    if (
-        isinstance(value, tuple)
-        and value
-        and all(isinstance(element, str) for element in value)
-    ):
-        return [text for text in value if text.strip()]
+    if isinstance(value, tuple) and value:
+        texts = [text for text in value if isinstance(text, str)]
+        if len(texts) == len(value):
+            return _texts_of_list(
+                [text for text in texts if text.strip()], asked_inside
+            )
     if not isinstance(value, (str, Message, tuple)):
         return []
-    text = capture.question_in(value)
-    return [text] if text is not None and text.strip() else []
+    text = capture.question_in(value) or capture.question_in(tuple(_messages(value)))
+    return [_Given(text)] if text is not None and text.strip() else []
+
+
+def _texts_of_list(texts: Sequence[str], asked_inside: Collection[str]) -> list[_Given]:
+    """Those texts of a list that may be the question.
+
+    A conversation may come as a list of texts, of which a component hands on the last
+    one as the query. Where several of the texts were asked inside the run, or none,
+    nothing tells by itself which is the question.
+    """
+    lines_asked = {as_one_line(text) for text in texts} & set(asked_inside)
+    is_one_asked = len(lines_asked) == 1
+    given_texts = []
+    for place, text in enumerate(texts):
+        if lines_asked and as_one_line(text) not in lines_asked:
+            continue
+        is_last = place == len(texts) - 1
+        given_text = _Given(
+            text,
+            before=tuple(texts[:place]) if is_last and is_one_asked else (),
+            is_one_of_several=len(texts) > 1 and not is_one_asked,
+        )
+        given_texts.append(given_text)
+    return given_texts
+
+
+def _lines_asked_inside(calls: Calls) -> set[str]:
+    """What calls of a run were asked, and texts that components handed on by themselves.
+
+    Each is in one line.
+    """
+    lines = {as_one_line(call.query) for call in calls.root.walk() if call.query}
+    for node in calls.run.components():
+        for value in node.sockets.values():
+            if isinstance(value, str):
+                lines.add(as_one_line(value))
+    return lines
 
 
 def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
@@ -457,9 +533,21 @@ def _templated(run: Run, messages_shown: Sequence[Message]) -> _Given | None:
     return _Given(text, places) if text is not None and fits else None
 
 
-def _history(
-    calls: Calls, before: int | None, question: str | None
-) -> tuple[tuple[Turn, ...], bool]:
+@dataclass(frozen=True)
+class _Earlier:
+    """What was said before the question.
+
+    Attributes:
+        talk: The turns, with what is uncertain about them.
+        is_of_prompt: Whether a component wrote the turns around the question: they may
+            be examples then.
+    """
+
+    talk: Talk = field(default_factory=Talk)
+    is_of_prompt: bool = False
+
+
+def _earlier_talk(calls: Calls, before: int | None, asked: _Given | None) -> _Earlier:
     """Earlier turns of the conversation.
 
     They are those that a memory brought back before the answer, whether shown or not,
@@ -468,48 +556,85 @@ def _history(
     Args:
         calls: The calls of the run.
         before: When the answering call began; None if no call is known.
-        question: What is asked now; None if that is not known.
-
-    Returns:
-        The turns, and whether a component wrote them around the question: they may be
-        examples then.
+        asked: What is asked now; None if that is not known.
     """
-    documents = [
-        document
-        for call in calls.root.walk()
-        for document in (*call.taken, *(call.documents or ()))
-    ]
-    history: tuple[Turn, ...] = ()
-    written: list[Message] = []
-    # each with whether a component wrote it around the question
-    lists = [
+    question = None if asked is None else asked.text
+    handed_in = [
         (_messages(value), False)
         for _, name, value in _inputs(calls.run)
         if name not in _NEVER
     ]
+    earlier = _Earlier()
+    for messages, is_of_prompt in [
+        *handed_in,
+        *_messages_of_components(calls, before, question),
+    ]:
+        turns = _turns_of(messages)
+        if turns:
+            earlier = _Earlier(Talk(turns), is_of_prompt)
+    if earlier.talk.turns:
+        return earlier
+    return _Earlier(_talk_in_texts(calls.run, asked))
+
+
+def _turns_of(messages: Sequence[Message]) -> tuple[Turn, ...]:
+    """The turns of messages of which the last one of the user is the question of now."""
+    # behind words of the assistant the question stands somewhere else
+    if messages and messages[-1].role != "user":
+        messages = [*messages, Message("user", "now")]
+    return capture.history_in(messages)
+
+
+def _talk_in_texts(run: Run, asked: _Given | None) -> Talk:
+    """Earlier turns that the user handed in as texts.
+
+    They stand under a name that says so, or in one list before the question.
+    """
+    question = None if asked is None else asked.text
+    values = {
+        name: value for _, name, value in _inputs(run) if capture.names_a_talk(name)
+    }
+    talk = capture.talk_in(values, question)
+    if talk.turns or talk.texts or asked is None:
+        return talk
+    return capture.talk_in({"history": asked.before}, question)
+
+
+def _messages_of_components(
+    calls: Calls, before: int | None, question: str | None
+) -> list[tuple[list[Message], bool]]:
+    """The lists of messages that components returned before the answer.
+
+    What builders, models and agents wrote is left out of the lists of others.
+
+    Args:
+        calls: The calls of the run.
+        before: When the answering call began; None if no call is known.
+        question: What is asked now; None if that is not known.
+
+    Returns:
+        Each list, the earliest first, with whether the component wrote it around the
+        question.
+    """
+    documents: list[Document] = []
+    for call in calls.root.walk():
+        documents += [*call.taken, *(call.documents or ())]
+    written: list[Message] = []
+    lists: list[tuple[list[Message], bool]] = []
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
-        listed = [_messages(value) for value in node.sockets.values()]
-        if "Builder" in node.type.rpartition(".")[2] or calls.of[node].kind in (
-            "model",
-            "agent",
-        ):
-            written += [message for messages in listed for message in messages]
-        elif node.closed and (before is None or node.closed < before):
-            for messages in listed:
+        returned = [_messages(value) for value in node.sockets.values()]
+        is_builder = "Builder" in node.type.rpartition(".")[2]
+        is_before_answer = before is None or node.closed < before
+        if is_builder or calls.of[node].kind in ("model", "agent"):
+            for messages in returned:
+                written += messages
+        elif node.closed and is_before_answer:
+            for messages in returned:
                 of_others = _without_once(messages, written)
                 lists.append(
                     _earlier_messages(calls, node, of_others, question, documents)
                 )
-    is_of_prompt = False
-    for earlier, is_prompt in lists:
-        closing_turn = (
-            [Message("user", "now")] if earlier and earlier[-1].role != "user" else []
-        )
-        turns = capture.history_in([*earlier, *closing_turn])
-        if turns:
-            history = turns
-            is_of_prompt = is_prompt
-    return history, is_of_prompt
+    return lists
 
 
 def _earlier_messages(
@@ -561,8 +686,11 @@ def _without_once(messages: list[Message], written: list[Message]) -> list[Messa
 
 
 def _messages(value: object) -> list[Message]:
-    return (
-        [element for element in value if isinstance(element, Message)]
-        if isinstance(value, tuple)
-        else []
-    )
+    """The messages of a list, also where they are mappings of a role and its words."""
+    if not isinstance(value, tuple):
+        return []
+    messages = [element for element in value if isinstance(element, Message)]
+    if messages or not all(isinstance(element, Mapping) for element in value):
+        return messages
+    talk = capture.talk_in({"history": value})
+    return [Message(turn.role, turn.content) for turn in talk.turns]

@@ -154,6 +154,8 @@ class Run(Tree):
     kind: Kind = "query"  # what the outermost call does
     # texts of a workflow's start event
     fields: dict[str, str] = field(default_factory=dict)
+    # an earlier talk among its fields that is no ``chat_history`` of messages
+    talk: dict[str, Any] = field(default_factory=dict)
     sources: tuple[Document, ...] = ()  # the source nodes that its result names
     # ids of nodes that a search of a store named without their texts
     ids_alone: set[str] = field(default_factory=set)

@@ -58,6 +58,7 @@ from ragmetrics_core.capture import (
     answer_text,
     evidence_in_reply,
     history_in,
+    names_a_talk,
     spoken,
 )
 
@@ -167,9 +168,20 @@ def copy_start(
         run.fields = {
             name: text for name, value in fields.items() if (text := question_of(value))
         }
+        if not run.history:
+            run.talk = _talk_handed_in(fields)
         run.root.taken = tuple(
             document for value in fields.values() for document in documents_of(value)
         )
+
+
+def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
+    """Those fields of a start event that hold an earlier talk by their names, as plain data."""
+    talk: dict[str, Any] = {}
+    for name, value in fields.items():
+        if names_a_talk(name):
+            talk[name] = _messages(value) or plain(value)
+    return talk
 
 
 def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:

@@ -80,6 +80,8 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
         document for node in run.root.walk() for document in node.documents or ()
     ]
     history = _earlier(run)
+    talk = capture.talk_in(run.talk, asked_question)
+    history = history or talk.turns
     is_history_of_prompt = False
     # a model that is called by itself answers for searches that are runs of their own
     if not history and run.kind not in ("model", "program"):
@@ -94,6 +96,8 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             asked_at=asked_at,
             history=_without_the_question(history, asked_question),
             is_history_of_prompt=is_history_of_prompt,
+            instructions=talk.texts,
+            doubts=(*run.doubts, *talk.doubts),
             answers=() if failed else _answers(run, flow),
             flow=flow,
             flow_at="source nodes of the result",

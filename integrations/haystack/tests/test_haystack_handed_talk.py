@@ -1,0 +1,201 @@
+"""A conversation that is handed in as texts: its last one is the question, and its words are no evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from haystack import Document, Pipeline, component
+from haystack.components.builders import ChatPromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack.dataclasses import ChatMessage
+from haystack_integrations.components.evaluators.ragmetrics import capture
+from haystack_rows import connected
+
+from ragmetrics_core.data.sample import Sample
+
+WELL = "The well in the courtyard is 41 metres deep and froze only once."
+DOME = "The dome was covered with copper in 1911 after a storm."
+QUESTION = "How deep is the well?"
+EARLIER = ["Who covered the dome?", "The coppersmiths of the town did."]
+TEMPLATE = (
+    "Before:\n{% for text in before %}{{ text }}\n{% endfor %}\nDocuments:\n{% for"
+    " document in documents %}{{ document.content }}\n{% endfor %}\nQuestion: {{ query"
+    " }}"
+)
+
+
+@component
+class LastOne:
+    """Takes the last text of a conversation for the query, and hands on the others."""
+
+    @component.output_types(query=str, before=list[str])
+    def run(self, talk: list[Any]) -> dict[str, Any]:
+        texts = [one if isinstance(one, str) else one["content"] for one in talk]
+        return {"query": texts[-1], "before": texts[:-1]}
+
+
+@component
+class Shelf:
+    """Finds both documents, and gives the first ones."""
+
+    def __init__(self, n_shown: int = 2) -> None:
+        self.n_shown = n_shown
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": [Document(content=WELL), Document(content=DOME)]}
+
+
+@component
+class Firsts:
+    """Keeps the first texts of what was found."""
+
+    def __init__(self, n_shown: int) -> None:
+        self.n_shown = n_shown
+
+    @component.output_types(texts=list[str])
+    def run(self, documents: list[Document]) -> dict[str, Any]:
+        return {"texts": [one.content for one in documents[: self.n_shown]]}
+
+
+def of_a_talk() -> Pipeline:
+    return connected(
+        ("last.query", "shelf.query"),
+        ("last.query", "prompt.query"),
+        ("last.before", "prompt.before"),
+        ("shelf.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        last=LastOne(),
+        shelf=Shelf(),
+        prompt=ChatPromptBuilder(
+            [ChatMessage.from_user(TEMPLATE)], required_variables="*"
+        ),
+        llm=MockChatGenerator("It is 41 metres deep."),
+    )
+
+
+def only(samples: Any) -> Sample:
+    (sample,) = samples
+    return sample
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        EARLIER,
+        ["Hello!", "Welcome, what may I do for you?"],
+        ["Good morning"],
+        [*EARLIER, "And who paid for it?", "The guild did."],
+    ],
+)
+def test_the_question_of_a_list_is_the_text_that_a_component_takes_for_the_query(
+    before: list[str],
+) -> None:
+    with capture() as captured:
+        of_a_talk().run({"last": {"talk": [*before, QUESTION]}})
+    sample = only(captured.samples)
+    assert sample.question == QUESTION
+    assert [turn.content for turn in sample.history] == before
+    assert sample.capture is not None
+    if before:
+        assert sample.capture.grade == "inferred"
+        assert any("history" in words for words in sample.capture.warnings)
+    else:
+        assert sample.capture.grade == "exact"
+
+
+def test_a_list_of_roles_and_words_is_the_conversation() -> None:
+    roles = ["user", "assistant", "user"]
+    talk = [
+        {"role": role, "content": text}
+        for role, text in zip(roles, [*EARLIER, QUESTION], strict=True)
+    ]
+    with capture() as captured:
+        of_a_talk().run({"last": {"talk": talk}})
+    sample = only(captured.samples)
+    assert sample.question == QUESTION
+    assert [(turn.role, turn.content) for turn in sample.history] == [
+        ("user", EARLIER[0]),
+        ("assistant", EARLIER[1]),
+    ]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+
+
+@component
+class Each:
+    """Searches for several texts at once, by its own means."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, queries: list[str]) -> dict[str, Any]:
+        return {"documents": [Document(content=WELL), Document(content=DOME)]}
+
+
+def test_of_several_texts_of_which_none_is_asked_alone_the_question_is_in_doubt() -> (
+    None
+):
+    pipeline = connected(
+        ("each.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        each=Each(),
+        prompt=ChatPromptBuilder(
+            [
+                ChatMessage.from_user(
+                    "{% for one in documents %}{{ one.content }}{% endfor %}"
+                )
+            ],
+            required_variables="*",
+        ),
+        llm=MockChatGenerator("It is 41 metres deep."),
+    )
+    with capture() as captured:
+        pipeline.run({"each": {"queries": [EARLIER[0], QUESTION]}})
+    sample = only(captured.samples)
+    assert sample.question in (EARLIER[0], QUESTION)
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert any("question" in words for words in sample.capture.warnings)
+
+
+PRINTED = (
+    "Before:\n{% for text in memories %}{{ text }}\n{% endfor %}\nDocuments:\n{% for"
+    " text in texts %}{{ text }}\n{% endfor %}\nQuestion: {{ query }}"
+)
+
+
+@pytest.mark.parametrize("name", ["memories", "chat_history", "the_conversation"])
+@pytest.mark.parametrize(
+    "quote", [DOME, DOME.rstrip("."), f"The notes say: {DOME[:-1].lower()} indeed."]
+)
+@pytest.mark.parametrize("n_shown", [1, 2])
+def test_what_a_printed_history_quotes_of_a_document_is_no_evidence(
+    name: str, quote: str, n_shown: int
+) -> None:
+    pipeline = connected(
+        ("shelf.documents", "firsts.documents"),
+        ("firsts.texts", "prompt.texts"),
+        ("prompt.prompt", "llm.messages"),
+        shelf=Shelf(),
+        firsts=Firsts(n_shown),
+        prompt=ChatPromptBuilder(
+            [ChatMessage.from_user(PRINTED.replace("memories", name))],
+            required_variables="*",
+        ),
+        llm=MockChatGenerator("It is 41 metres deep."),
+    )
+    with capture() as captured:
+        pipeline.run(
+            {
+                "shelf": {"query": QUESTION},
+                "prompt": {"query": QUESTION, name: [EARLIER[0], quote]},
+            }
+        )
+    sample = only(captured.samples)
+    assert [context.text for context in sample.contexts] == [WELL, DOME][:n_shown]
+    assert sample.ledger is not None
+    assert [call.shown for call in sample.ledger.calls] == [tuple(range(n_shown))]
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert any("history" in words for words in sample.capture.warnings)
