@@ -20,7 +20,6 @@ from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.places import Located, Place, union
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
-from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
 
 _MOST_OCCURRENCES = 50  # of a known text so many are told to locating
@@ -75,23 +74,18 @@ class Showings:
     """What the calls of models in a run were shown.
 
     Args:
-        turn: The turn.
+        calls: The calls of the run.
+        known: Texts that stand in prompts for another reason: question, history,
+            instructions.
+        question: What the user asked in this turn; None if that is unknown.
     """
 
-    turn: Turn
+    calls: Calls
+    known: Sequence[str] = ()
+    question: str | None = None
     _shown_with_feeding: dict[Node, Shown] = field(default_factory=dict)
     _shown_alone: dict[Node, _ShownAlone] = field(default_factory=dict)
     _letters_by_text: dict[str, bytes] = field(default_factory=dict)
-
-    @property
-    def calls(self) -> Calls:
-        """The calls of the run."""
-        return self.turn.calls
-
-    @cached_property
-    def known(self) -> tuple[str, ...]:
-        """Texts that stand in prompts for another reason: question, history, instructions."""
-        return self.turn.known
 
     def shown_to(self, call: Node) -> Shown:
         """What a call, and those that feed it, were shown."""
@@ -239,8 +233,8 @@ class Showings:
     @cached_property
     def _talk(self) -> list[str]:
         """What was said before this turn, the earliest first."""
-        history = [said.content for said in self.turn.tree.history]
-        return [*history, *self.turn.tree.instructions]
+        history = [said.content for said in self.calls.tree.history]
+        return [*history, *self.calls.tree.instructions]
 
     def _n_times_repeated_of_talk(self, text: str, message_texts: Sequence[str]) -> int:
         """How often a prompt repeats a text of the talk before this turn.
@@ -284,7 +278,7 @@ class Showings:
         and writes all of it into each prompt.
         """
         counts: Counter[str] = Counter()
-        for call in self.turn.tree.earlier:
+        for call in self.calls.tree.earlier:
             texts = {item.text for item in call.items}
             if all(any(text in message for message in message_texts) for text in texts):
                 counts.update(texts)
@@ -311,15 +305,15 @@ class Showings:
         if asking_place is None:
             return ""
         asking_text = prompt[asking_place].text
-        if as_one_line(asking_text) == as_one_line(self.turn.question):
+        if as_one_line(asking_text) == as_one_line(self.question):
             return ""
         return asking_text
 
     def _holds_question(self, message: Message) -> bool:
         """Whether a message holds the question of this turn."""
-        if not self.turn.question:
+        if not self.question:
             return False
-        return as_one_line(self.turn.question) in as_one_line(message.text)
+        return as_one_line(self.question) in as_one_line(message.text)
 
     # Which calls feed one
 

@@ -47,7 +47,7 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
     turn = turn_of(tree, where)
     if turn is None:
         return []
-    showings = Showings(turn)
+    showings = Showings(turn.calls, turn.known, turn.question)
     arrivals = Arrivals(turn.calls)
     samples = []
     for answered in answers(turn, showings):
