@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from batch_service import BatchService
-from doc_blocks import run_examples
+from doc_blocks import run_examples, shows
 from loopback import LoopbackServer
 from plausible import plausible_reply
 
@@ -26,16 +26,24 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 ALL_PAGES = [*PAGES, *sorted((ROOT / "integrations").glob("*/README.md"))]
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_INDENTED = re.compile(r"^ {4}(\S.*)$", re.MULTILINE)
+_INDENTED = re.compile(
+    r"^ {4}(?P<line>\S.*)$(?:\n\n```text\n(?P<output>(?:.*\n)*?)```$)?", re.MULTILINE
+)
 
 
 def commands(path: Path) -> list[str]:
     """The commands of a page's indented blocks, without comments, split at ``&&``."""
-    lines = [
-        line.partition("  #")[0].strip()
-        for line in _INDENTED.findall(path.read_text(encoding="utf-8"))
-    ]
-    return [part.strip() for line in lines for part in line.split("&&")]
+    return [text for text, _ in commands_and_outputs(path)]
+
+
+def commands_and_outputs(path: Path) -> Iterator[tuple[str, str | None]]:
+    """The commands of a page, each with the block of text behind it, or None."""
+    for block in _INDENTED.finditer(path.read_text(encoding="utf-8")):
+        line = block["line"].partition("  #")[0]
+        *before, last = line.split("&&")
+        for text in before:
+            yield text.strip(), None
+        yield last.strip(), block["output"]
 
 
 # LlamaIndex's workflows look at every attribute of an agent, those too that pydantic
@@ -149,7 +157,11 @@ LEFT_OUT = (  # files of the reader; the others run in tests of their own
 )
 GATED = ("--fail-on-regression", "--fail-under", "--against before")
 RUN = {
-    page: [text for text in commands(page) if text.startswith("ragmetrics ")]
+    page: [
+        (text, output)
+        for text, output in commands_and_outputs(page)
+        if text.startswith("ragmetrics ")
+    ]
     for page in PAGES
 }
 
@@ -302,7 +314,7 @@ def test_commands_run(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setattr(batches, "LOOK_SECONDS", 0.01)
     shutil.copytree(named_files, tmp_path, dirs_exist_ok=True)
-    for text in RUN[page]:
+    for text, output in RUN[page]:
         if not any(part in text for part in LEFT_OUT):
             code = command.main(
                 shlex.split(text.replace("http://127.0.0.1:8000/v1", model.base_url))[
@@ -319,5 +331,7 @@ def test_commands_run(
             )
             assert code in codes, (text, told.err)
             assert told.out, text
+            if output is not None:
+                assert shows(output, told.out), f"{text} prints:\n{told.out}"
     for written in tmp_path.glob("*.html"):
         assert written.read_text("utf-8").startswith("<!DOCTYPE html>")
