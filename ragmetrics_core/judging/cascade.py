@@ -93,6 +93,12 @@ class CascadeJudge(Judge):
         *,
         band: Band | Mapping[str, Band] | None = None,
     ) -> None:
+        """Check both judges and the band, and keep them; nothing is asked.
+
+        Raises:
+            SettingError: If one of the two is no judge, or the band is missing, holds no
+                ascending probabilities, or is for a type of question that there is not.
+        """
         for judge in (cheap, strong):
             if not isinstance(judge, Judge):
                 raise SettingError(
@@ -103,11 +109,14 @@ class CascadeJudge(Judge):
             raise SettingError(_refuse_without_band(cheap.name))
         if isinstance(band, Mapping):
             _check_names(band)
-        for own_band in band.values() if isinstance(band, Mapping) else (band,):
-            _check_band(own_band)
+            for band_of_type in band.values():
+                _check_band(band_of_type)
+        else:
+            _check_band(band)
         self.name = f"cascade({cheap.name}, {strong.name})"
         self.cheap = cheap
         self.strong = strong
+        # one band for all questions, or a band by the name of a type of question
         self.band = dict(band) if isinstance(band, Mapping) else band
         self.models = cheap.models + strong.models
 
@@ -159,37 +168,49 @@ class CascadeJudge(Judge):
         return answer
 
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Answer several questions; those that the cheap judge is unsure of together."""
+        """Answer several questions by the cheap judge, and where it is unsure by both.
+
+        All questions of which the cheap judge is unsure go to the strong judge together. If
+        the cheap judge is not available, its answer stands, which says so.
+        """
         answers = await self.cheap.answer_all(questions)
-        passed: list[int] = []
+        unsure_places: list[int] = []
         for place, (question, answer) in enumerate(
             zip(questions, answers, strict=True)
         ):
-            if _failed_answer(answer, JudgeUnavailable):
+            if _failed_with(answer, JudgeUnavailable):
                 continue
             if self._is_sure(question, answer):
                 usage = answer.usage + Usage(spared=1)
                 answers[place] = replace(answer, usage=usage)
             else:
-                passed.append(place)
+                unsure_places.append(place)
         strong_answers = await self._ask_strong_judge(
-            [questions[place] for place in passed]
+            [questions[place] for place in unsure_places]
         )
-        for place, strong_answer in zip(passed, strong_answers, strict=True):
+        for place, strong_answer in zip(unsure_places, strong_answers, strict=True):
             answers[place] = _combine_answers(answers[place], strong_answer)
         return answers
 
     async def _ask_strong_judge(
         self, questions: Sequence[Question[Any]]
     ) -> list[Answer[Any]]:
-        """What the strong judge answers; nobody else tells what the cheap one was paid."""
+        """Ask the strong judge; if it is not available, that is each question's answer.
+
+        It is no error here, as the answers also say what the cheap judge was paid.
+        """
         try:
             return await self.strong.answer_all(questions)
         except JudgeUnavailable as error:
             return [Answer(NotAnswered(error)) for _ in questions]
 
     def _is_sure(self, question: Question[Any], answer: Answer[Any]) -> bool:
-        """Whether every verdict has a probability outside the band, and on its side."""
+        """Whether the cheap judge's answer counts, so that the strong one is not asked.
+
+        It does if each verdict has a probability outside the band, and is the verdict that
+        its probability speaks for. The band holds the probabilities at which the cheap
+        judge is unsure; a question may have none, and is then always passed on.
+        """
         band = self._band_of(question)
         if band is None:
             return False
@@ -198,9 +219,14 @@ class CascadeJudge(Judge):
         low, high = band
         if any(low <= weight.p <= high for weight in answer.reply.weights):
             return False
-        # One reply may hold several verdicts; then there is no other reply.
-        verdicts = zip(answer.reply.replies, answer.reply.weights, strict=False)
-        return not any(_contradicts(verdict, weight.p) for verdict, weight in verdicts)
+        # A single reply may hold several verdicts, and so have several weights. It has no
+        # verdict of its own that could contradict the first of them.
+        replies_with_weights = zip(
+            answer.reply.replies, answer.reply.weights, strict=False
+        )
+        return not any(
+            _contradicts(reply, weight.p) for reply, weight in replies_with_weights
+        )
 
     def _band_of(self, question: Question[Any]) -> Band | None:
         """The band for a question; None if the cheap judge has none for it."""
@@ -215,7 +241,7 @@ def _combine_answers(
     """The strong judge's answer; the cheap one's where it alone supports the question."""
     usage = cheap_answer.usage + strong_answer.usage + Usage(passed=1)
     cheap_answered = isinstance(cheap_answer.reply, Asked)
-    if cheap_answered and _failed_answer(strong_answer, QuestionNotSupported):
+    if cheap_answered and _failed_with(strong_answer, QuestionNotSupported):
         return Answer(cheap_answer.reply, usage)
     return Answer(strong_answer.reply, usage)
 
@@ -274,9 +300,10 @@ def _check_band(band: object) -> None:
     )
 
 
-def _failed_answer(answer: Answer[Any], error: type[JudgeError]) -> bool:
+def _failed_with(answer: Answer[Any], error_class: type[JudgeError]) -> bool:
+    """Whether there is no answer, for an error of this class."""
     reply = answer.reply
-    return isinstance(reply, NotAnswered) and isinstance(reply.error, error)
+    return isinstance(reply, NotAnswered) and isinstance(reply.error, error_class)
 
 
 def _contradicts(reply: BaseModel, probability: float) -> bool:

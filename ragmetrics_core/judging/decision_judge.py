@@ -103,8 +103,8 @@ class DecisionJudge(ModelJudge):
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
         """Answer several questions; those about equal texts share a request.
 
-        Of a text that is too long for the model the windows are asked about, where that
-        can be.
+        A text that is too long for the model is divided, and its parts are asked about,
+        where the question says how.
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
@@ -112,9 +112,9 @@ class DecisionJudge(ModelJudge):
         """
         if self._run is None:
             return await self._for_one_call().answer_all(questions)
-        asked = [await _render(question) for question in questions]
-        decisions = await self._ask_typed_questions(self._run, asked)
-        answers = _answers_with_usage(asked, decisions)
+        forms = [await _render(question) for question in questions]
+        decisions = await self._ask_typed_questions(self._run, forms)
+        answers = _answers_with_usage(forms, decisions)
         return await gather_all(
             self._ask_in_windows(question, answer)
             for question, answer in zip(questions, answers, strict=True)
@@ -123,19 +123,31 @@ class DecisionJudge(ModelJudge):
     async def _ask_in_windows(
         self, question: Question[Any], answer: Answer[Any]
     ) -> Answer[Any]:
-        """The answer, of a text that was too long made of those about its windows."""
-        parts = windows.halve_questions(question, answer)
-        if not parts:
+        """Return the answer; if a text was too long, one made of answers about its parts."""
+        partial_questions = windows.halve_questions(question, answer)
+        if not partial_questions:
             return answer
-        return windows.join_verdicts(question, answer, await self.answer_all(parts))
+        partial_answers = await self.answer_all(partial_questions)
+        return windows.join_verdicts(question, answer, partial_answers)
 
     async def _ask_typed_questions(
-        self, session: Session, asked: Sequence[TypedForm]
+        self, session: Session, forms: Sequence[TypedForm]
     ) -> _DecisionByPlace:
-        """Ask the typed questions of all; those about one state share requests."""
-        # by the state, which is JSON, the typed questions about it by their JSON
+        """Ask the typed questions of several questions, all at once.
+
+        Those about one state, which is what they are about as JSON, share requests: as many
+        as the model takes in one. Equal ones are asked once.
+
+        Args:
+            session: The session of the run.
+            forms: How each question is asked.
+
+        Returns:
+            What came of each typed question, by its state and its text.
+        """
+        # by the state the typed questions about it, by their JSON
         typed_by_state: dict[str, dict[str, Typed]] = {}
-        for form in asked:
+        for form in forms:
             typed_by_state.setdefault(form.state, {}).update(form.typed)
         requests: list[_TypedRequest] = []
         for state, typed_by_text in typed_by_state.items():
@@ -152,11 +164,11 @@ class DecisionJudge(ModelJudge):
             for request in requests
         )
         decision_by_place: dict[tuple[str, str], Decision[Chances]] = {}
-        for request, decision_by_question in zip(
+        for request, decision_by_text in zip(
             requests, decisions_of_requests, strict=True
         ):
-            for question, decision in decision_by_question.items():
-                decision_by_place[request.state, question] = decision
+            for typed_text, decision in decision_by_text.items():
+                decision_by_place[request.state, typed_text] = decision
         return decision_by_place
 
 
@@ -199,32 +211,38 @@ async def _render(question: Question[Any]) -> TypedForm:
 
 
 def typed_form(question: Question[Any]) -> TypedForm:
-    """How a question is asked by typed questions, or its reply without asking."""
-    decided = question.decided
-    if decided is None:
+    """Return how a question is asked by typed questions, or its reply without asking.
+
+    A typed question is answered with probabilities. The question itself says, by its
+    ``decided``, which typed questions stand for it. Without a call it is answered if
+    its texts alone settle it, if it has no such form, or if its form is at fault; then
+    the reply says why.
+    """
+    form = question.decided
+    if form is None:
         return TypedForm(question, reply=NotAnswered(_not_supported(question)))
     try:
-        if decided.settled is not None:
-            reply = decided.settled(question)
+        if form.settled is not None:
+            reply = form.settled(question)
             if reply is not None:
                 return TypedForm(
                     question, reply=_check_result_of_form(question, reply, "settled")
                 )
-        state = decided.state(question)
-        typed = list(decided.asks(question))
+        state = form.state(question)
+        typed_questions = list(form.asks(question))
     except JudgeError as error:
         return TypedForm(question, reply=NotAnswered(error.with_traceback(None)))
     except Exception as error:  # noqa: BLE001  # the form may be a user's own
         return TypedForm(question, reply=NotAnswered(_failed_form(question, error)))
-    problem = _problem_of_form(state, typed)
+    problem = _problem_of_form(state, typed_questions)
     if problem:
         return TypedForm(question, reply=NotAnswered(_wrong_form(question, problem)))
-    texts = tuple(question_text(single) for single in typed)
-    by_text = dict(zip(texts, typed, strict=True))
-    return TypedForm(question, json_text(dict(state)), by_text, texts)
+    texts = tuple(question_text(typed_question) for typed_question in typed_questions)
+    typed_by_text = dict(zip(texts, typed_questions, strict=True))
+    return TypedForm(question, json_text(dict(state)), typed_by_text, texts)
 
 
-def _problem_of_form(state: object, typed: Sequence[object]) -> str:
+def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
     """What is wrong with what a form shows and asks; "" for nothing."""
     if not isinstance(state, Mapping):
         return f"has a state that is a {type(state).__name__}, not texts by name"
@@ -232,29 +250,40 @@ def _problem_of_form(state: object, typed: Sequence[object]) -> str:
         json_text(dict(state))
     except (TypeError, ValueError, RecursionError):
         return "has a state that is no data of JSON, e.g. a set or NaN"
-    if not typed:
+    if not typed_questions:
         return "asks nothing: asks must return a Typed at least"
-    problems = (problem_of_typed(single) for single in typed)
-    return next(filter(None, problems), "")
+    for typed_question in typed_questions:
+        problem = problem_of_typed(typed_question)
+        if problem:
+            return problem
+    return ""
 
 
 def _read_typed_form(
-    typed_by_text: Mapping[str, Typed], model: str, text: str, choice: Choice
+    typed_by_text: Mapping[str, Typed], model: str, typed_text: str, choice: Choice
 ) -> Chances:
-    """The probabilities in the answer of a model to the typed question of a text."""
-    return chances_of(typed_by_text[text], choice, model)
+    """The probabilities in the answer of a model to the typed question of a typed_text."""
+    return chances_of(typed_by_text[typed_text], choice, model)
 
 
 def _answers_with_usage(
-    asked: Sequence[TypedForm], decisions: _DecisionByPlace
+    forms: Sequence[TypedForm], decisions: _DecisionByPlace
 ) -> list[Answer[Any]]:
-    """The answers to questions; a typed question of several is paid by the first."""
+    """Make the answers to questions of what came of their typed questions.
+
+    Several questions may share a typed question. Its cost is in the usage of the first
+    of them alone, so that nothing is counted twice.
+
+    Args:
+        forms: How each question was asked.
+        decisions: What came of each typed question, by its state and its text.
+    """
     paid_places: set[tuple[str, str]] = set()
     answers: list[Answer[Any]] = []
-    for form in asked:
+    for form in forms:
         usage = Usage()
-        for typed_question in form.typed:
-            place = (form.state, typed_question)
+        for typed_text in form.typed:
+            place = (form.state, typed_text)
             if place not in paid_places:
                 usage += decisions[place].usage
             paid_places.add(place)
@@ -265,20 +294,26 @@ def _answers_with_usage(
 def _make_reply(
     form: TypedForm, decisions: _DecisionByPlace
 ) -> Asked[Any] | NotAnswered:
-    """The reply that the typed answers to a question make, or why one is missing.
+    """Make the reply to a question of the answers to its typed questions.
 
-    Of several errors one that says that the model will answer nothing counts first.
+    If one of these is missing, there is no reply, but the error of the first one
+    missing. An error that says that the model will answer nothing comes before all
+    others.
+
+    Args:
+        form: The question, and how it was asked.
+        decisions: What came of each typed question, by its state and its text.
     """
     question = form.question
-    decided = question.decided
     if form.reply is not None:
         return form.reply
-    if decided is None:
+    if question.decided is None:
         return NotAnswered(_not_supported(question))
+    # of each typed question, in the order in which the form reads them
     chances: list[Chances] = []
     errors: list[JudgeError] = []
-    for text in form.texts:
-        outcome = decisions[form.state, text].outcome
+    for typed_text in form.texts:
+        outcome = decisions[form.state, typed_text].outcome
         if isinstance(outcome, JudgeError):
             errors.append(outcome.with_traceback(None))
         else:
@@ -289,11 +324,12 @@ def _make_reply(
     if errors:
         return NotAnswered(errors[0])
     try:
-        returned = decided.reads(question, chances)
+        returned = question.decided.reads(question, chances)
     except Exception as error:  # noqa: BLE001  # the form may be a user's own
         return NotAnswered(_failed_form(question, error))
     reply = _check_result_of_form(question, returned, "reads")
     if isinstance(reply, Asked) and question.weigh is not None and not reply.weights:
+        # the question wants probabilities, and the form's ``reads`` gave none
         problem = problem_of_missing_weights(reply, question)
         return NotAnswered(_wrong_form(question, f"has a reads: {problem}"))
     return reply

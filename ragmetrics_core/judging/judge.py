@@ -114,26 +114,29 @@ class Judge(ABC):
 
 
 def check_judge(judge: object) -> None:
-    """Refuse, by ``SettingError``, what cannot be used as a judge.
+    """Refuse what cannot be used as a judge in a run.
 
-    That is what is no judge, or one of the user's own that results could not name, or
-    whose models are no chat models.
+    Raises:
+        SettingError: If it is no judge, if reading its name or its models fails, if
+            results could not name it, or if its models are no chat models.
     """
-    kind = type(judge).__name__
+    name_of_class = type(judge).__name__
     if not isinstance(judge, Judge):
         raise SettingError(
-            f"the session of a judge must be a Judge; its session() returned {kind}"
+            "the session of a judge must be a Judge; its session() returned"
+            f" {name_of_class}"
         )
+    # whatever the code of a user's judge raises here becomes a SettingError
     with as_setting_error(
-        f"{kind} cannot be used as a judge: its name or its models",
+        f"{name_of_class} cannot be used as a judge: its name or its models",
         "; a judge has a name, and models, a tuple of the chat models that it may call",
     ):
         name = judge.name
         models = tuple(judge.models)
     if not isinstance(name, str) or not name.strip():
         raise SettingError(
-            f"{kind} has no name, which results show: give it a text, e.g. name ="
-            " 'panel'"
+            f"{name_of_class} has no name, which results show: give it a text, e.g."
+            " name = 'panel'"
         )
     if not all(hasattr(model, "address") for model in models):
         raise SettingError(
@@ -165,32 +168,38 @@ def _problem_of(answer: object, question: Question[Any]) -> str:
 
 
 def problem_of_reply(reply: object, question: Question[Any]) -> str:
-    """What is wrong with somebody's reply to a question; "" for nothing."""
+    """Say what is wrong with somebody's reply to a question; "" for nothing.
+
+    Args:
+        reply: What a judge of a user's own, or a form, returned. It should be ``Asked``,
+            with one reply for each poll, or ``NotAnswered``, with a judge error.
+        question: The question, whose ``Reply`` is the class of the replies.
+    """
     if isinstance(reply, NotAnswered):
         if isinstance(reply.error, JudgeError):
             return ""
-        kind = type(reply.error).__name__
+        name_of_class = type(reply.error).__name__
         return (
             "NotAnswered holds an error, e.g. NotAnswered(MalformedReply('no verdict'))"
-            f" of ragmetrics_core.data.errors; got {kind}"
+            f" of ragmetrics_core.data.errors; got {name_of_class}"
         )
     if not isinstance(reply, Asked):
-        kind = type(reply).__name__
-        return f"an Answer holds Asked replies or NotAnswered; got {kind}"
+        name_of_class = type(reply).__name__
+        return f"an Answer holds Asked replies or NotAnswered; got {name_of_class}"
     if not reply.replies:
         return (
             "Asked holds at least one reply; where there is none answer with"
             " NotAnswered and why"
         )
-    kinds = {
+    wrong_classes = {
         type(poll).__name__
         for poll in reply.replies
         if not isinstance(poll, question.Reply)
     }
-    if kinds:
+    if wrong_classes:
         return (
             f"replies are objects of question.Reply, {question.Reply.__name__};"
-            f" got {', '.join(sorted(kinds))}; question.read(fields) makes one"
+            f" got {', '.join(sorted(wrong_classes))}; question.read(fields) makes one"
         )
     return _problem_of_weights(reply, question)
 
@@ -253,14 +262,21 @@ class ScriptedJudge(Judge):
         self._script = dict(script)
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer from the script; a type that is not in it is not supported."""
+        """Answer from the script, and note the question in ``asked``.
+
+        A type of question that is not in the script is not supported. Each answer from it
+        counts as one call.
+
+        Raises:
+            SettingError: If the question's template does not fit its parts.
+        """
         self.asked.append(question)
         check_template(question.instructions, tuple(question.parts))
         if type(question) not in self._script:
-            kind = type(question).__name__
+            name_of_type = type(question).__name__
             message = (
-                f"the script has no reply for questions of type {kind}; add one, or ask"
-                " a language model"
+                f"the script has no reply for questions of type {name_of_type}; add one,"
+                " or ask a language model"
             )
             return Answer(NotAnswered(QuestionNotSupported(message)))
         reply = self._scripted(question)

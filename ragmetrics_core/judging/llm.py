@@ -29,7 +29,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.judging import windows
 from ragmetrics_core.judging.model_judge import ModelJudge
-from ragmetrics_core.judging.parsing import Found
+from ragmetrics_core.judging.parsing import ReadReply
 from ragmetrics_core.judging.probabilities import mode_of, read_weights
 from ragmetrics_core.judging.rendering import render
 from ragmetrics_core.judging.reply_forms import names_every_field, read, schema_of
@@ -105,15 +105,20 @@ class LLMJudge(ModelJudge):
         if self._run is None:
             return await self._for_one_call().answer(question)
         answer = await self._answer_whole(self._run, question)
-        parts = windows.halve_questions(question, answer)
-        if not parts:
+        partial_questions = windows.halve_questions(question, answer)
+        if not partial_questions:
             return answer
-        return windows.join_verdicts(
-            question, answer, await gather_all(map(self.answer, parts))
-        )
+        partial_answers = await gather_all(map(self.answer, partial_questions))
+        return windows.join_verdicts(question, answer, partial_answers)
 
     async def _answer_whole(self, session: Session, question: Question[R]) -> Answer[R]:
+        """Ask a question with all its texts, and return the answer with what it cost.
+
+        A question that wants the probability of a label (``weigh``) gets it from
+        log-probabilities or polls. Any other is polled as often as it says.
+        """
         await session.prepare()
+        # rendering the prompt of a long question would hold up the loop
         render_question = partial(
             _Asking, self, session, cast("Question[BaseModel]", question)
         )
@@ -139,6 +144,11 @@ class _Asking:
     def __init__(
         self, judge: LLMJudge, session: Session, question: Question[BaseModel]
     ) -> None:
+        """Render the question as a request; nothing is sent.
+
+        The request carries the JSON schema of the reply, unless the prompt names all of its
+        fields. The session then sends it only where a reply was malformed.
+        """
         self.usage = Usage()
         self._session = session
         self._question = question
@@ -157,36 +167,48 @@ class _Asking:
             self._top_logprobs = 0
 
     async def poll(self) -> Asked[Any]:
-        """Return as many replies as the question wants, with those that failed.
+        """Ask for as many independent replies (polls) as the question wants.
 
-        ``JudgeError`` if there is no reply.
+        Returns:
+            The replies that could be read, and the errors of the others.
+
+        Raises:
+            JudgeError: If there is no reply: that of the first poll; but one that says
+                that the texts are too long comes first, because they can be divided.
         """
         question = self._question
         replies, errors = await self._ask(
             self._request, question.polls, question.first_poll or 0
         )
         if not replies:
-            too_long = [
-                error for error in errors if isinstance(error, ContextWindowExceeded)
-            ]
-            raise (too_long or errors)[0]
-        together = any(reply.choice.origin.together > 1 for reply in replies)
+            for error in errors:
+                if isinstance(error, ContextWindowExceeded):
+                    raise error
+            raise errors[0]
+        # stopping early saves nothing where one request gives several replies
+        came_together = any(reply.choice.origin.together > 1 for reply in replies)
         values = tuple(reply.value for reply in replies)
-        return Asked(values, tuple(errors), together=together)
+        return Asked(values, tuple(errors), together=came_together)
 
     async def weigh(self, weigh: LabelProbability) -> Asked[Any]:
-        """Return a reply with a weight, the probability of the label, per verdict.
+        """Ask for a reply, and weigh each of its verdicts.
 
-        It is that of the label's token, where the endpoint gives log-probabilities. If
-        these do not settle every verdict, the weights are shares over polls. A question
-        with one poll, whose verdicts stand in one reply, keeps those that are settled;
-        the others have the bare verdict.
+        A weight is the probability of the label in question. It is read from the
+        log-probabilities of the token that holds the label. If the endpoint gives none, or
+        they do not settle every verdict, the question is polled, and a weight is the share
+        of polls with the label.
+
+        A question with a single poll, whose reply holds all verdicts, keeps the weights
+        that tokens have settled; any other verdict weighs 1 or 0, as it stands.
+
+        Args:
+            weigh: The label whose probability is wanted, and how often to poll for it.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
-        replies_read: list[Found[Any]] = []
+        replies_read: list[ReadReply[Any]] = []
         # of each verdict, from the log-probabilities of its token; None where these do
         # not settle it
         weights_of_tokens: tuple[Weight | None, ...] = ()
@@ -207,7 +229,7 @@ class _Asking:
         n_polls = weigh.fallback_polls
         mode = mode_of(self._question)
         without_logprobs = replace(request, top_logprobs=0)
-        replies = await self._majority(without_logprobs, n_polls, replies_read)
+        replies = await self._poll_to_majority(without_logprobs, n_polls, replies_read)
         if n_polls > 1 or mode != "sequential":
             return Asked(replies, weights=weights_by_share(replies, weigh, "polls"))
         # One reply holds all verdicts: those that are settled keep their weights.
@@ -217,16 +239,24 @@ class _Asking:
         weights = _fill_unsettled(weights_of_tokens, weights_of_verdicts)
         return Asked(replies, weights=weights)
 
-    async def _majority(
-        self, request: ChatRequest, n_polls: int, read_before: Sequence[Found[Any]]
+    async def _poll_to_majority(
+        self,
+        request: ChatRequest,
+        n_polls: int,
+        read_before: Sequence[ReadReply[Any]],
     ) -> tuple[BaseModel, ...]:
-        """Poll until ``n_polls`` replies were asked for, with those read before.
+        """Poll until ``n_polls`` replies were asked for; return those that were read.
+
+        Args:
+            request: The request for one reply.
+            n_polls: How many replies are wanted in all.
+            read_before: Replies to the same question that count among them.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
-        read_now: list[Found[Any]] = []
+        read_now: list[ReadReply[Any]] = []
         errors: list[JudgeError] = []
         n_missing = n_polls - len(read_before)
         if n_missing > 0:
@@ -247,8 +277,16 @@ class _Asking:
 
     async def _ask(
         self, request: ChatRequest, polls: int, first_poll: int
-    ) -> tuple[list[Found[Any]], list[JudgeError]]:
-        """Return the replies that could be read, and the errors of the other polls.
+    ) -> tuple[list[ReadReply[Any]], list[JudgeError]]:
+        """Ask for several replies; note what they cost.
+
+        Args:
+            request: The request for one reply.
+            polls: How many replies.
+            first_poll: Index of the first of them among all replies to the question.
+
+        Returns:
+            The replies that could be read, and the errors of the other polls.
 
         Raises:
             JudgeUnavailable: If a poll was refused, or not asked because of a limit of
@@ -264,7 +302,7 @@ class _Asking:
             own_reader=not self._question.Reply.__module__.startswith(_OURS),
         )
         self.usage += answers.usage
-        replies: list[Found[Any]] = []
+        replies: list[ReadReply[Any]] = []
         errors: list[JudgeError] = []
         for outcome in answers.outcomes:
             if isinstance(outcome, JudgeUnavailable):

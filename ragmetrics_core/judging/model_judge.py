@@ -43,6 +43,7 @@ class ModelJudge(Judge):
     replicate: int = 0
 
     def __post_init__(self) -> None:
+        """Check the settings, and make the session to the model; nothing is sent."""
         check_model(self.model)
         self._check_number("attempts", least=1)
         self._check_number("replicate", least=0)
@@ -62,6 +63,7 @@ class ModelJudge(Judge):
             timeout=self.timeout,
             replicate=self.replicate,
         )
+        # the session of a run; None in a judge that belongs to no run
         self._run: Session | None = None
 
     def _check_number(self, name: str, *, least: int) -> None:

@@ -55,10 +55,14 @@ _ESCAPED = re.compile(r'\\(.)|"', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Found(Generic[T]):
-    """A reply that was read, and where it stands.
+class ReadReply(Generic[T]):
+    """A reply that was read from the text of a model, and where it stands there.
 
-    Its object begins and ends at these places in the text of the choice.
+    Args:
+        value: The reply.
+        choice: What the model wrote.
+        start: Where the reply's JSON object begins in the text of the choice.
+        end: Where it ends.
     """
 
     value: T
@@ -70,27 +74,36 @@ class Found(Generic[T]):
 def find_objects(
     choice: Choice, names: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """Yield the objects of a reply that may be meant.
+    """Yield the JSON objects of a reply that may be the verdict.
 
     They are those in whose text one of these names of fields occurs. Each comes with
     where it begins in the reply's text, and where it ends.
 
+    A verdict begins the reply, a line or a fence of code, or stands after a colon, and
+    no words follow it. An object elsewhere may be a quotation. So at least one of the
+    objects has to stand as a verdict does.
+
+    Args:
+        choice: The reply.
+        names: Names of fields, one of which the verdict has.
+
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete,
             or without any.
-        MalformedReply: If an object is not complete or not well-formed, or may be
-            quoted: none of them begins the reply, a line or a fence or stands after a
-            colon, or words follow the last.
+        MalformedReply: If there is no object; if one is not complete or not
+            well-formed; or if all may be quoted, or words follow the last.
     """
     text = choice.text
     reply_start = _start_of_reply(choice)
-    tolerated_end = reply_start + _TOLERANT_LIMIT
+    # Slips of form are corrected in the first part of a long reply only.
+    end_of_tolerance = reply_start + _TOLERANT_LIMIT
     name_search = _NameSearch(text, names)
     # where the object before ends, or the reply begins
     previous_end = reply_start
-    # whether the object begins the reply, a line or a fence, as a quotation does not
+    # whether the object stands as a verdict does; before the first one True, which
+    # holds if nothing stands before it
     is_unquoted = True
-    any_is_unquoted = False
+    is_any_unquoted = False
     # where the last object with one of the names ends; None as long as there is none
     end_of_last: int | None = None
     for start, end in find_spans(text, reply_start):
@@ -104,15 +117,15 @@ def find_objects(
             continue
         if end is None:
             _fail(choice, "its JSON object is incomplete")
-        value = _parse_object(text[start:end], tolerantly=end <= tolerated_end)
+        value = _parse_object(text[start:end], tolerantly=end <= end_of_tolerance)
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
-        any_is_unquoted = any_is_unquoted or is_unquoted
+        is_any_unquoted = is_any_unquoted or is_unquoted
         end_of_last = end
         yield value, start, end
     if end_of_last is None:
         _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
-    if not any_is_unquoted or not _CLOSING.match(text, end_of_last):
+    if not is_any_unquoted or not _CLOSING.match(text, end_of_last):
         _fail(
             choice,
             "its JSON object stands among words, as a quotation does; it must begin a"
@@ -210,19 +223,23 @@ def find_spans(text: str, start: int = 0) -> Iterator[tuple[int, int | None]]:
 
 
 def _find_closing(text: str, start: int) -> int | None:
-    """Where the ``{...}`` ends that begins at ``start``; None if it is never closed."""
-    depth = 0  # how many braces are open
-    match = _STRUCTURE.search(text, start)
+    """Find where an object ends: behind the brace that closes the one at ``start``.
+
+    Braces inside strings do not count. None if the object, or a string in it, is never
+    closed.
+    """
+    n_open_braces = 0
+    match = _STRUCTURE.search(text, start)  # braces and quotes
     while match is not None:
         mark = match[0]
         position = match.end()
         if mark == "}":
-            depth -= 1
-            if depth == 0:
+            n_open_braces -= 1
+            if n_open_braces == 0:
                 return position
         elif mark[0] == "{":  # one or several
-            depth += len(mark)
-        else:  # a quote: braces inside a string do not count
+            n_open_braces += len(mark)
+        else:  # a quote: the search goes on behind the string
             end_of_string = _STRING_END[mark].match(text, position)
             if end_of_string is None:
                 return None

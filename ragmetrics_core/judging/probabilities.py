@@ -29,7 +29,7 @@ from ragmetrics_core.data import (
     list_field,
     verdicts_of,
 )
-from ragmetrics_core.judging.parsing import Found, value_offsets
+from ragmetrics_core.judging.parsing import ReadReply, value_offsets
 from ragmetrics_core.models.chat import Choice, TokenAlternatives
 
 MASS_FLOOR = 0.9
@@ -49,46 +49,50 @@ _ROUNDING = 1e-3
 
 
 def read_weights(
-    found: Found[BaseModel], question: Question[BaseModel]
+    reply: ReadReply[BaseModel], question: Question[BaseModel]
 ) -> tuple[Weight | None, ...]:
     """Return the weight of each verdict of a reply, from log-probabilities.
 
     A weight is the probability of the positive label.
 
     Args:
-        found: A reply, with the place of its object in the text of its choice.
-        question: The question, which says where a verdict has its label.
+        reply: A reply, with the place of its object in the text of its choice.
+        question: The question, which says in which field a verdict has its label, and
+            in which field the key that tells it from other verdicts.
 
     Returns:
         The weights in the order of the verdicts; None for a verdict whose tokens do not
-        settle it.
+        settle it. All are None if the verdicts of the reply and those of its text
+        cannot be matched.
 
     Source:
         Design note "Probabilities from tokens".
     """
     weigh = question.weigh or LabelProbability("")
-    verdicts = verdicts_of(found.value)
-    in_text_order = label_weights(
-        found.choice, weigh, mode_of(question), found.start, found.end
+    verdicts = verdicts_of(reply.value)
+    weights_in_text_order = label_weights(
+        reply.choice, weigh, mode_of(question), reply.start, reply.end
     )
     unsettled = (None,) * len(verdicts)
-    if weigh.cell_key is None:
-        is_single = len(in_text_order) == len(verdicts) == 1
-        return in_text_order if is_single else unsettled
+    if weigh.cell_key is None:  # one verdict, which needs no key
+        is_single = len(weights_in_text_order) == len(verdicts) == 1
+        return weights_in_text_order if is_single else unsettled
 
     # Validation may have sorted the verdicts: each finds its weight by its key.
     keys = [str(getattr(verdict, weigh.cell_key)) for verdict in verdicts]
-    keys_in_text = _written_keys(found, weigh.cell_key)
-    if len(in_text_order) != len(keys) or sorted(keys_in_text) != sorted(keys):
+    keys_in_text = _keys_in_text(reply, weigh.cell_key)
+    if len(weights_in_text_order) != len(keys):
         return unsettled
-    return tuple(in_text_order[keys_in_text.index(key)] for key in keys)
+    if sorted(keys_in_text) != sorted(keys):
+        return unsettled
+    return tuple(weights_in_text_order[keys_in_text.index(key)] for key in keys)
 
 
-def _written_keys(found: Found[BaseModel], key_field: str) -> list[str]:
+def _keys_in_text(reply: ReadReply[BaseModel], key_field: str) -> list[str]:
     """The keys of a reply's verdicts, in the order in which its text has them."""
-    text = found.choice.text
+    text = reply.choice.text
     keys = []
-    for offset in value_offsets(text, key_field, found.start, found.end):
+    for offset in value_offsets(text, key_field, reply.start, reply.end):
         match = _KEY.match(text, offset)
         if match is not None:
             keys.append(match[1])
@@ -127,18 +131,31 @@ def weights_at(
 ) -> tuple[Weight | None, ...]:
     """Return the weights of the labels that begin at some places of a reply's text.
 
-    None where the tokens do not settle one. There are none if the reply has no
-    log-probabilities, or they are not of this text.
+    A weight is the probability of the positive label, from the log-probabilities of the
+    token that holds the label.
+
+    Args:
+        choice: The reply, with its tokens.
+        offsets: Where in its text each label begins.
+        weigh: Which labels there are, and which is the positive one.
+        mode: How the log-probabilities are to be read, as the weight will say.
+
+    Returns:
+        The weights in the order of the offsets; None for one that its token does not
+        settle. Empty if the reply has no log-probabilities, or the tokens are not those
+        of its text.
     """
     text = choice.text
     if not choice.tokens or not text.strip():
         return ()
     text_of_tokens = "".join(token.token for token in choice.tokens)
-    found_at = text_of_tokens.rfind(text.strip())
-    if found_at < 0:
+    # The tokens may begin with a reasoning that is not in the text, so the last place
+    # counts; white space at both ends may differ.
+    start_in_tokens = text_of_tokens.rfind(text.strip())
+    if start_in_tokens < 0:
         return ()
     n_leading_spaces = len(text) - len(text.lstrip())
-    shift = found_at - n_leading_spaces
+    shift = start_in_tokens - n_leading_spaces
     token_ends = list(accumulate(len(token.token) for token in choice.tokens))
     return tuple(
         _weight_at(choice.tokens, token_ends, offset + shift, weigh, mode)
@@ -153,44 +170,67 @@ def _weight_at(
     weigh: LabelProbability,
     mode: Mode,
 ) -> Weight | None:
-    """The weight at the token that holds the character at an offset."""
+    """Return the weight of the label that begins at an offset in the tokens' text.
+
+    Args:
+        tokens: The tokens of the reply, each with its alternatives.
+        token_ends: Where each token ends in the text of all.
+        offset: Where the label begins there.
+        weigh: Which labels there are, and which is the positive one.
+        mode: How the log-probabilities are to be read.
+
+    Returns:
+        None if the text ends before the offset, or the token does not settle the label.
+    """
     index = bisect_right(token_ends, offset)
     if index == len(token_ends):
         return None
     token = tokens[index]
     token_start = token_ends[index] - len(token.token)
     before_label = token.token[: offset - token_start]
-    # A dict, because one text that is listed twice is one alternative.
-    alternatives = {token.token: token.logprob, **dict(token.alternatives)}
+    # The token itself is usually listed among its alternatives. As a dict, each text
+    # counts once.
+    logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
     listed = [
         (_label_of_text(text, before_label, weigh.labels), logprob)
-        for text, logprob in alternatives.items()
+        for text, logprob in logprob_by_text.items()
     ]
     return probability_of_positive(listed, weigh, mode)
 
 
-def _label_of_text(text: str, before: str, labels: Sequence[Label]) -> Label | None:
-    """Return the label that an alternative's text stands for; None for anything else.
+def _label_of_text(
+    text: str, before_label: str, labels: Sequence[Label]
+) -> Label | None:
+    """Return the label that the text of a token stands for; None for anything else.
 
-    ``before`` is what the token that was chosen holds before its label. A word may begin
-    in one token and go on in the next.
+    Quotes, spaces and full-width digits do not matter. A text may run on into the next
+    field (``1, "reason``), be a word for 0 or 1 (``true``), or be only the beginning of
+    a label, if it begins no other one.
+
+    Args:
+        text: The text of the token that was chosen, or of an alternative to it.
+        before_label: What the token that was chosen holds before its label, such as the
+            quote that opens it. If that is more than signs, an alternative must begin
+            with it too.
+        labels: The labels.
     """
-    rest = text.removeprefix(before)
-    lacks_what_stands_before = rest == text and before.strip(_AROUND)
+    rest = text.removeprefix(before_label)
+    lacks_what_stands_before = rest == text and before_label.strip(_AROUND)
     if lacks_what_stands_before:
         return None
-    plain = rest.translate(_NARROW).lstrip(_AROUND).casefold()
+    plain_text = rest.translate(_NARROW).lstrip(_AROUND).casefold()
     for label in labels:
         name = str(label).casefold()
-        if plain.startswith(name) and _ENDED.match(plain, len(name)):
+        if plain_text.startswith(name) and _ENDED.match(plain_text, len(name)):
             return label
-    word = plain.rstrip(_AROUND)
+    word = plain_text.rstrip(_AROUND)
     if word in _SYNONYMS and set(labels) == {0, 1}:
         return _SYNONYMS[word]
-    if not plain:
+    if not plain_text:
         return None
+    # A word may begin in one token and go on in the next.
     begun_labels = [
-        label for label in labels if str(label).casefold().startswith(plain)
+        label for label in labels if str(label).casefold().startswith(plain_text)
     ]
     return begun_labels[0] if len(begun_labels) == 1 else None
 
@@ -202,13 +242,14 @@ def probability_of_positive(
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
-    It is that of the positive label as a share of the positive and all negative ones. A
-    label that is neither, ``weigh.aside``, is left out of it.
+    It is the share of the positive label among the positive and all negative ones. A
+    question may also have a label that is neither, such as "unclear" (``weigh.aside``);
+    it has no part in the share.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural
             log-probability.
-        weigh: Which label is the positive one.
+        weigh: Which labels there are, and which is the positive one.
         mode: How the log-probabilities are to be read.
 
     Returns:
@@ -229,15 +270,16 @@ def probability_of_positive(
     aside = 0.0
     if weigh.aside is not None:
         aside = _probability_of({weigh.aside}, probabilities)
-    mass = positive + negative + aside
+    mass_of_labels = positive + negative + aside
     total = math.fsum(probability for _, probability in probabilities)
-    if mass < MASS_FLOOR or total > 1 + _ROUNDING:
+    if mass_of_labels < MASS_FLOOR or total > 1 + _ROUNDING:
         return None
     if _may_be_decided_by_unlisted(positive, negative, probabilities):
         return None
     if aside >= positive + negative:
         return None
-    return Weight(positive / (positive + negative), mode, min(mass, 1.0))
+    share = positive / (positive + negative)
+    return Weight(share, mode, min(mass_of_labels, 1.0))
 
 
 def _probability_of(
@@ -258,6 +300,11 @@ def _may_be_decided_by_unlisted(
 
     An endpoint lists the most probable alternatives. So what is not listed is at most
     as probable as the least probable one listed, and as what is left of 1.
+
+    Args:
+        positive: The probability of the positive label; 0 if it is not listed.
+        negative: The probability of all negative labels; 0 if none is listed.
+        probabilities: The label and the probability of each alternative listed.
     """
     least_listed = min(probability for _, probability in probabilities)
     total = math.fsum(probability for _, probability in probabilities)

@@ -50,26 +50,29 @@ _INVISIBLE = re.compile(
 
 
 def tag_digits(texts: Sequence[str]) -> str:
-    """Eight hexadecimal digits that none of these texts contains, however written.
+    """Return eight hexadecimal digits that none of these texts contains.
 
-    They come from a digest of the first text. Digits in the other case, full-width
-    ones, those with invisible signs between them and character references count, too.
+    The tags around the texts end in them, so that no text can close its tag. They come
+    from a digest of the first text; if a text holds them, from a digest with a number
+    added (a salt). Digits count however they are written: in the other case, full-width,
+    with invisible signs between them, or as character references.
     """
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
     digits = digest.hexdigest()[:_DIGITS]
     readings = [reading for text in texts for reading in _forms_as_read(text)]
-    if not any(digits in text for text in readings):
+    if not any(digits in reading for reading in readings):
         return digits
     # A hostile text may hold the digits of many salts: each is looked up in a set.
     digits_in_texts: set[str] = set()
-    for text in readings:
-        digits_in_texts.update(match[1] for match in _DIGITS_IN_TEXT.finditer(text))
+    for reading in readings:
+        matches = _DIGITS_IN_TEXT.finditer(reading)
+        digits_in_texts.update(match[1] for match in matches)
     salt = 1
     while digits in digits_in_texts:
-        salted = digest.copy()
-        salted.update(f"\0{salt}".encode())  # no text holds NUL
-        digits = salted.hexdigest()[:_DIGITS]
+        salted_digest = digest.copy()
+        salted_digest.update(f"\0{salt}".encode())  # no text holds NUL
+        digits = salted_digest.hexdigest()[:_DIGITS]
         salt += 1
     return digits
 
@@ -87,7 +90,9 @@ def _forms_as_read(text: str) -> Iterator[str]:
 def render(question: Question[Any]) -> tuple[Message, ...]:
     """Render a question into chat messages.
 
-    They are the system message, if the template has one, and the user message.
+    They are the system message, if the template has one, and the user message. A line
+    ``---`` in the template separates the two. Each text of the sample stands in a tag
+    whose name ends in digits that no text holds.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -101,18 +106,25 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
             blocks = _blocks_of_part(question.parts[name])
             blocks_by_name[name] = blocks
             sample_texts += [block.text for block in blocks]
+    # The tags of examples have digits of their own, which no sample changes.
     example_digits = _digits_of_examples(instructions, sample_texts)
     fixed_words = _fixed_words(instructions, example_digits)
     digits = tag_digits([*sample_texts, fixed_words["examples"]])
-    # what stands in place of each placeholder
-    texts = {name: _in_tags(blocks, digits) for name, blocks in blocks_by_name.items()}
-    texts.update(fixed_words)
+    # what stands in place of each placeholder, by its name
+    text_by_name = {
+        name: _in_tags(blocks, digits) for name, blocks in blocks_by_name.items()
+    }
+    text_by_name.update(fixed_words)
 
-    above, below = _split_messages(instructions.template)
-    system_message = _fixed_system_message(above, instructions, example_digits)
-    if system_message is None:
-        system_message = Message("system", _fill_template(above, texts))
-    user_text = _fill_template(below, texts)
+    system_template, user_template = _split_messages(instructions.template)
+    system_message = _fixed_system_message(
+        system_template, instructions, example_digits
+    )
+    if system_message is None:  # it shows a text of the sample
+        system_message = Message(
+            "system", _fill_template(system_template, text_by_name)
+        )
+    user_text = _fill_template(user_template, text_by_name)
     if system_message.content and user_text:
         return (system_message, Message("user", user_text))
     # The template has no line "---", or nothing on one side of it.
@@ -236,7 +248,12 @@ def _tag_examples(instructions: Instructions, digits: str) -> str:
 
 
 def _blocks_of_part(part: Part) -> list[_Block]:
-    """What stands in the tags of a part: one block, or one for each of its texts."""
+    """Return what stands in the tags of a part of a question, one block for each tag.
+
+    A part with one text is one block, with the conversation before it. A part with
+    several texts is a block for each; or one block with a line for each, where the part
+    says so (``marks``).
+    """
     if isinstance(part.text, str):
         text = "\n".join([part.text, *_lines_beside(part)])
         return [_Block(part.label, sendable_text(text))]

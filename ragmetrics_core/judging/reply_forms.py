@@ -18,7 +18,7 @@ from ragmetrics_core.data.errors import (
     EmptyReply,
     MalformedReply,
 )
-from ragmetrics_core.judging.parsing import Found, find_objects
+from ragmetrics_core.judging.parsing import ReadReply, find_objects
 from ragmetrics_core.models.chat import Choice
 
 # Annotations of fields that hold the judge's own words.
@@ -54,7 +54,16 @@ def _field_names(schema: Mapping[str, Any]) -> Iterator[str]:
 def _make_strict(
     schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A schema, with references replaced, in the keywords that every endpoint knows."""
+    """Return a JSON schema in the keywords that every endpoint knows.
+
+    References are replaced by what they stand for. All fields of an object are
+    required, and it has no others. Anything else, such as bounds of numbers, is left
+    out.
+
+    Args:
+        schema: The schema, or a part of it.
+        definitions: What references stand for, by their names.
+    """
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return _make_strict(definitions[name], definitions)
@@ -79,10 +88,11 @@ def _make_strict(
     return strict
 
 
-def read(choice: Choice, question: Question[R]) -> Found[R]:
-    """Read the reply to a question, and where it stands.
+def read(choice: Choice, question: Question[R]) -> ReadReply[R]:
+    """Find and read the reply to a question in what a model wrote.
 
-    The question's ``Reply`` reads every object that has a required field.
+    A JSON object counts as a reply if it has one of the required fields of the
+    question's ``Reply``. If there are several that agree, the first one is returned.
 
     Raises:
         ContentRefused: If the model or a content filter refused to answer.
@@ -104,16 +114,16 @@ def read(choice: Choice, question: Question[R]) -> Found[R]:
         raise EmptyReply("the reply is empty", raw=text)
     names = _fields_that_identify(question.Reply)
     replies = [
-        Found(_validate(choice, value, question), choice, start, end)
-        for value, start, end in find_objects(choice, names)
-        if any(name in value for name in names)
+        ReadReply(_validate(choice, fields, question), choice, start, end)
+        for fields, start, end in find_objects(choice, names)
+        if any(name in fields for name in names)
     ]
     if not replies:
         raise MalformedReply(
             f"it holds no JSON object with the field {names[-1]!r}", raw=text
         )
-    essence = _what_must_agree(replies[0].value)
-    if any(_what_must_agree(reply.value) != essence for reply in replies):
+    first_verdict = _what_must_agree(replies[0].value)
+    if any(_what_must_agree(reply.value) != first_verdict for reply in replies):
         raise ConflictingVerdicts(
             "it holds several verdicts that contradict each other", raw=text
         )

@@ -35,33 +35,39 @@ Reply = Asked[Any] | NotAnswered
 def halve_questions(
     question: Question[Any], answer: Answer[Any]
 ) -> tuple[Question[Any], ...]:
-    """Return the questions about each half, if an answer failed for its length.
+    """Return the same question about each half, if an answer failed for its length.
 
-    The halves are those of the text, or of the group of texts, that ``split`` names.
+    ``question.split`` names the part to divide: one text, which is cut in two that
+    overlap, or a group of texts, which becomes two shorter groups.
+
     There are none if the answer did not fail for its length. There are none either if
-    that text is no longer than the longest text beside it: then the other one is what
-    is too long.
+    the part to divide is no longer than another part: then the other one is what is too
+    long.
+
+    Args:
+        question: The question.
+        answer: The answer to it.
     """
     if question.split is None or not _was_too_long(answer):
         return ()
     name = question.split.part
     part = question.parts[name]
-    lengths_beside = [
+    lengths_of_others = [
         _length(other_part)
         for other_name, other_part in question.parts.items()
         if other_name != name
     ]
-    if _length(part) <= max(lengths_beside, default=0):
+    if _length(part) <= max(lengths_of_others, default=0):
         return ()
-    shorter_texts: Iterable[str | tuple[str, ...]]
+    halves: Iterable[str | tuple[str, ...]]
     if isinstance(part.text, str):
-        shorter_texts = cut_in_halves(part.text)
+        halves = cut_in_halves(part.text)
     else:
-        shorter_texts = divide_texts(part.texts)
-    shorter_parts = [replace(part, text=text) for text in shorter_texts]
+        halves = divide_texts(part.texts)
+    half_parts = [replace(part, text=half) for half in halves]
     return tuple(
-        replace(question, parts={**question.parts, name: shorter})
-        for shorter in shorter_parts
+        replace(question, parts={**question.parts, name: half_part})
+        for half_part in half_parts
     )
 
 
@@ -81,9 +87,14 @@ def _length(part: Part) -> int:
 def join_verdicts(
     question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]
 ) -> Answer[Any]:
-    """Return the verdicts about the whole, from the answers about its parts.
+    """Make one answer of the answers about the parts of a text that was too long.
 
-    ``failed`` is the answer to the question that was too long.
+    Its usage is that of all calls, and says that windows were read.
+
+    Args:
+        question: The question.
+        failed: The answer to it, which failed for its length.
+        answers: The answers to the same question about each part.
     """
     assert question.split is not None  # noqa: S101  # only such a question has parts
     usage = failed.usage + Usage(fallbacks=(_FALLBACK,))
@@ -114,24 +125,30 @@ def _join_group(replies: Sequence[Reply]) -> Reply:
 
 
 def _join_text(replies: Sequence[Reply], field: str) -> Reply:
-    """Verdicts about one text: of each the window that says yes most clearly.
+    """Join what was said of the windows of one text.
 
-    A window that was not answered cannot turn a yes into a no.
+    For each verdict the window counts that says yes most clearly. A window that was not
+    answered cannot turn a yes into a no: without it a yes stands, and where a verdict
+    is no there is no reply.
+
+    Args:
+        replies: The reply about each window.
+        field: The field of a verdict whose value is above 0 for a yes.
     """
     answered = [reply for reply in replies if isinstance(reply, Asked)]
     unanswered = [reply for reply in replies if isinstance(reply, NotAnswered)]
     if not answered:
         return unanswered[0]
-    verdicts_by_window = [_single_verdicts(reply) for reply in answered]
+    verdicts_of_windows = [_single_verdicts(reply) for reply in answered]
     # of each verdict the one in the window that says yes most clearly
-    verdicts = [
+    clearest_verdicts = [
         _find_clearest(verdict_by_window, field)
-        for verdict_by_window in zip(*verdicts_by_window, strict=True)
+        for verdict_by_window in zip(*verdicts_of_windows, strict=True)
     ]
-    all_say_yes = all(_says_yes(verdict, field) for verdict in verdicts)
-    if unanswered and not all_say_yes:
+    do_all_say_yes = all(_says_yes(verdict, field) for verdict in clearest_verdicts)
+    if unanswered and not do_all_say_yes:
         return unanswered[0]
-    return _combine_verdicts(answered[0].reply, verdicts)
+    return _combine_verdicts(answered[0].reply, clearest_verdicts)
 
 
 def _single_verdicts(asked: Asked[Any]) -> list[Asked[Any]]:
@@ -174,13 +191,18 @@ def _strength(verdict: Asked[Any], field: str) -> float:
 
 
 def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked[Any]:
-    """Return one reply, of the same form as ``reply``, that holds these verdicts."""
-    name = list_field(type(reply))
-    if name is None:
+    """Make one reply of several verdicts, with their weights and their windows.
+
+    Args:
+        reply: A reply of the same form: with a list of verdicts, or a single one.
+        verdicts: The verdicts, each as if it had been asked alone.
+    """
+    list_name = list_field(type(reply))
+    if list_name is None:
         combined = verdicts[0].reply
     else:
         items = tuple(verdict.reply for verdict in verdicts)
-        combined = reply.model_copy(update={name: items})
+        combined = reply.model_copy(update={list_name: items})
     weights: list[Weight] = []
     n_windows_by_verdict: list[int] = []
     for verdict in verdicts:
