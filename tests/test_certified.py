@@ -36,7 +36,11 @@ def test_the_sequence_stops_where_the_labels_stop_certifying() -> None:
     )
     found = certify(labelled, [score for score, _ in labelled], 0.9)
     assert found.step is not None
-    assert (found.step.threshold, found.step.yes, found.step.count) == (0.8, 78, 80)
+    assert (found.step.threshold, found.step.n_yes, found.step.n_labels) == (
+        0.8,
+        78,
+        80,
+    )
     assert found.step.share == pytest.approx(0.8)
     assert found.sentence.startswith(
         "Certified: scores from 0.8 on are right in at least 0.9"
@@ -91,8 +95,8 @@ def test_a_plan_needs_ten_labels_and_is_the_one_of_fewest_labels() -> None:
     assert found.best is not None
     assert (
         found.best.threshold,
-        found.best.yes,
-        found.best.count,
+        found.best.n_yes,
+        found.best.n_labels,
         found.best.share,
     ) == (0.5, 20, 20, 1.0)
     assert found.needed == 29

@@ -486,8 +486,8 @@ def test_a_calibrated_mean_of_the_noes_is_the_mirror(
     labels, scores = [label for label, _ in rows], [score for _, score in rows]
     alone, rest = Scores(scores, [-1] * len(scores)), Scores(others, [-1] * len(others))
     turned = (
-        Scores([1 - own for own in scores], alone.keys),
-        Scores([1 - own for own in others], rest.keys),
+        Scores([1 - own for own in scores], alone.cluster_numbers),
+        Scores([1 - own for own in others], rest.cluster_numbers),
     )
     found, mirrored = (
         ppi(labels, alone, rest),
@@ -520,13 +520,13 @@ def test_what_is_certified_is_surely_precise_and_stricter_targets_certify_no_mor
     assert certification.certify(shuffled, scores[::-1], target) == found
     if found.step is not None:
         reached = [label for score, label in labelled if score >= found.step.threshold]
-        assert (found.step.yes, found.step.count) == (sum(reached), len(reached))
+        assert (found.step.n_yes, found.step.n_labels) == (sum(reached), len(reached))
         assert found.step.share == pytest.approx(
             sum(own >= found.step.threshold for own in scores) / len(scores)
         )
         assert (
             stats.binomtest(
-                found.step.yes, found.step.count, target, alternative="greater"
+                found.step.n_yes, found.step.n_labels, target, alternative="greater"
             ).pvalue
             <= 0.05
         )

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ragmetrics_core.data import Context, InputError, Sample
@@ -15,6 +16,7 @@ from ragmetrics_core.reporting.report import Report
 
 _PAGES = ("how_it_works.md", "metrics.md")
 _TOP = 4
+_LONGEST_SCRAP = 40  # characters of a paragraph that is no use as a context
 
 # Questions with the answers that the documentation gives.
 QUESTIONS: tuple[tuple[str, str], ...] = (
@@ -71,10 +73,11 @@ HANDWRITTEN: tuple[tuple[str, str, str], ...] = (
 
 
 def demo() -> Report:
-    """Retrieve from our documentation, answer by quoting, and score every turn with all four metrics.
+    """Run the demo: retrieve from our documentation, answer by quoting, score, print.
 
-    The last samples of the report are written by hand and show what the embedded judge
-    cannot see.
+    The last samples of the report are written by hand. They show what the embedded
+    judge, which compares words, cannot see: their scores are printed beside what a
+    person says.
     """
     chunks = corpus()
     print(
@@ -85,7 +88,23 @@ def demo() -> Report:
     samples = [
         _answered(question, reference, chunks) for question, reference in QUESTIONS
     ]
-    samples += [
+    samples += _handwritten_samples()
+    report = evaluate(samples, judge=LexicalJudge(), progress=False)
+    print("\nWritten by hand, adherence as a person and as the embedded judge sees it:")
+    handwritten_rows = report.results[-len(HANDWRITTEN) :]
+    for (name, text, persons_verdict), row in zip(
+        HANDWRITTEN, handwritten_rows, strict=True
+    ):
+        score = row.results["context_adherence"].value
+        score_text = "none" if score is None else f"{score:.2f}"
+        print(f"  {name:20} person: {persons_verdict:4}  judge: {score_text}  {text}")
+    print()
+    return report
+
+
+def _handwritten_samples() -> list[Sample]:
+    """The samples with answers that were written by hand, about one context."""
+    return [
         Sample(
             id=name,
             question="What is known of the lighthouse?",
@@ -94,68 +113,75 @@ def demo() -> Report:
         )
         for name, answer, _ in HANDWRITTEN
     ]
-    report = evaluate(samples, judge=LexicalJudge(), progress=False)
-    print("\nWritten by hand, adherence as a person and as the embedded judge sees it:")
-    for (name, text, truth), result in zip(
-        HANDWRITTEN, report.results[-len(HANDWRITTEN) :], strict=True
-    ):
-        value = result.results["context_adherence"].value
-        print(
-            f"  {name:20} person: {truth:4}  judge:"
-            f" {'none' if value is None else f'{value:.2f}'}  {text}"
-        )
-    print()
-    return report
 
 
 def corpus() -> list[Context]:
-    """Paragraphs of our documentation; ``InputError`` if it is neither in the package nor beside it."""
+    """The paragraphs of our documentation that the demo searches.
+
+    Headings, tables and very short paragraphs are left out. The pages are part of the
+    installed package; a checkout has them in its folder ``docs``.
+
+    Raises:
+        InputError: If a page is in neither place.
+    """
     chunks = []
-    for name in _PAGES:
-        places = (
-            files("ragmetrics_core.demo").joinpath("corpus", name),
-            Path(__file__).parents[2] / "docs" / name,
-        )
-        page = next((place for place in places if place.is_file()), None)
-        if page is None:
-            raise InputError(
-                f"the demo's page {name} is missing; install ragmetrics-core again"
-            )
-        paragraphs = [
-            " ".join(part.split())
-            for part in page.read_text(encoding="utf-8").split("\n\n")
-        ]
-        texts = [
-            part
-            for part in paragraphs
-            if len(part) > 40 and not part.startswith(("#", "|"))
-        ]
-        chunks += [
-            Context(text=part, id=f"{name}#{number}")
-            for number, part in enumerate(texts)
-        ]
+    for page_name in _PAGES:
+        for number, text in enumerate(_paragraphs_of_page(page_name)):
+            chunks.append(Context(text=text, id=f"{page_name}#{number}"))
     return chunks
 
 
-def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
-    """The chunks that share most with the question; rare words weigh more."""
-    terms = [set(content_terms(chunk.text)) for chunk in chunks]
-    frequency = Counter(term for terms_of_chunk in terms for term in terms_of_chunk)
-    terms_of_question = set(content_terms(question))
-    weights = [
-        sum(
-            math.log(len(chunks) / frequency[term])
-            for term in terms_of_question & terms_of_chunk
-        )
-        / (1 + math.log(1 + len(terms_of_chunk)))
-        for terms_of_chunk in terms
-    ]
-    best = sorted(range(len(chunks)), key=lambda index: -weights[index])[:_TOP]
-    return tuple(
-        chunks[index].model_copy(update={"score": weights[index]})
-        for index in best
-        if weights[index] > 0
+def _paragraphs_of_page(page_name: str) -> list[str]:
+    """The paragraphs of one page, without headings, tables and very short ones."""
+    page = _find_page(page_name)
+    paragraphs = []
+    for part in page.read_text(encoding="utf-8").split("\n\n"):
+        text = " ".join(part.split())
+        is_prose = not text.startswith(("#", "|"))
+        if is_prose and len(text) > _LONGEST_SCRAP:
+            paragraphs.append(text)
+    return paragraphs
+
+
+def _find_page(page_name: str) -> Traversable:
+    """A page in the installed package or the checkout; ``InputError`` if it is in neither."""
+    places: tuple[Traversable, ...] = (
+        files("ragmetrics_core.demo").joinpath("corpus", page_name),
+        Path(__file__).parents[2] / "docs" / page_name,
     )
+    for place in places:
+        if place.is_file():
+            return place
+    raise InputError(
+        f"the demo's page {page_name} is missing; install ragmetrics-core again"
+    )
+
+
+def retrieve(question: str, chunks: Sequence[Context]) -> tuple[Context, ...]:
+    """The few chunks that share most words with the question, best first.
+
+    A shared word counts the more, the fewer chunks have it. Long chunks count less,
+    since they share words by chance. Chunks that share nothing are left out.
+    """
+    terms_by_chunk = [set(content_terms(chunk.text)) for chunk in chunks]
+    n_chunks_by_term: Counter[str] = Counter()
+    for terms in terms_by_chunk:
+        n_chunks_by_term.update(terms)
+    terms_of_question = set(content_terms(question))
+    scores = []
+    for terms in terms_by_chunk:
+        rarities = [
+            math.log(len(chunks) / n_chunks_by_term[term])
+            for term in terms_of_question & terms
+        ]
+        length_penalty = 1 + math.log(1 + len(terms))
+        scores.append(sum(rarities) / length_penalty)
+    best_first = sorted(range(len(chunks)), key=scores.__getitem__, reverse=True)
+    retrieved = []
+    for index in best_first[:_TOP]:
+        if scores[index] > 0:
+            retrieved.append(chunks[index].model_copy(update={"score": scores[index]}))
+    return tuple(retrieved)
 
 
 def answer(question: str, texts: Iterable[str]) -> str:

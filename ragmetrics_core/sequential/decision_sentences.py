@@ -79,33 +79,44 @@ def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
 
 
 def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str:
-    """After how many rows it was decided or left undecided, and what that saved."""
-    of_all = "" if progress.n_rows is None else f" of {progress.n_rows:,}"
-    scored = f"{progress.n_scored:,} scored"
-    rest = _rest(decision, progress)
+    """The part of the sentence that says after how many rows it was decided.
+
+    For example: "decided after 40 of 100 rows (42 scored with those in flight, 120
+    calls saved)".
+    """
+    n_rows_of_run = "" if progress.n_rows is None else f" of {progress.n_rows:,}"
+    n_scored = f"{progress.n_scored:,} scored"
+    not_judged = _what_was_not_judged(decision, progress)
     if decision.decided_at is None:
         after = f"undecided after {progress.n_judged:,}"
-        return f"{after}{of_all} rows ({scored}{rest})"
+        return f"{after}{n_rows_of_run} rows ({n_scored}{not_judged})"
     after = f"decided after {decision.decided_at:,}"
-    return f"{after}{of_all} rows ({scored} with those in flight{rest})"
+    # rows that were in flight at the decision get their scores all the same
+    in_parentheses = f"{n_scored} with those in flight{not_judged}"
+    return f"{after}{n_rows_of_run} rows ({in_parentheses})"
 
 
-def _rest(decision: SequentialDecision, progress: GateProgress) -> str:
-    """What of both runs was not judged."""
-    n_left = 0
+def _what_was_not_judged(decision: SequentialDecision, progress: GateProgress) -> str:
+    """What of both runs was not judged, each part with a comma before it.
+
+    That is either the calls that stopping early has saved, or the rows that got no
+    result. A comparison also counts the rows of the earlier run that belong to none of
+    this one. "" if there is nothing of these.
+    """
+    n_rows_left = 0
     if progress.n_rows is not None:
-        n_left = progress.n_rows - progress.n_judged
-    rest = ""
+        n_rows_left = progress.n_rows - progress.n_judged
+    text = ""
     if decision.saved:
         about = "about " if progress.saves_about else ""
-        rest = f", {about}{decision.saved:,} calls saved"
-    elif n_left:
-        rest = f", {n_left:,} without a result"
-    is_difference = decision.at_least is None
-    if is_difference and progress.n_without_partner:
+        text = f", {about}{decision.saved:,} calls saved"
+    elif n_rows_left:
+        text = f", {n_rows_left:,} without a result"
+    is_comparison = decision.at_least is None
+    if is_comparison and progress.n_without_partner:
         n_without = progress.n_without_partner
-        rest += f", {n_without:,} rows of the earlier run have no partner"
-    return rest
+        text += f", {n_without:,} rows of the earlier run have no partner"
+    return text
 
 
 def _why_undecided(

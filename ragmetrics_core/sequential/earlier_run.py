@@ -17,17 +17,19 @@ from ragmetrics_core.reporting.pairing import (
 )
 from ragmetrics_core.reporting.report import Report
 
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class Partners:
     """Rows of the earlier run that belong to rows of this one.
 
     Attributes:
-        by_place: The partner of each row of this run that has one, by the row's index.
+        by_index: The partner of each row of this run that has one, by the row's index.
         n_without: Rows of the earlier run that belong to none of this one.
     """
 
-    by_place: dict[int, SampleResult] = field(default_factory=dict)
+    by_index: dict[int, SampleResult] = field(default_factory=dict)
     n_without: int = 0  # rows of the earlier run that belong to none
 
 
@@ -79,53 +81,65 @@ def _differing_settings(
     metrics: Sequence[Metric],
     judges: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """What was measured in another way, in words."""
-    signatures = {metric.name: metric.signature for metric in metrics}
-    differing = []
+    """Say in words what the earlier run measured in another way than this one.
+
+    That is a metric with other settings, a judge that it did not have, or a judge that
+    was asked at another address. The list is empty if the runs can be compared.
+
+    Args:
+        earlier: The earlier run.
+        metrics: The metrics of this run.
+        judges: Names of this run's judges, with the addresses that they ask.
+    """
+    signature_by_name = {metric.name: metric.signature for metric in metrics}
+    differences = []
     for name, earlier_signature in earlier.run.metrics.items():
         # a metric of the earlier run that this one lacks is not compared
-        signature = signatures.get(name, earlier_signature)
+        signature = signature_by_name.get(name, earlier_signature)
         if signature != earlier_signature:
-            differing.append(f"{signature} against {earlier_signature}")
+            differences.append(f"{signature} against {earlier_signature}")
     earlier_judges = earlier.run.judges
-    if not set(judges) <= set(earlier_judges):
-        names = ", ".join(judges)
+    has_new_judge = not set(judges) <= set(earlier_judges)
+    if has_new_judge:
+        judge_names = ", ".join(judges)
         earlier_names = ", ".join(earlier_judges)
-        differing.append(f"judge {names} against {earlier_names}")
-    differing += judges_elsewhere(judges, earlier.run.addresses).values()
-    return differing
+        differences.append(f"judge {judge_names} against {earlier_names}")
+    differences += judges_elsewhere(judges, earlier.run.addresses).values()
+    return differences
 
 
 def partners_of(
     samples: Sequence[Sample | None], earlier: Report, *, min_scored: float
 ) -> Partners:
-    """Find the rows of the earlier run that belong to the rows of this one.
+    """Find for each row of this run its partner: the same row in the earlier run.
 
     Args:
         samples: The rows of this run; None for a row that is no sample.
         earlier: The earlier run.
-        min_scored: Share of the rows of either run that need a partner.
+        min_scored: Share of the rows of either run that need a partner, since only a
+            pair of rows can have a score in a comparison.
 
     Raises:
         InputError: If rows cannot be told apart, are asked something else than
             before, or too few have a partner.
     """
     rows = []
-    for place, sample in enumerate(samples):
-        rows.append(SampleResult(index=place, sample=sample))
+    for index, sample in enumerate(samples):
+        rows.append(SampleResult(index=index, sample=sample))
     matched = match(earlier.results, rows)
     _refuse_rows_that_look_alike(matched)
-    n_asked_otherwise = count_other_questions(matched.pairs)
-    if n_asked_otherwise:
+    n_other_questions = count_other_questions(matched.pairs)
+    if n_other_questions:
         raise InputError(
-            f"{n_asked_otherwise:,} of {len(matched.pairs):,} rows have the id of an"
+            f"{n_other_questions:,} of {len(matched.pairs):,} rows have the id of an"
             " earlier row with another question or reference; give the ids that the"
             " same samples had in the earlier run"
         )
     _refuse_few_pairs(matched, len(samples), min_scored)
-    by_place = {row.index: earlier_row for earlier_row, row in matched.pairs}
-    # bad rows too: comparing two finished runs counts them as well
-    return Partners(by_place, n_without=len(matched.first_only))
+    partner_by_index = {row.index: earlier_row for earlier_row, row in matched.pairs}
+    # rows that are no samples too: comparing two finished runs counts them as well
+    n_without = len(matched.first_only)
+    return Partners(partner_by_index, n_without)
 
 
 def _refuse_rows_that_look_alike(matched: Matched) -> None:
@@ -144,11 +158,17 @@ def _refuse_rows_that_look_alike(matched: Matched) -> None:
 
 
 def _refuse_few_pairs(matched: Matched, n_rows: int, min_scored: float) -> None:
-    """Raise ``InputError`` if fewer rows have a partner than need a score."""
+    """Raise ``InputError`` if fewer rows have a partner than need a score.
+
+    Args:
+        matched: The pairs of rows, and the rows of the earlier run without a partner.
+        n_rows: How many rows this run has.
+        min_scored: Share of the rows of either run that needs a score.
+    """
     n_pairs = len(matched.pairs)
     n_all_rows = n_rows + len(matched.first_only)
     n_needed = min_scored * n_all_rows
-    if n_pairs >= n_needed - 1e-9:
+    if n_pairs >= n_needed - _ROUNDING:
         return
     advice = "compare runs of the same rows"
     n_bad_rows = sum(row.sample is None for row in matched.first_only)

@@ -7,7 +7,7 @@ is open. The terms:
         worse than in an earlier run.
     gate: the sequential test of one claim. It sums up the evidence.
     unit: the rows that a gate takes at once: those of one cluster, else one row.
-    place: of a claim or gate its index in the lists, of a row its index in the run.
+    claim_index: the index of a claim, and of its gate, in the lists of them.
 """
 
 import logging
@@ -138,25 +138,36 @@ class Decider:
         metrics: Sequence[Metric],
         judges: Mapping[str, Sequence[str]],
     ) -> None:
+        """Find out what is to be decided; the gates that decide it start empty.
+
+        A claim is what is to be decided. A gate is the statistical test of one claim,
+        which sums up the evidence. A unit is the rows that a gate takes at once: those
+        of one cluster, else one row.
+        """
         self.until = _settings(until)
         self._claims = _means_to_reach(gates, metrics)
         self._earlier_run = load_earlier_run(self.until.against, metrics, judges)
         self._claims += _comparisons(self._earlier_run, metrics)
         _refuse_no_claims(self._claims)
+
+        # What is known of the rows before they are judged.
         self.samples: list[Sample | None] | None = None
         self._is_iterator = False
-        self._partners = Partners()
-        self._pairs: list[Pair] = []
-        self._texts: list[str] = []  # of all rows
+        self._partners = Partners()  # rows of the earlier run for rows of this one
+        self._texts: list[str] = []  # of each row of a list
         self._n_reachable = 0  # rows that may be judged
-        self._unit_sizes: list[int] = []  # in order
-        self._iterator_clusters: set[str] = set()
+        self._unit_sizes: list[
+            int
+        ] = []  # rows of each unit, in order; [] of an iterator
 
+        # What was judged so far.
         self._judged = _JudgedRows()
-        self._n_units = 0
-        # of the next unit's judged rows, for each gate
+        self._pairs: list[Pair] = []  # judged rows with their partners
+        self._iterator_clusters: set[str] = set()  # clusters of an iterator's rows
+        self._n_units = 0  # units that the gates have taken
+        # For each judged row of the next unit, its score for each gate.
         self._unit_scores: list[list[_RowScore]] = []
-        self._n_scored = [0] * len(self._claims)
+        self._n_scored = [0] * len(self._claims)  # rows with a score, for each gate
         self._stop_reason = ""  # why no more rows count
         self._gates = self._new_gates()
         self._latest_decisions: tuple[SequentialDecision, ...] = ()
@@ -172,8 +183,8 @@ class Decider:
             largest_cluster: Rows of its largest unit.
         """
         gates = []
-        for place, claim in enumerate(self._claims):
-            share_needed = min(1.0, self._share_needed(place))
+        for claim_index, claim in enumerate(self._claims):
+            share_needed = min(1.0, self._share_needed(claim_index))
             settings = self.until.model_copy(update={"min_scored": share_needed})
             gate = settings.gate(
                 claim.at_least,
@@ -184,36 +195,36 @@ class Decider:
             gates.append(gate)
         return gates
 
-    def _share_needed(self, place: int) -> float:
+    def _share_needed(self, claim_index: int) -> float:
         """Return the share of the rows that a gate needs scored.
 
         The rows are those of either run, of which some may have no partner.
         """
-        if not self._claims[place].is_difference:
+        if not self._claims[claim_index].is_difference:
             return self.until.min_scored
         share_without_partner = self._partners.n_without / max(1, len(self._texts))
         return self.until.min_scored * (1 + share_without_partner)
 
-    def _cannot_be_scored(self, place: int) -> bool:
+    def _cannot_be_scored(self, claim_index: int) -> bool:
         """Whether so many rows have no score that the gate will not be decided."""
-        n_unscored = self._judged.n_rows - self._n_scored[place]
+        n_unscored = self._judged.n_rows - self._n_scored[claim_index]
         n_may_be_scored = self._n_reachable - n_unscored
-        n_needed = self._share_needed(place) * self._n_reachable
+        n_needed = self._share_needed(claim_index) * self._n_reachable
         return n_may_be_scored < n_needed - _ROUNDING
 
-    def _has_too_few_scores(self, place: int) -> bool:
+    def _has_too_few_scores(self, claim_index: int) -> bool:
         """Whether too few of the rows judged so far have a score."""
-        n_needed = self._share_needed(place) * self._judged.n_rows
-        return self._n_scored[place] < n_needed - _ROUNDING
+        n_needed = self._share_needed(claim_index) * self._judged.n_rows
+        return self._n_scored[claim_index] < n_needed - _ROUNDING
 
-    def _outcome(self, place: int) -> Outcome:
+    def _outcome(self, claim_index: int) -> Outcome:
         """Return what a gate decided.
 
         It is undecided while too few of the rows judged so far have a score.
         """
-        if self._has_too_few_scores(place):
+        if self._has_too_few_scores(claim_index):
             return "undecided"
-        return self._gates[place].decision
+        return self._gates[claim_index].decision
 
     @property
     def done(self) -> bool:
@@ -224,12 +235,13 @@ class Decider:
         """
         if self._stop_reason:
             return True
-        places = range(len(self._claims))
-        outcomes = [self._outcome(place) for place in places]
+        outcomes = [self._outcome(index) for index in range(len(self._claims))]
         if join_outcomes(outcomes) != "undecided":
             return True
-        open_places = [place for place in places if outcomes[place] == "undecided"]
-        return all(self._cannot_be_scored(place) for place in open_places)
+        for claim_index, outcome in enumerate(outcomes):
+            if outcome == "undecided" and not self._cannot_be_scored(claim_index):
+                return False
+        return True
 
     @property
     def note(self) -> str:
@@ -247,12 +259,14 @@ class Decider:
     def rows_in_order(
         self, rows: Iterable[Row], *, listed: bool
     ) -> Iterator[tuple[int, Row]]:
-        """Yield rows with their places, in the order in which they are to start.
+        """Yield the index of each row and the row, in the order of judging.
+
+        The order of a list is drawn at random, and its rows are noted for what is
+        decided later. Rows of an iterator keep the order in which they arrive.
 
         Args:
             rows: The rows of the run.
-            listed: Whether their number is known, so that an order can be drawn; else
-                it is that of arrival.
+            listed: Whether they are a list, so that an order can be drawn.
 
         Raises:
             SettingError: If ``on="point"`` or ``against`` is asked of rows whose number
@@ -272,10 +286,10 @@ class Decider:
             )
         self._refuse_unknown_cluster_key(self.samples)
         self._texts = [texts_of(sample) for sample in self.samples]
-        places = self._draw_places(self.samples)
-        self._n_reachable = len(places)
-        for place in places:
-            yield place, all_rows[place]
+        indices = self._draw_indices(self.samples)
+        self._n_reachable = len(indices)
+        for index in indices:
+            yield index, all_rows[index]
 
     def _refuse_what_needs_a_list(self) -> None:
         """Raise ``SettingError`` for settings that need to know the number of rows."""
@@ -287,19 +301,19 @@ class Decider:
     def _refuse_unknown_cluster_key(self, samples: Sequence[Sample | None]) -> None:
         """Raise ``SettingError`` if no sample of either run has the clusters' key."""
         keys = KeysSought(cluster=self.until.cluster)
-        earlier_samples = [row.sample for row in self._partners.by_place.values()]
+        earlier_samples = [row.sample for row in self._partners.by_index.values()]
         for sample in (*samples, *earlier_samples):
             if sample is not None:
                 keys.look(sample)
         keys.check()
 
-    def _draw_places(self, samples: Sequence[Sample | None]) -> list[int]:
-        """Draw the order in which rows are judged, and return their places.
+    def _draw_indices(self, samples: Sequence[Sample | None]) -> list[int]:
+        """Draw the order in which rows are judged, and return their indices.
 
         Rows of one cluster are a unit: they come together, or not at all where they
-        would be more than ``max_samples`` with those before. A gate, which sums up the
-        evidence on one claim, has to know how many rows a unit may have; so the gates
-        are made here, too.
+        would be more than ``max_samples`` with those before. The sizes of the units are
+        noted. The gates are made anew, because a gate, which sums up the evidence on
+        one claim, has to know how many rows a unit may have.
         """
         clusters = self._clusters(samples)
         units = draw_order(self._texts, seed=self.until.seed, clusters=clusters)
@@ -310,13 +324,13 @@ class Decider:
             rows=max(1, n_samples), largest_cluster=largest_unit
         )
         max_rows = self.until.max_samples or n_samples
-        places: list[int] = []
-        n_up_to_here = 0
+        indices: list[int] = []
+        n_rows_up_to_here = 0
         for unit in units:
-            n_up_to_here += len(unit)
-            if n_up_to_here <= max_rows:
-                places += unit
-        return places
+            n_rows_up_to_here += len(unit)
+            if n_rows_up_to_here <= max_rows:
+                indices += unit
+        return indices
 
     def _clusters(self, samples: Sequence[Sample | None]) -> list[str | None]:
         """The cluster of each row, None for one that stands alone.
@@ -326,19 +340,21 @@ class Decider:
         if self.until.on != "interval":
             return [None] * len(samples)
         pairs = []
-        for place, sample in enumerate(samples):
-            earlier_row = self._partners.by_place.get(place)
+        for index, sample in enumerate(samples):
+            earlier_row = self._partners.by_index.get(index)
             earlier_sample = None if earlier_row is None else earlier_row.sample
             pairs.append((earlier_sample, sample))
         return group_pairs(pairs, self.until.cluster)
 
     def take(self, row: SampleResult) -> None:
-        """Count the result of a row, in the order in which rows were started.
+        """Take the result of a row, in the order in which rows were started.
+
+        The row is counted. Once all rows of its unit (its cluster, else itself) are
+        there, the gates, the tests of the claims, take the scores of the unit. If all
+        is decided with this row, the decisions are logged.
 
         A limit of the run may cut off the results of a row. Then neither that row nor
-        any later one counts. Otherwise the row is noted, and once its unit is complete
-        the gates take the scores of the unit. If all is decided with this row, the
-        decisions are logged.
+        any later one counts, and the reason is kept.
         """
         was_done = self.done
         if not self._stop_reason:
@@ -347,12 +363,12 @@ class Decider:
             return
         self._judged.n_rows += 1
         self._judged.n_calls += row.usage.calls
-        if self._texts:
+        if self._texts:  # the texts of an iterator's rows are not known
             self._judged.texts.add(self._texts[row.index])
-        row_scores = [
-            self._take_score(row, place) for place in range(len(self._claims))
+        score_for_each_gate = [
+            self._take_score(row, index) for index in range(len(self._claims))
         ]
-        self._unit_scores.append(row_scores)
+        self._unit_scores.append(score_for_each_gate)
         if self._unit_is_complete():
             self._update_gates()
         if self.done and not was_done:
@@ -360,15 +376,22 @@ class Decider:
                 logger.info("%s", decision)
 
     def _reason_to_stop(self, row: SampleResult) -> str:
-        """Why neither a row nor any later one counts; "" if it does."""
+        """The reason to take no more rows, this one included; "" if the row counts.
+
+        One reason is that a limit of the run cut off the row's results. The other is
+        that rows of an iterator share a cluster: they cannot be put into one unit. The
+        row's cluster is noted, so that a later row that shares it is found.
+        """
         lacks_results = any(claim.metric not in row.results for claim in self._claims)
         if row.sample is not None and lacks_results:
             return "a limit was reached"
-        may_share_cluster = self.samples is None and self.until.on == "interval"
-        if not may_share_cluster:
+        is_from_iterator = self.samples is None
+        # on="point" speaks of these rows only, for which clusters make no difference
+        do_clusters_matter = self.until.on == "interval"
+        if not (is_from_iterator and do_clusters_matter):
             return ""
         cluster = group_of(row.sample, self.until.cluster)
-        if cluster is None:
+        if cluster is None:  # the row stands alone
             return ""
         if cluster in self._iterator_clusters:
             return (
@@ -390,38 +413,43 @@ class Decider:
     def _update_gates(self) -> None:
         """Give the gates the scores of a unit."""
         self._n_units += 1
-        for place, gate in enumerate(self._gates):
-            row_scores = [row[place] for row in self._unit_scores]
+        for claim_index, gate in enumerate(self._gates):
+            row_scores = [scores[claim_index] for scores in self._unit_scores]
             scores = [row.score for row in row_scores if row.is_defined]
             n_undefined = len(row_scores) - len(scores)
             gate.update(*scores, undefined=n_undefined)
         self._unit_scores.clear()
 
-    def _take_score(self, row: SampleResult, place: int) -> _RowScore:
+    def _take_score(self, row: SampleResult, claim_index: int) -> _RowScore:
         """Count a row for a gate if its score is known, and return what the gate bets on."""
-        claim = self._claims[place]
+        claim = self._claims[claim_index]
         if claim.is_difference:
-            return self._take_difference(row, place)
+            return self._take_difference(row, claim_index)
         value, is_defined = _value_of(row.results.get(claim.metric))
         if value is not None:
-            self._n_scored[place] += 1
+            self._n_scored[claim_index] += 1
         return _RowScore(value, is_defined)
 
-    def _take_difference(self, row: SampleResult, place: int) -> _RowScore:
-        """Count a row for a comparison, and return what the gate bets on.
+    def _take_difference(self, row: SampleResult, claim_index: int) -> _RowScore:
+        """Take the score of a row for a gate that compares this run with an earlier one.
 
-        The row is paired with the same row of the earlier run. A row without one has an
-        unknown earlier score.
+        The row is paired with its partner, the same row of the earlier run, and the
+        pair is kept. It counts as scored if both scores are known. A row without a
+        partner has an unknown earlier score.
+
+        Returns:
+            What the gate takes: the range in which the difference of both scores lies,
+            moved to [0, 1], and whether the metric is defined in both runs.
         """
-        metric = self._claims[place].metric
-        earlier_row = self._partners.by_place.get(row.index)
+        metric = self._claims[claim_index].metric
+        earlier_row = self._partners.by_index.get(row.index)
         if earlier_row is None:
             earlier_row = SampleResult(index=row.index, sample=None)
         self._pairs.append((earlier_row, row))
         value, is_defined = _value_of(row.results.get(metric))
         earlier_value, was_defined = _value_of(earlier_row.results.get(metric))
         if value is not None and earlier_value is not None:
-            self._n_scored[place] += 1
+            self._n_scored[claim_index] += 1
         return _RowScore(
             score=score_of_pair(value, earlier_value),
             is_defined=is_defined and was_defined,
@@ -433,19 +461,25 @@ class Decider:
         are_stale = self._n_rows_at_latest != self._judged.n_rows
         # a reason to stop may come without a further row that counts
         if are_stale or self._stop_reason:
-            places = range(len(self._claims))
-            self._latest_decisions = tuple(self._decision(place) for place in places)
+            self._latest_decisions = tuple(
+                self._decision(index) for index in range(len(self._claims))
+            )
             self._n_rows_at_latest = self._judged.n_rows
         return self._latest_decisions
 
-    def _decision(self, place: int) -> SequentialDecision:
-        """What is decided about a claim so far, with its sentence.
+    def _decision(self, claim_index: int) -> SequentialDecision:
+        """What is decided about a claim so far, with a sentence that says it.
 
-        A comparison stays undecided if the two runs turn out not to be comparable.
+        A claim is that a metric's mean is reached, or that it is no worse than in an
+        earlier run. The latter stays undecided if the runs turn out not to be
+        comparable.
+
+        Args:
+            claim_index: The index of the claim, and of the gate that tests it.
         """
-        claim = self._claims[place]
-        gate = self._gates[place]
-        outcome = self._outcome(place)
+        claim = self._claims[claim_index]
+        gate = self._gates[claim_index]
+        outcome = self._outcome(claim_index)
         decision = SequentialDecision(
             metric=claim.metric,
             outcome=outcome,
@@ -463,10 +497,10 @@ class Decider:
             ways_to_differ = differences(self._pairs, claim.metric)
         if ways_to_differ:
             outcome = "undecided"
-            listed = "; ".join(ways_to_differ)
-            sentence = f"{claim.metric}: the runs are not comparable: {listed}."
+            listed_ways = "; ".join(ways_to_differ)
+            sentence = f"{claim.metric}: the runs are not comparable: {listed_ways}."
         else:
-            progress = self._progress(place, outcome)
+            progress = self._progress(claim_index, outcome)
             sentence = sentence_of(decision, progress, self.until)
         return decision.model_copy(update={"outcome": outcome, "sentence": sentence})
 
@@ -491,15 +525,15 @@ class Decider:
         n_calls_left = n_texts_left * self._judged.n_calls / self._judged.n_texts
         return round(n_calls_left)
 
-    def _progress(self, place: int, outcome: Outcome) -> GateProgress:
+    def _progress(self, claim_index: int, outcome: Outcome) -> GateProgress:
         """How far the run has come with a gate, for its sentence."""
         return GateProgress(
             n_rows=None if self.samples is None else len(self.samples),
             n_judged=self._judged.n_rows,
-            n_scored=self._n_scored[place],
+            n_scored=self._n_scored[claim_index],
             n_without_partner=self._partners.n_without,
-            has_too_few_scores=self._has_too_few_scores(place),
-            cannot_be_scored=self._cannot_be_scored(place),
+            has_too_few_scores=self._has_too_few_scores(claim_index),
+            cannot_be_scored=self._cannot_be_scored(claim_index),
             stop_reason=self._stop_reason,
             saves_about=self._judged.n_calls % self._judged.n_texts != 0,
             evidence_needed=self._evidence_needed(outcome),
@@ -529,13 +563,22 @@ def _settings(until: UntilDecided | Literal["decided"]) -> UntilDecided:
 def _means_to_reach(
     gates: Sequence[Gate | str] | str, metrics: Sequence[Metric]
 ) -> list[_Claim]:
-    """The gates that are asked for; ``SettingError`` if one cannot be decided so."""
-    names = [metric.name for metric in metrics]
+    """The claims of the gates that the caller gave: means that metrics are to reach.
+
+    Args:
+        gates: One gate such as "adherence=0.8", or several.
+        metrics: The metrics of the run.
+
+    Raises:
+        SettingError: If a gate cannot be read, names no metric of the run, or holds for
+            each slice of the rows: slices are known only after a whole run.
+    """
+    metric_names = [metric.name for metric in metrics]
     given_gates = [gates] if isinstance(gates, str) else gates or ()
     claims = []
     for given_gate in given_gates:
-        gate = parse_gate(str(given_gate), names)
-        if gate.by:
+        gate = parse_gate(str(given_gate), metric_names)
+        if gate.by:  # the field whose values make the slices
             raise SettingError(
                 f"{gate} is held for each slice after a whole run; leave out until="
                 " (--until-decided)"

@@ -42,20 +42,26 @@ class _Row(NamedTuple):
 
     score: float
     label: bool
-    key: int
+    cluster_number: int
 
 
 @lru_cache(maxsize=1)  # both numbers are asked for, one after the other
 def slope_and_intercept(
     pairs: tuple[tuple[float, bool], ...],
 ) -> tuple[float, float] | None:
-    """Return slope and intercept of the labels' logistic regression on the log-odds of scores.
+    """Slope and intercept that turn scores into probabilities of a positive label.
 
-    Calibrated scores have slope 1 and intercept 0. Scores are clipped to [.001, .999].
-    It needs numpy.
+    They are the weights of a logistic regression of the labels on the log-odds of the
+    scores: ``logit(probability) = slope · logit(score) + intercept``. Scores that are
+    probabilities already (calibrated) have slope 1 and intercept 0. Scores are clipped
+    to [.001, .999], because 0 and 1 have infinite log-odds.
 
     Returns:
-        None without both classes, or if scores do not vary or (nearly) separate them.
+        Slope and intercept; None if all labels are equal, scores do not vary, or a
+        score separates the labels (nearly), so that they determine no slope.
+
+    Raises:
+        MissingDependency: If numpy is not installed.
 
     Source:
         Cox (1958), Biometrika 45(3/4).
@@ -76,24 +82,32 @@ def slope_and_intercept(
 def _logistic_weights(
     numpy: Any, design: Any, labels: Any
 ) -> tuple[float, float] | None:
-    """The two weights of a logistic regression, by Newton's method.
+    """Fit a logistic regression of two weights by Newton's method.
 
-    None if the labels do not determine them.
+    Args:
+        numpy: The module, which is imported only when it is needed.
+        design: A row for each label: the log-odds of its score, and 1.
+        labels: The labels, 1.0 or 0.0.
+
+    Returns:
+        Slope and intercept; None if the labels do not determine them.
     """
     weights = numpy.zeros(2)
     for _ in range(_MAX_STEPS):
         log_odds = design @ weights
         probabilities = (1 + numpy.tanh(log_odds / 2)) / 2
         variances = probabilities * (1 - probabilities)
-        hessian = (design.T * variances) @ design
-        is_solvable = numpy.linalg.cond(hessian) < 1 / _TOLERANCE
+        curvature = (
+            design.T * variances
+        ) @ design  # minus the log-likelihood's Hessian
+        is_solvable = numpy.linalg.cond(curvature) < 1 / _TOLERANCE
         if not is_solvable:
             return None
         gradient = design.T @ (labels - probabilities)
-        step = numpy.linalg.solve(hessian, gradient)
+        step = numpy.linalg.solve(curvature, gradient)
         weights += step
-        is_done = abs(step).max() < _TOLERANCE
-        if is_done:
+        has_converged = abs(step).max() < _TOLERANCE
+        if has_converged:
             slope, intercept = weights
             return float(slope), float(intercept)
     return None
@@ -113,28 +127,29 @@ def _are_separated(pairs: Pairs) -> bool:
 def curve(
     pairs: Pairs, *, bins: int = 10, clusters: Sequence[int] | None = None
 ) -> list[Bin]:
-    """The calibration curve in bins of equal mass, at most so many.
+    """The calibration curve: for low to high scores, how many labels are positive.
 
-    Equal scores stay in one bin.
+    Rows are sorted by score and put into bins of about as many rows each. Equal scores
+    stay in one bin, so there may be fewer bins than asked for.
 
     Args:
         pairs: Score and label of each row.
-        bins: The most bins.
-        clusters: Number of each row's cluster, negative for one of its own; None if
-            each row stands alone.
+        bins: How many bins there are at most.
+        clusters: Number of each row's cluster (rows that are not independent), negative
+            for a row that stands alone; None if all rows do.
     """
-    keys = [-1] * len(pairs) if clusters is None else clusters
+    cluster_numbers = [-1] * len(pairs) if clusters is None else clusters
     rows: list[_Row] = []
-    for (score, label), key in zip(pairs, keys, strict=True):
-        rows.append(_Row(float(score), bool(label), key))
+    for (score, label), cluster_number in zip(pairs, cluster_numbers, strict=True):
+        rows.append(_Row(float(score), bool(label), cluster_number))
     rows.sort(key=lambda row: row.score)
     rows_per_bin = len(rows) / bins
     rows_by_bin: list[list[_Row]] = []
     previous_score: float | None = None
-    for place, row in enumerate(rows):
+    for row_index, row in enumerate(rows):
         is_tied = row.score == previous_score
-        is_bin_full = place >= rows_per_bin * len(rows_by_bin)
-        if is_bin_full and not is_tied:
+        are_bins_full = row_index >= rows_per_bin * len(rows_by_bin)
+        if are_bins_full and not is_tied:
             rows_by_bin.append([])
         rows_by_bin[-1].append(row)
         previous_score = row.score
@@ -143,8 +158,8 @@ def curve(
 
 def _bin(rows: Sequence[_Row]) -> Bin:
     labels = [row.label for row in rows]
-    keys = [row.key for row in rows]
-    low, high = _bounds_of_share(labels, keys)
+    cluster_numbers = [row.cluster_number for row in rows]
+    low, high = _bounds_of_share(labels, cluster_numbers)
     return Bin(
         score=fmean(row.score for row in rows),
         share=sum(labels) / len(rows),
@@ -166,25 +181,26 @@ def _bounds_of_share(
 
 
 def calibration_error(pairs: Pairs) -> float | None:
-    """Return the debiased calibration error over equal-mass bins.
+    """How far scores are from being probabilities: the debiased calibration error.
 
-    It is the root mean squared difference of score and share, less what noise alone
-    would give.
+    Rows are put into bins of about as many rows, by score. In each bin the mean score is
+    compared with the share of positive labels. The error is the root mean square of
+    these differences, less what chance alone would give.
 
     Returns:
-        A number in [0, 1], 0 is best; None under 200 labels.
+        A number in [0, 1], 0 is best; None for fewer than 200 labels.
 
     Source:
         Kumar, Liang & Ma (2019), Verified uncertainty calibration, definition 5.2.
     """
     if len(pairs) < FEWEST_FOR_ERROR:
         return None
-    total = 0.0
+    sum_over_rows = 0.0
     for each_bin in curve(pairs):
-        if each_bin.count > 1:
+        if each_bin.count > 1:  # the noise of one row cannot be estimated
             squared_error = (each_bin.score - each_bin.share) ** 2
             variance = each_bin.share * (1 - each_bin.share)
             noise = variance / (each_bin.count - 1)
-            total += each_bin.count * (squared_error - noise)
-    mean_square = max(0.0, total / len(pairs))
+            sum_over_rows += each_bin.count * (squared_error - noise)
+    mean_square = max(0.0, sum_over_rows / len(pairs))
     return sqrt(mean_square)

@@ -30,15 +30,18 @@ _MAX_LABELS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One threshold, with what lies at or above it.
+    """One threshold, with what is known of the samples that reach it.
 
-    ``count`` labels lie there, ``yes`` of them are yes. ``share`` is that of the run's
-    scored samples.
+    Attributes:
+        threshold: The score.
+        n_yes: How many labels of samples that reach it are yes.
+        n_labels: How many labels there are of samples that reach it.
+        share: Share of the run's scored samples that reach it.
     """
 
     threshold: float
-    yes: int
-    count: int
+    n_yes: int
+    n_labels: int
     share: float
 
 
@@ -73,11 +76,11 @@ class Certified(Frozen):
         return f"No threshold is certified for a precision of {self.target:g}: {reason}"
 
     def _certified_sentence(self, step: Step) -> str:
-        test = _stats().binomtest(step.yes, step.count, alternative="greater")
+        test = _stats().binomtest(step.n_yes, step.n_labels, alternative="greater")
         bounds = test.proportion_ci(1 - _ALPHA, "exact")
         return (
             f"Certified: scores from {step.threshold:g} on are right in at least"
-            f" {self.target:g} of this run's cases ({step.yes} of {step.count}"
+            f" {self.target:g} of this run's cases ({step.n_yes} of {step.n_labels}"
             f" labels, 95 % lower bound {bounds.low:.3f}; {step.share:.0%} of the"
             f" {self.samples} scored samples reach it; exact binomial bounds, fixed"
             " sequence)"
@@ -92,7 +95,7 @@ class Certified(Frozen):
         if self.best is None:
             return f"at least {self.needed} labels are needed, all of them right"
         return (
-            f"{self.best.yes} of {self.best.count} labels are right from"
+            f"{self.best.n_yes} of {self.best.n_labels} labels are right from"
             f" {self.best.threshold:g} on; if that stays so, about {self.needed} labels,"
             " drawn anew, would do"
         )
@@ -116,12 +119,16 @@ def fewest_labels(target: float, wrong: int = 0) -> int:
 def certify(
     labelled: Sequence[tuple[float, bool]], scores: Sequence[float], target: float
 ) -> Certified:
-    """The lowest threshold from which on the precision is surely high enough.
+    """Find the lowest threshold from which on scores are surely right often enough.
 
-    Thresholds are tested from the strictest down, each at 5 %, until one fails; so with
-    95 % no threshold that is too low for the target is certified. The sequence starts
-    where so many labels are expected that two wrong ones are no failure (one, none, if
-    the labels are too few for that), which depends on the scores only.
+    The precision of a threshold is the share of yes among the samples whose scores
+    reach it. Thresholds are tested from the strictest down, each at 5 %, until one
+    fails. So with a probability of 95 % no threshold is certified whose precision is
+    below the target.
+
+    The first threshold tested is the strictest one that can be expected to have enough
+    labels above it to pass with two wrong ones among them; where no threshold has so
+    many, with one wrong or none. That depends on the scores only, not on the labels.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.
@@ -129,8 +136,8 @@ def certify(
         target: The precision, above 0 and at most 0.999.
 
     Returns:
-        The threshold, or how many labels would do. It holds for the samples of this
-        run, clusters or not.
+        The threshold; or, if none is certified, how many labels would do. It holds for
+        the samples of this run, clusters or not.
 
     Raises:
         SettingError: If the target is not in that range.
@@ -152,20 +159,22 @@ def certify(
         raise InputError("a threshold needs labels to be certified")
     pairs = [(float(score), bool(label)) for score, label in labelled]
     steps = _steps(pairs, [float(score) for score in scores])
-    first_tested = _start(steps, len(labelled), target)
-    certified = _lowest_certified(steps[first_tested:], target)
-    if certified is not None:
-        return Certified(target=target, samples=len(scores), step=certified)
-    best, needed = _plan(steps, len(labelled), target)
-    return Certified(target=target, samples=len(scores), best=best, needed=needed)
+    index_of_first_test = _start(steps, len(labelled), target)
+    certified_step = _lowest_certified(steps[index_of_first_test:], target)
+    if certified_step is not None:
+        return Certified(target=target, samples=len(scores), step=certified_step)
+    best_step, n_needed = _plan(steps, len(labelled), target)
+    return Certified(
+        target=target, samples=len(scores), best=best_step, needed=n_needed
+    )
 
 
 def _lowest_certified(steps: Sequence[Step], target: float) -> Step | None:
     """The last step before the first that fails its test; None if the first fails."""
     # sf(−1, 0, target) is 1: a threshold without labels fails.
-    n_right_less_one = [step.yes - 1 for step in steps]
-    counts = [step.count for step in steps]
-    p_values = _stats().binom.sf(n_right_less_one, counts, target)
+    n_right_less_one = [step.n_yes - 1 for step in steps]
+    n_labels = [step.n_labels for step in steps]
+    p_values = _stats().binom.sf(n_right_less_one, n_labels, target)
     certified = None
     for step, p_value in zip(steps, p_values, strict=True):
         is_certified = p_value <= _ALPHA
@@ -178,60 +187,69 @@ def _lowest_certified(steps: Sequence[Step], target: float) -> Step | None:
 def _steps(
     labelled: Sequence[tuple[float, bool]], scores: Sequence[float]
 ) -> list[Step]:
-    """Every score of the run as a threshold, the strictest first."""
-    labels_below = sorted(labelled)
-    n_reached = 0
+    """Count for every score of the run, as a threshold, what reaches it.
+
+    Args:
+        labelled: Score and label of the labelled samples.
+        scores: Scores of all scored samples.
+
+    Returns:
+        The thresholds with their counts, the highest one first.
+    """
+    labelled_below = sorted(labelled)  # the highest score is popped first
+    n_samples_reaching = 0
     n_yes = 0
     steps = []
-    for threshold, count in sorted(Counter(scores).items(), reverse=True):
-        n_reached += count
-        while labels_below and labels_below[-1][0] >= threshold:
-            _, label = labels_below.pop()
-            n_yes += label
-        n_labels = len(labelled) - len(labels_below)
-        share = n_reached / len(scores)
-        steps.append(Step(threshold, n_yes, n_labels, share))
+    for threshold, n_of_score in sorted(Counter(scores).items(), reverse=True):
+        n_samples_reaching += n_of_score
+        while labelled_below and labelled_below[-1][0] >= threshold:
+            _, label = labelled_below.pop()
+            if label:
+                n_yes += 1
+        n_labels = len(labelled) - len(labelled_below)
+        share_reaching = n_samples_reaching / len(scores)
+        steps.append(Step(threshold, n_yes, n_labels, share_reaching))
     return steps
 
 
-def _start(steps: Sequence[Step], labels: int, target: float) -> int:
+def _start(steps: Sequence[Step], n_labels: int, target: float) -> int:
     """Index of the first threshold to test.
 
     It is behind the last one if the labels are too few for any.
     """
-    for wrong in range(_WRONG_AT_START, -1, -1):
-        needed = fewest_labels(target, wrong)
-        if needed > labels:
+    for n_wrong in range(_WRONG_AT_START, -1, -1):
+        n_needed = fewest_labels(target, n_wrong)
+        if n_needed > n_labels:
             continue
-        for place, step in enumerate(steps):
-            labels_expected = step.share * labels
-            if labels_expected >= needed - 1e-9:
-                return place
+        for index, step in enumerate(steps):
+            n_expected = step.share * n_labels
+            if n_expected >= n_needed - 1e-9:
+                return index
     return len(steps)
 
 
 def _plan(
     steps: Sequence[Step], n_labels: int, target: float
 ) -> tuple[Step | None, int | None]:
-    """Plan how a threshold could be certified that is not certified yet.
+    """Plan how many labels could certify a threshold, where none is certified yet.
 
     Args:
-        steps: The scores of the run as thresholds.
+        steps: The scores of the run as thresholds, with the labels that reach them.
         n_labels: How many labels there are so far.
-        target: The precision.
+        target: The precision to certify.
 
     Returns:
-        The threshold that needs the fewest labels, and how many labels, drawn anew from
-        the whole run, certify it with a probability of 80 %. Where no threshold looks
-        precise enough, it is None; the number is then the fewest labels that could
-        certify any threshold, or None if there are more than these already.
+        The threshold that needs the fewest labels, and their number: so many, drawn
+        anew from the whole run, certify it with a probability of 80 %. The threshold is
+        None where none looks precise enough. Then the number is the fewest labels that
+        could certify any threshold, or None if there are already as many.
     """
-    promising = [step for step in steps if _is_promising(step, target)]
-    if promising:
-        best = min(promising, key=lambda step: _labels_needed(step, target))
-        needed = _labels_needed(best, target)
-        # so many as there are did not certify it
-        return best, max(needed, n_labels + 1)
+    promising_steps = [step for step in steps if _is_promising(step, target)]
+    if promising_steps:
+        best_step = min(promising_steps, key=lambda step: _labels_needed(step, target))
+        n_needed = _labels_needed(best_step, target)
+        # More than there are: these did not certify it.
+        return best_step, max(n_needed, n_labels + 1)
     if n_labels < fewest_labels(target):
         return None, fewest_labels(target)
     return None, None
@@ -239,8 +257,8 @@ def _plan(
 
 def _is_promising(step: Step, target: float) -> bool:
     """Whether enough labels reach the threshold, and more are right than the target."""
-    has_enough = step.count >= _MIN_LABELS_TO_PLAN
-    return has_enough and step.yes > target * step.count
+    has_enough_labels = step.n_labels >= _MIN_LABELS_TO_PLAN
+    return has_enough_labels and step.n_yes > target * step.n_labels
 
 
 def _labels_needed(step: Step, target: float) -> int:
@@ -249,11 +267,11 @@ def _labels_needed(step: Step, target: float) -> int:
     Enough are so many that an exact one-sided test finds their share of yes with about
     80 %.
     """
-    share = step.yes / step.count
+    share_of_yes = step.n_yes / step.n_labels
     deviation_at_target = _Z_ALPHA * sqrt(target * (1 - target))
-    deviation_at_share = _Z_POWER * sqrt(share * (1 - share))
+    deviation_at_share = _Z_POWER * sqrt(share_of_yes * (1 - share_of_yes))
     spread = deviation_at_target + deviation_at_share
-    excess = share - target
+    excess = share_of_yes - target
     enough_for_power = (spread / excess) ** 2
     enough = max(enough_for_power, fewest_labels(target))
     return ceil(enough / step.share)

@@ -68,18 +68,23 @@ class Scores(NamedTuple):
     """Scores with the numbers of their clusters (negative: a cluster of its own)."""
 
     values: Sequence[float]
-    keys: Sequence[int]
+    cluster_numbers: Sequence[int]
 
 
 def _as_floats(scores: Scores) -> Scores:
     """The scores as Python's numbers, whose precision is that of the formulas."""
     values = [float(value) for value in scores.values]
-    keys = [int(key) for key in scores.keys]
-    return Scores(values, keys)
+    cluster_numbers = [int(number) for number in scores.cluster_numbers]
+    return Scores(values, cluster_numbers)
 
 
 def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> CorrectedMean:
     """Estimate the mean label over all samples from some labels and all scores.
+
+    This is prediction-powered inference (PPI). The mean of the labels is corrected by
+    what the scores say of the samples without one: if these score lower on average, so
+    is the estimate. How much weight the scores get is estimated on four fifths of the
+    clusters and used on the fifth.
 
     Args:
         labels: Labels of samples that were drawn at random.
@@ -87,10 +92,9 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
         unlabelled: Scores of the samples without a label.
 
     Returns:
-        The labels' mean, corrected by what the scores say of the other samples. How much
-        weight the scores get is estimated on four fifths of the clusters and used on the
-        fifth. The interval is a t interval over clusters, with one label added at each
-        end; it also holds the variance of the unlabelled samples' mean score.
+        The estimate with a t interval over clusters, with one label added at each end.
+        The interval also takes account of how much the unlabelled samples' mean score
+        varies.
 
         Only the labels themselves are used if fewer than five are of the rarer class,
         or if the unlabelled samples are fewer than two clusters, since nobody knows
@@ -114,15 +118,20 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     n_positive = sum(bool(label) for label in labels)
     n_rarer = min(n_positive, len(labels) - n_positive)
     unlabelled_sums, _ = sum_clusters(*unlabelled)
-    if n_rarer < FEWEST or len(unlabelled_sums) < 2:
-        return _labels_alone(labels, scores.keys, n_unlabelled=n_unlabelled)
+    n_unlabelled_clusters = len(unlabelled_sums)
+    if n_rarer < FEWEST or n_unlabelled_clusters < 2:
+        return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
 
-    truth = [float(label) for label in labels]
-    weights = _weights(truth, scores, unlabelled)
+    label_values = [float(label) for label in labels]
+    weights = _weights(label_values, scores, unlabelled)
     mean_weight = fmean(weights)
-    corrected = _correct_labels(truth, scores.values, weights, fmean(unlabelled.values))
+    corrected = _correct_labels(
+        label_values, scores.values, weights, fmean(unlabelled.values)
+    )
     mean = min(1.0, max(0.0, fmean(corrected)))
-    interval = _interval(mean, Scores(corrected, scores.keys), unlabelled, mean_weight)
+    interval = _interval(
+        mean, Scores(corrected, scores.cluster_numbers), unlabelled, mean_weight
+    )
     return CorrectedMean(
         mean=mean,
         interval=interval,
@@ -135,9 +144,17 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
 def _interval(
     mean: float, corrected: Scores, unlabelled: Scores, mean_weight: float
 ) -> Interval:
-    """The interval of the mean of corrected labels, cut to [0, 1].
+    """The 95 % interval of the mean of corrected labels, cut to [0, 1].
 
-    One label added at each end pulls it inwards; it still holds the mean itself.
+    Two sources of error add up: the mean of the corrected labels, and the mean score of
+    the unlabelled samples, as far as the scores have weight. Two made-up labels, 0 and
+    1, widen the interval and pull it to the middle; it still holds the mean itself.
+
+    Args:
+        mean: The estimate.
+        corrected: The corrected labels with their clusters.
+        unlabelled: The scores of the unlabelled samples with their clusters.
+        mean_weight: The mean weight of the scores in the correction, 0 to 1.
     """
     padded_mean, labelled_error, labelled_freedom = ratio_mean(
         *sum_clusters(*corrected), added=(0.0, 1.0)
@@ -154,24 +171,29 @@ def _interval(
 
 
 def _correct_labels(
-    truth: Sequence[float],
+    labels: Sequence[float],
     scores: Sequence[float],
     weights: Sequence[float],
     unlabelled_mean: float,
 ) -> list[float]:
     """Each label less what its score exceeds the other samples' mean score by, weighted."""
     corrected = []
-    for label, weight, score in zip(truth, weights, scores, strict=True):
+    for label, weight, score in zip(labels, weights, scores, strict=True):
         excess = score - unlabelled_mean
         corrected.append(label - weight * excess)
     return corrected
 
 
 def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> float:
-    """Return half the width of a 95 % t interval for a sum of two means.
+    """Half the width of a 95 % t interval for a sum of two independent means.
 
-    Each mean is given by its standard error and degrees of freedom. The degrees of
-    freedom of the sum are Welch's, but no more than those of the labels.
+    Args:
+        labelled: Standard error and degrees of freedom of the mean over labels.
+        unlabelled: The same of the mean over unlabelled samples.
+
+    Returns:
+        The t quantile times the error of the sum. The degrees of freedom of the sum are
+        those of Welch's formula, but no more than those of the labels.
     """
     labelled_error, labelled_freedom = labelled
     unlabelled_error, unlabelled_freedom = unlabelled
@@ -180,20 +202,24 @@ def _half_width(labelled: tuple[float, int], unlabelled: tuple[float, int]) -> f
     variance = labelled_variance + unlabelled_variance
     labelled_term = labelled_variance**2 / labelled_freedom
     unlabelled_term = unlabelled_variance**2 / unlabelled_freedom
-    welch = variance**2 / (labelled_term + unlabelled_term)
-    freedom = min(labelled_freedom, int(welch + _ROUNDING))
+    welch_freedom = variance**2 / (labelled_term + unlabelled_term)
+    freedom = min(labelled_freedom, int(welch_freedom + _ROUNDING))
     return t_quantile(0.975, freedom) * sqrt(variance)
 
 
 def _labels_alone(
-    labels: Sequence[bool], keys: Sequence[int], *, n_unlabelled: int
+    labels: Sequence[bool], cluster_numbers: Sequence[int], *, n_unlabelled: int
 ) -> CorrectedMean:
     """Return the labels' own mean, without the judge's scores.
 
     The interval is Wilson's; where labels share a cluster, one over clusters.
     """
     n_positive = sum(bool(label) for label in labels)
-    interval = mean_interval(labels, keys) if share_clusters(keys) else None
+    interval = (
+        mean_interval(labels, cluster_numbers)
+        if share_clusters(cluster_numbers)
+        else None
+    )
     if interval is None:
         low, high = wilson(n_positive, len(labels))
         interval = Interval(low, high, "Wilson on the labels alone")
@@ -206,55 +232,67 @@ def _labels_alone(
     )
 
 
-def _weights(truth: Sequence[float], scores: Scores, unlabelled: Scores) -> list[float]:
-    """Return the weight of the scores for each labelled sample.
+def _weights(
+    labels: Sequence[float], scores: Scores, unlabelled: Scores
+) -> list[float]:
+    """The weight that the scores get in the correction of each label.
 
-    The clusters are dealt into five folds. The weight of a sample is estimated on the
-    other four, so that no label has a say in its own weight.
+    The best weight is the covariance of labels and scores over the variance of the
+    scores, times 1 + labelled / unlabelled. The clusters are dealt into five parts, the
+    folds; the weight for a label is estimated on the four folds that it is not in, so
+    that no label has a say in its own weight. Scores that do not vary get 0.
     """
     variance = pvariance([*scores.values, *unlabelled.values])
     if variance < _CONSTANT:
-        return [0.0] * len(truth)
-    folds = _folds(scores.keys)
-    n_per_unlabelled = len(truth) / len(unlabelled.values)
-    scale = (1 + n_per_unlabelled) * variance
-    weight_of_fold = [
-        _weight_without(fold, folds, truth, scores.values, scale)
+        return [0.0] * len(labels)
+    fold_of_samples = _folds(scores.cluster_numbers)
+    labelled_per_unlabelled = len(labels) / len(unlabelled.values)
+    divisor = (1 + labelled_per_unlabelled) * variance
+    weight_by_fold = [
+        _weight_without(fold, fold_of_samples, labels, scores.values, divisor)
         for fold in range(_FOLDS)
     ]
-    return [weight_of_fold[fold] for fold in folds]
+    return [weight_by_fold[fold] for fold in fold_of_samples]
 
 
-def _folds(keys: Sequence[int]) -> list[int]:
-    """The fold of each sample; the samples of a cluster are in one fold."""
-    clusters = []
-    for place, key in enumerate(keys):
-        # A sample of its own gets a number that no cluster has.
-        own_number = -1 - place
-        clusters.append(key if key >= 0 else own_number)
-    shuffled = sorted(set(clusters))
-    random.Random(0).shuffle(shuffled)  # noqa: S311  # a split is no cryptography
-    fold_of_cluster = {}
-    for place, cluster in enumerate(shuffled):
-        fold_of_cluster[cluster] = place % _FOLDS
-    return [fold_of_cluster[cluster] for cluster in clusters]
+def _folds(cluster_numbers: Sequence[int]) -> list[int]:
+    """Deal samples at random into five folds, and return the fold of each.
+
+    Folds are parts of about as many clusters. The samples of a cluster are in one fold,
+    because they are not independent. The draw is the same at every call.
+    """
+    unique_numbers = []
+    for sample_index, cluster_number in enumerate(cluster_numbers):
+        if cluster_number < 0:  # the sample stands alone
+            cluster_number = -1 - sample_index  # a number that no cluster has
+        unique_numbers.append(cluster_number)
+    shuffled_numbers = sorted(set(unique_numbers))
+    random.Random(0).shuffle(shuffled_numbers)  # noqa: S311  # a split is no cryptography
+    fold_by_number = {}
+    for index, cluster_number in enumerate(shuffled_numbers):
+        fold_by_number[cluster_number] = index % _FOLDS
+    return [fold_by_number[cluster_number] for cluster_number in unique_numbers]
 
 
 def _weight_without(
-    left_out: int,
-    folds: Sequence[int],
-    truth: Sequence[float],
+    left_out_fold: int,
+    fold_of_samples: Sequence[int],
+    labels: Sequence[float],
     scores: Sequence[float],
-    scale: float,
+    divisor: float,
 ) -> float:
-    """The weight that the samples outside of a fold give, in [0, 1].
+    """The weight of the scores, in [0, 1], estimated on the samples outside of a fold.
 
-    It is the covariance of labels and scores over ``scale``; 0 for fewer than two.
+    It is the covariance of their labels and scores over ``divisor``; 0 for fewer than
+    two samples.
     """
-    places = [place for place, fold in enumerate(folds) if fold != left_out]
-    if len(places) < 2:
+    labels_used = []
+    scores_used = []
+    for fold, label, score in zip(fold_of_samples, labels, scores, strict=True):
+        if fold != left_out_fold:
+            labels_used.append(label)
+            scores_used.append(score)
+    if len(labels_used) < 2:
         return 0.0
-    labels_in = [truth[place] for place in places]
-    scores_in = [scores[place] for place in places]
-    weight = covariance(labels_in, scores_in) / scale
+    weight = covariance(labels_used, scores_used) / divisor
     return min(1.0, max(0.0, weight))

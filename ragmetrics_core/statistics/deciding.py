@@ -117,16 +117,19 @@ def mean_outside(rows: Sequence[Labelled], low: float, high: float) -> Outside:
 def choose_band(
     rows: Sequence[Labelled], goal: Goal, limit: float
 ) -> tuple[float, float]:
-    """The band outside which a judge decides most rows within a limit.
+    """Choose the band of scores in which a judge is unsure.
 
-    Its ends are hundredths at both sides of one half. Of bands that decide as much the
-    widest is taken. There is always one: outside of (0, 1) lies nothing.
+    A judge decides the rows whose scores lie outside the band. The band is chosen that
+    lets it decide most rows without being wrong on more than the limit; of bands that
+    decide as many, the widest. All bands with ends at hundredths below and above one
+    half are tried. If none keeps the limit, it is (0, 1), outside of which nothing lies.
 
     Args:
         rows: Labelled rows of one or more sources.
-        goal: ``wrong`` limits what is wrong of the decided rows, as the mean over
-            sources. ``lost`` limits what is decided wrongly of all rows, on each
-            source, because a mean would let a source lose more than the limit.
+        goal: What is limited: "wrong", the share of the decided rows that is decided
+            wrongly, as the mean over sources; or "lost", the share of all rows that is
+            decided wrongly, on each source, because a mean would let a source lose more
+            than the limit.
         limit: The limit, a share.
 
     Returns:
@@ -136,16 +139,16 @@ def choose_band(
     keeps_limit = _LIMIT_TESTS[goal]
     best_band = (0.0, 1.0)
     most_decided = 0.0
-    greatest_width = 1.0
+    width_of_best = 1.0
     for low, high in _BANDS:
-        by_source = [source.outside(low, high) for source in sources]
-        share_decided = _mean(by_source).decided
+        decided_by_source = [source.outside(low, high) for source in sources]
+        share_decided = _mean(decided_by_source).decided
         width = high - low
-        is_better = (share_decided, width) > (most_decided, greatest_width)
-        if is_better and keeps_limit(by_source, limit):
+        is_better = (share_decided, width) > (most_decided, width_of_best)
+        if is_better and keeps_limit(decided_by_source, limit):
             best_band = (low, high)
             most_decided = share_decided
-            greatest_width = width
+            width_of_best = width
     return best_band
 
 
@@ -170,10 +173,12 @@ def fewest_rows(loss: float) -> int:
 
 
 def measure_reach(rows: Sequence[Labelled]) -> tuple[Reach, ...]:
-    """What a judge may decide alone at each limit of ``RISKS`` and ``LOSSES``.
+    """Measure how many rows a judge may decide alone, at several limits of its errors.
 
-    Each limit has one value over all sources. Where there are several sources, it also
-    has one for each source, whose band is chosen on the others.
+    ``RISKS`` limit the share of wrong decisions, ``LOSSES`` the share of all rows that
+    are decided wrongly. Each limit has one value over all sources. Where there are
+    several sources, it also has one for each source, with a rule that was chosen on the
+    others.
     """
     limits: list[tuple[Goal, float]] = []
     for risk in RISKS:
@@ -190,16 +195,27 @@ def measure_reach(rows: Sequence[Labelled]) -> tuple[Reach, ...]:
 def reach_on_sources_left_out(
     rows: Sequence[Labelled], goal: Goal, limit: float
 ) -> list[Reach]:
-    """For each source what is decided of it with the band of the other sources."""
-    names = dict.fromkeys(row.source for row in rows)
-    if len(names) < 2:
+    """How many rows of each source a judge may decide alone, measured on unseen rows.
+
+    The judge decides rows whose scores lie outside a band around one half. The band for
+    a source is chosen on the rows of the other sources, and what it decides is measured
+    on those of the source. Nothing for fewer than two sources.
+
+    Args:
+        rows: Labelled rows.
+        goal: What is limited: "wrong", of the decided rows, or "lost", of all rows.
+        limit: The share that may be decided wrongly.
+    """
+    sources = dict.fromkeys(row.source for row in rows)
+    if len(sources) < 2:
         return []
-    values: list[Reach] = []
-    for name in names:
-        others = [row for row in rows if row.source != name]
-        of_source = [row for row in rows if row.source == name]
-        values.append(reach_of_chosen_band(others, of_source, goal, limit, source=name))
-    return values
+    reaches: list[Reach] = []
+    for source in sources:
+        of_others = [row for row in rows if row.source != source]
+        of_source = [row for row in rows if row.source == source]
+        reach = reach_of_chosen_band(of_others, of_source, goal, limit, source=source)
+        reaches.append(reach)
+    return reaches
 
 
 def reach_of_chosen_band(

@@ -65,13 +65,15 @@ def median(values: Sequence[float]) -> float | None:
     """
     if len(values) == 0:
         return None
+    # Sorted in blocks and merged: millions of sorted numbers at once take gigabytes.
     sorted_blocks = []
     for start in range(0, len(values), _BLOCK):
         block = values[start : start + _BLOCK]
         sorted_blocks.append(array("d", sorted(block)))
-    lower = (len(values) - 1) // 2
-    upper = len(values) // 2  # the same place for an odd number
-    middle = list(islice(merge(*sorted_blocks), lower, upper + 1))
+    lower_index = (len(values) - 1) // 2
+    upper_index = len(values) // 2  # for an odd number of values the same index
+    merged_values = merge(*sorted_blocks)
+    middle = list(islice(merged_values, lower_index, upper_index + 1))
     return (middle[0] + middle[-1]) / 2
 
 
@@ -89,17 +91,21 @@ def sd(values: Sequence[float]) -> float | None:
 
 
 def mean_interval(
-    values: Sequence[float], keys: Sequence[int] = (), *, bootstrap: bool = False
+    values: Sequence[float],
+    cluster_numbers: Sequence[int] = (),
+    *,
+    bootstrap: bool = False,
 ) -> Interval | None:
     """95 % confidence interval for the mean score of this judge on samples like these.
 
-    Scores that are all 0 or 1: Wilson. Otherwise, and where scores share a cluster, the
-    t interval after adding two scores (or clusters of average size) at 0 and two at 1,
-    cut to [0, 1]. Equal scores never give zero width.
+    A cluster is a group of scores that are not independent, such as those on questions
+    about one document. Where all scores stand alone and are 0 or 1, the interval is
+    Wilson's. Otherwise it is the t interval after adding two scores (or clusters of
+    average size) at 0 and two at 1, cut to [0, 1]. Equal scores never give zero width.
 
     Args:
         values: Scores in [0, 1], in any order.
-        keys: Number of each score's cluster, negative for one of its own; empty if each
+        cluster_numbers: Number of each score's cluster, negative for one of its own; empty if each
             stands alone.
         bootstrap: The BCa bootstrap instead of t, from 300 scores on that stand alone;
             needs the extra ``stats``.
@@ -127,8 +133,8 @@ def mean_interval(
         raise InputError("scores lie in [0, 1]; at least one value does not")
     if len(values) == 0:
         return None
-    if share_clusters(keys):
-        return padded_t_interval(values, keys, ends=(0.0, 1.0), added=2)
+    if share_clusters(cluster_numbers):
+        return padded_t_interval(values, cluster_numbers, ends=(0.0, 1.0), added=2)
     if all(value in (0, 1) for value in values):
         low, high = wilson(fsum(values), len(values))
         return Interval(low, high, "Wilson")
@@ -160,29 +166,31 @@ def _bca(values: tuple[float, ...]) -> Interval:
     return Interval(float(bounds.low), float(bounds.high), method)
 
 
-def share_clusters(keys: Sequence[int]) -> bool:
+def share_clusters(cluster_numbers: Sequence[int]) -> bool:
     """True if any two values belong to one cluster."""
-    _, sizes = sum_clusters(keys, keys)
+    _, sizes = sum_clusters(cluster_numbers, cluster_numbers)
     return max(sizes, default=0) > 1
 
 
 def padded_t_interval(
     values: Sequence[float],
-    keys: Sequence[int],
+    cluster_numbers: Sequence[int],
     *,
     ends: tuple[float, float],
     added: int,
     level: float = 0.95,
 ) -> Interval:
-    """Return the t interval over clusters, with clusters added at both ends.
+    """The t interval of a mean over clusters, with clusters added at both ends.
 
-    With them it covers near an end and with few clusters: at least .92 everywhere.
-    Resampling clusters covers .66 of the means with 10 clusters at mean .95, and .89
-    with 50 (``benchmarks/simulated_statistics.py``).
+    A cluster is a group of values that are not independent. The clusters that are added
+    widen the interval, so that it holds the true mean often enough near an end and with
+    few clusters: at least .92 of the times. Resampling clusters does so .66 of the times
+    with 10 clusters at mean .95, and .89 with 50
+    (``benchmarks/simulated_statistics.py``).
 
     Args:
         values: At least one, between the ends, in any order.
-        keys: As in ``mean_interval``.
+        cluster_numbers: As in ``mean_interval``.
         ends: The lowest and the highest value of the scale, to which the interval is
             cut.
         added: How many clusters are added at each end, each of average size.
@@ -193,7 +201,7 @@ def padded_t_interval(
         ed., section 9A.2.
     """
     lowest, highest = ends
-    sums, sizes = sum_clusters(values, keys)
+    sums, sizes = sum_clusters(values, cluster_numbers)
     centre, error, _ = ratio_mean(sums, sizes)
     values_added = [lowest] * added + [highest] * added
     padded_centre, padded_error, freedom = ratio_mean(sums, sizes, values_added)
@@ -225,24 +233,27 @@ def _design_effect(values: Sequence[float], error: float) -> float | None:
 
 
 def sum_clusters(
-    values: Sequence[float], keys: Sequence[int]
+    values: Sequence[float], cluster_numbers: Sequence[int]
 ) -> tuple["array[float]", "array[float]"]:
-    """Sum and size of each cluster.
+    """The sum and the size of each cluster of values, as two arrays of one order.
 
-    A value with a negative key is a cluster of its own. It takes some 30 bytes per
-    value: the values are grouped in parts, by the remainder of their key.
+    The cluster of a value is the one of its number; a value with a negative number is a
+    cluster of its own. The values are grouped part by part, which takes some 30 bytes
+    per value where one dictionary of all would take hundreds.
     """
-    if max(keys, default=-1) < 0:
+    if max(cluster_numbers, default=-1) < 0:  # each value stands alone
         return array("d", values), _ones(len(values))
     sums = array("d")
     sizes = array("d")
     unclustered = array("d")
-    for part_values, part_keys in _parts_by_key(values, keys):
-        clusters: dict[int, array[float]] = defaultdict(_no_values)
-        for value, key in zip(part_values, part_keys, strict=True):
-            cluster = unclustered if key < 0 else clusters[key]
-            cluster.append(value)
-        for cluster in clusters.values():
+    for part_values, part_numbers in _parts_by_cluster(values, cluster_numbers):
+        cluster_by_number: dict[int, array[float]] = defaultdict(_no_values)
+        for value, cluster_number in zip(part_values, part_numbers, strict=True):
+            if cluster_number < 0:
+                unclustered.append(value)
+            else:
+                cluster_by_number[cluster_number].append(value)
+        for cluster in cluster_by_number.values():
             sums.append(fsum(cluster))
             sizes.append(len(cluster))
     sums.extend(unclustered)
@@ -258,30 +269,32 @@ def _ones(count: int) -> "array[float]":
     return array("d", [1.0]) * count
 
 
-def _parts_by_key(
-    values: Sequence[float], keys: Sequence[int]
+def _parts_by_cluster(
+    values: Sequence[float], cluster_numbers: Sequence[int]
 ) -> list[tuple["array[float]", "array[int]"]]:
-    """Values with their keys in parts of bounded size; equal keys stand in one part."""
+    """Values and their cluster numbers in parts of bounded size; a cluster is in one part."""
     n_parts = len(values) // _BLOCK + 1
     parts = [(array("d"), array("q")) for _ in range(n_parts)]
-    for value, key in zip(values, keys, strict=True):
-        part_values, part_keys = parts[key % n_parts]
+    for value, cluster_number in zip(values, cluster_numbers, strict=True):
+        part_values, part_numbers = parts[cluster_number % n_parts]
         part_values.append(value)
-        part_keys.append(key)
+        part_numbers.append(cluster_number)
     return parts
 
 
 def ratio_mean(
     sums: Sequence[float], sizes: Sequence[float], added: Sequence[float] = ()
 ) -> tuple[float, float, int]:
-    """Return the mean of all values, its standard error over clusters, and degrees of freedom.
+    """The mean of all values, its standard error over clusters, and degrees of freedom.
 
-    The standard error is 0 for one cluster.
+    The mean is a ratio, the sum of all values over their number. Its error follows from
+    how far each cluster's sum is from what its size lets expect. It is 0 for one
+    cluster.
 
     Args:
         sums: The sum of each cluster; see ``sum_clusters``.
         sizes: The size of each.
-        added: Values of further clusters, each of average size.
+        added: Further clusters of average size, each by the value of all in it.
     """
     average_size = fsum(sizes) / len(sizes)
     all_sums = array("d", sums)
@@ -290,25 +303,26 @@ def ratio_mean(
         all_sums.append(value * average_size)
         all_sizes.append(average_size)
     n_values = fsum(all_sizes)
-    centre = fsum(all_sums) / n_values
+    mean_value = fsum(all_sums) / n_values
     n_clusters = len(all_sums)
     if n_clusters == 1:
-        return centre, 0.0, 1
-    squares = fsum(
-        (cluster_sum - centre * size) ** 2
+        return mean_value, 0.0, 1
+    sum_of_squares = fsum(
+        (cluster_sum - mean_value * size) ** 2
         for cluster_sum, size in zip(all_sums, all_sizes, strict=True)
     )
     freedom = n_clusters - 1
-    variance_of_total = squares * n_clusters / freedom
-    error = sqrt(variance_of_total) / n_values
-    return centre, error, freedom
+    variance_of_total = sum_of_squares * n_clusters / freedom
+    standard_error = sqrt(variance_of_total) / n_values
+    return mean_value, standard_error, freedom
 
 
 @lru_cache(maxsize=1024)
 def t_quantile(share: float, freedom: int) -> float:
-    """Return a quantile of Student's t distribution, to nine digits from share 0.6 on.
+    """A quantile of Student's t distribution: the t below which a share of it lies.
 
-    It stands here because an interval must not depend on what is installed.
+    It has nine right digits from share 0.6 on. It is computed here, without scipy,
+    because an interval must not depend on what is installed.
 
     Args:
         share: Probability below the quantile, 0.5 < share < 1.
@@ -322,23 +336,30 @@ def t_quantile(share: float, freedom: int) -> float:
         >>> round(t_quantile(0.975, 8), 6)
         2.306004
     """
-    # f(t) = f(0) · (1 + t²/ν)^(−(ν + 1)/2), with ν degrees of freedom
+    # The density f(t) = f(0) · (1 + t²/ν)^(−(ν + 1)/2), with ν degrees of freedom.
     log_gamma_ratio = lgamma((freedom + 1) / 2) - lgamma(freedom / 2)
     density_at_0 = exp(log_gamma_ratio) / sqrt(freedom * pi)
     exponent = -(freedom + 1) / 2
-    share_within = 2 * share - 1
+    share_within = 2 * share - 1  # of the distribution, between −t and t
     previous = 0.0
-    t = NormalDist().inv_cdf(share)
+    t = NormalDist().inv_cdf(share)  # the normal quantile is below that of t
     while t - previous > 1e-12 * t:
         density = density_at_0 * (1 + t * t / freedom) ** exponent
         share_missing = share_within - _within(t, freedom)
         previous = t
-        t += share_missing / (2 * density)
+        t += share_missing / (2 * density)  # 2: both sides grow
     return t
 
 
 def _within(t: float, freedom: int) -> float:
-    """P(|T| < t) of Student's t distribution, with θ of the source as ``theta``."""
+    """The share of Student's t distribution between −t and t: P(|T| < t).
+
+    It is a finite sum of powers of cos θ with θ = arctan(t / √ν), for ν degrees of
+    freedom: of odd powers if ν is odd, else of even ones.
+
+    Source:
+        Abramowitz & Stegun (1964), 26.7.3 and 26.7.4.
+    """
     theta = atan2(t, sqrt(freedom))
     cos_theta = cos(theta)
     is_odd = freedom % 2 == 1
@@ -348,11 +369,11 @@ def _within(t: float, freedom: int) -> float:
     else:
         term = 1.0
         first_power = 2
-    total = 0.0
+    sum_of_terms = 0.0
     for power in range(first_power, freedom + 1, 2):
-        total += term
-        ratio = (power - 1) / power * cos_theta**2
-        term *= ratio
+        sum_of_terms += term
+        ratio_to_next_term = (power - 1) / power * cos_theta**2
+        term *= ratio_to_next_term
     if is_odd:
-        return (2 / pi) * (theta + sin(theta) * total)
-    return sin(theta) * total
+        return (2 / pi) * (theta + sin(theta) * sum_of_terms)
+    return sin(theta) * sum_of_terms

@@ -35,7 +35,9 @@ class Permuted(NamedTuple):
 
 
 def difference_interval(
-    differences: Sequence[float], keys: Sequence[int] = (), level: float = 0.95
+    differences: Sequence[float],
+    cluster_numbers: Sequence[int] = (),
+    level: float = 0.95,
 ) -> Interval:
     """Return the interval for the mean of paired differences in [-1, 1].
 
@@ -45,7 +47,7 @@ def difference_interval(
 
     Args:
         differences: Second score minus first, one per pair.
-        keys: As in ``mean_interval``.
+        cluster_numbers: As in ``mean_interval``.
         level: The confidence.
 
     Examples:
@@ -53,27 +55,31 @@ def difference_interval(
         >>> round(interval.low, 3), round(interval.high, 3)
         (-0.055, 0.055)
     """
-    return padded_t_interval(differences, keys, level=level, ends=(-1.0, 1.0), added=1)
+    return padded_t_interval(
+        differences, cluster_numbers, level=level, ends=(-1.0, 1.0), added=1
+    )
 
 
 def one_sided_bounds(
-    differences: Sequence[float], keys: Sequence[int]
+    differences: Sequence[float], cluster_numbers: Sequence[int]
 ) -> tuple[float, float]:
     """Lower and upper one-sided 95 % bounds of the mean difference."""
-    interval = difference_interval(differences, keys, 0.9)
+    interval = difference_interval(differences, cluster_numbers, 0.9)
     return interval.low, interval.high
 
 
 def permutation(
-    differences: Sequence[float], keys: Sequence[int], *, seed: int = 0
+    differences: Sequence[float], cluster_numbers: Sequence[int], *, seed: int = 0
 ) -> Permuted:
-    """Two-sided sign-flip permutation test that the mean difference is zero.
+    """Two-sided permutation test that the mean difference of pairs is zero.
 
-    Clusters flip as a whole.
+    If it is, each difference could as well have the other sign. So the p-value is the
+    share of sign patterns under which the sum is at least as far from zero as observed.
+    The differences of a cluster (pairs that are not independent) flip together.
 
     Args:
         differences: Second score minus first, one per pair.
-        keys: As in ``mean_interval``.
+        cluster_numbers: As in ``mean_interval``.
         seed: That of the random patterns.
 
     Returns:
@@ -88,11 +94,13 @@ def permutation(
         >>> permutation([0.2, 0.4, 0.2, 0.4, 0.2], [-1] * 5)
         Permuted(p=0.0625, exact=True)
     """
-    sums, _ = sum_clusters(differences, keys)
+    sums, _ = sum_clusters(differences, cluster_numbers)
     changes = [change for change in sums if abs(change) > _ROUNDING]
     if not changes:
         return Permuted(1.0, exact=True)
     observed = abs(fsum(changes)) - _ROUNDING * len(changes)
+    # The sums of each block of eight changes under all patterns of their signs; the sum
+    # of all changes is one number of each table.
     tables = []
     for start in range(0, len(changes), _BLOCK):
         block = changes[start : start + _BLOCK]
@@ -100,8 +108,8 @@ def permutation(
     if len(changes) <= EXACT:
         p = _share_of_patterns(tables, observed)
         return Permuted(p, exact=True)
-    draw = random.Random(f"{seed} {changes}")  # noqa: S311  # no cryptography
-    n_reached = _n_draws_that_reach(tables, observed, draw)
+    random_source = random.Random(f"{seed} {changes}")  # noqa: S311  # no cryptography
+    n_reached = _n_draws_that_reach(tables, observed, random_source)
     return Permuted((n_reached + 1) / (_DRAWS + 1), exact=False)
 
 
@@ -163,12 +171,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def standard_error(differences: Sequence[float], keys: Sequence[int]) -> float:
+def standard_error(
+    differences: Sequence[float], cluster_numbers: Sequence[int]
+) -> float:
     """Return the standard error with a pair added at each end.
 
     Without them mostly tied pairs would promise to detect anything.
     """
-    low, high = one_sided_bounds(differences, keys)
+    low, high = one_sided_bounds(differences, cluster_numbers)
     z = NormalDist().inv_cdf(0.95)
     return (high - low) / (2 * z)
 

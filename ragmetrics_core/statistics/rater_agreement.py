@@ -28,9 +28,13 @@ _ROUNDING = 1e-12
 
 
 def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
-    """Probability that a positive row has the higher score, ties count one half.
+    """AUROC: how well scores separate positive from negative labels.
 
-    None without both classes.
+    It is the probability that a positive row has a higher score than a negative one,
+    where ties count one half; 0.5 is chance, 1 is best. None without both labels.
+
+    Args:
+        pairs: Score and label of each row.
     """
     labels = [bool(label) for _, label in pairs]
     n_positive = labels.count(True)
@@ -38,14 +42,15 @@ def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
     if n_positive == 0 or n_negative == 0:
         return None
     ranks = _ranks([score for score, _ in pairs])
-    rank_sum = 0.0
+    rank_sum_of_positive = 0.0
     for rank, label in zip(ranks, labels, strict=True):
         if label:
-            rank_sum += rank
+            rank_sum_of_positive += rank
+    # the rank sum if all positive rows had the lowest scores
     least_rank_sum = n_positive * (n_positive - 1) / 2
     # Pairs of a positive and a negative row in which the positive one scores higher:
     # U of Mann and Whitney.
-    n_in_order = rank_sum - least_rank_sum
+    n_in_order = rank_sum_of_positive - least_rank_sum
     n_pairs = n_positive * n_negative
     return n_in_order / n_pairs
 
@@ -167,32 +172,42 @@ def gwet(pairs: Verdicts) -> float | None:
 
 
 def kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Cohen's kappa of two raters over any categories.
+    """Cohen's kappa of two raters: how far they agree beyond chance.
 
-    None without items, or if both chose one category throughout.
+    1 is full agreement. 0 is what raters would reach who choose each category as often
+    as these, but at random. None without items, or if both chose one category
+    throughout.
+
+    Args:
+        pairs: For each item, what the first and what the second rater chose.
 
     Source:
         Cohen (1960), Educational and Psychological Measurement 20(1).
     """
     if len(pairs) == 0:
         return None
-    first_rater, second_rater = zip(*pairs, strict=True)
-    n_pairs_by_chance = 0
-    for category in set(first_rater):
-        n_of_first = first_rater.count(category)
-        n_of_second = second_rater.count(category)
-        n_pairs_by_chance += n_of_first * n_of_second
-    chance = n_pairs_by_chance / len(pairs) ** 2
-    if chance >= 1:
+    choices_of_first, choices_of_second = zip(*pairs, strict=True)
+    # of all combinations of a choice of the first with a choice of the second rater
+    n_equal_combinations = 0
+    for category in set(choices_of_first):
+        n_of_first = choices_of_first.count(category)
+        n_of_second = choices_of_second.count(category)
+        n_equal_combinations += n_of_first * n_of_second
+    agreement_by_chance = n_equal_combinations / len(pairs) ** 2
+    if agreement_by_chance >= 1:
         return None
     agreement = fmean(first == second for first, second in pairs)
-    return (agreement - chance) / (1 - chance)
+    return (agreement - agreement_by_chance) / (1 - agreement_by_chance)
 
 
 def krippendorff(rows: Sequence[Sequence[bool]]) -> float | None:
-    """Krippendorff's alpha for nominal labels of several annotators, per unit.
+    """Krippendorff's alpha: how far several annotators agree beyond chance.
 
-    None if nothing varies.
+    1 is full agreement, 0 is chance. Rows with one label say nothing and are left out.
+    None if all labels are equal.
+
+    Args:
+        rows: For each item, the yes/no labels of those who labelled it.
 
     Source:
         Krippendorff (2011), Computing Krippendorff's alpha-reliability.
@@ -255,35 +270,51 @@ def _values_of_resamples(
     draws: int,
     seed: int = 0,
 ) -> dict[str, list[float]]:
-    """Return the values of every statistic in ``draws`` resamples of the rows.
+    """Compute statistics on resamples of the rows (bootstrap).
 
-    The resamples are the same for all statistics. Where a statistic is None, its value
-    is left out.
+    A resample is as many rows, drawn with replacement. All statistics are computed on
+    the same resamples.
+
+    Args:
+        rows: The rows.
+        statistics: The statistics by name.
+        draws: How many resamples are drawn.
+        seed: Seed of the draw.
+
+    Returns:
+        By name, the values of a statistic in the resamples where it is not None.
     """
-    values: dict[str, list[float]] = {}
-    for name in statistics:
-        values[name] = []
+    values_by_name: dict[str, list[float]] = {name: [] for name in statistics}
     if not rows:
-        return values
-    draw = random.Random(seed)  # noqa: S311  # resampling is no cryptography
+        return values_by_name
+    random_source = random.Random(seed)  # noqa: S311  # resampling is no cryptography
     for _ in range(draws):
-        drawn_rows = draw.choices(rows, k=len(rows))
+        resample = random_source.choices(rows, k=len(rows))
         for name, statistic in statistics.items():
-            value = statistic(drawn_rows)
+            value = statistic(resample)
             if value is not None:
-                values[name].append(value)
-    return values
+                values_by_name[name].append(value)
+    return values_by_name
 
 
 def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
-    """The interval of the mean over sources, from the resampled values of each."""
-    defined = [values for values in values_by_source if values]
-    if not defined or any(_agree(values) for values in defined):
+    """The 95 % percentile interval of a mean over sources, from resampled values.
+
+    The first values of all sources give one mean, the second ones another, and so on.
+    The interval goes from the 2.5th to the 97.5th percentile of these means. Sources
+    without values are left out.
+
+    None without any values, or if the values of a source are all equal: rows that never
+    differ cannot show how much others would.
+    """
+    values_of_defined = [values for values in values_by_source if values]
+    if not values_of_defined or any(_agree(values) for values in values_of_defined):
         return None
-    means = sorted(fmean(values) for values in zip(*defined, strict=False))
-    last = len(means) - 1
-    low = means[round(0.025 * last)]
-    high = means[round(0.975 * last)]
+    means = [fmean(values) for values in zip(*values_of_defined, strict=False)]
+    means.sort()
+    last_index = len(means) - 1
+    low = means[round(0.025 * last_index)]
+    high = means[round(0.975 * last_index)]
     if _agree([low, high]):
         return None
     return low, high
@@ -382,12 +413,18 @@ def _intercept(rows: Sequence[Labelled]) -> float | None:
 
 
 def measures(threshold: float) -> dict[str, Statistic]:
-    """The measures of agreement by name.
+    """The measures of agreement between a judge and people, by name.
 
-    Verdicts are the judge's own, else scores from the threshold on.
+    Each is a function from labelled rows to a number, or None where it is undefined.
+    Some compare the judge's scores with the labels, others its verdicts.
+
+    Args:
+        threshold: A score from here on is a yes, where the judge gives no verdict of
+            its own.
     """
 
     def verdicts(rows: Sequence[Labelled]) -> list[tuple[bool, bool]]:
+        """The judge's verdict and people's label on each row."""
         return [(row.is_judged_yes(threshold), row.is_labelled_yes) for row in rows]
 
     def judge_kappa(rows: Sequence[Labelled]) -> float | None:
@@ -396,10 +433,10 @@ def measures(threshold: float) -> dict[str, Statistic]:
         return kappa(verdicts(rows))
 
     def judge_matthews(rows: Sequence[Labelled]) -> float | None:
-        is_constant = len({row.is_judged_yes(threshold) for row in rows}) == 1
-        # One verdict throughout tells nothing: 0, as kappa is, else the mean over
+        different_verdicts = {row.is_judged_yes(threshold) for row in rows}
+        # One verdict throughout tells nothing: 0, as kappa is. With None the mean over
         # sources would leave out where the judge is worst.
-        if is_constant and _has_both_labels(rows):
+        if len(different_verdicts) == 1 and _has_both_labels(rows):
             return 0.0
         return matthews(verdicts(rows))
 
@@ -420,38 +457,48 @@ def measures(threshold: float) -> dict[str, Statistic]:
 
 
 def rival_measures(threshold: float) -> dict[str, Statistic]:
-    """Differences between the judge and its rival on the same rows: judge − rival."""
+    """Measures that compare a judge with another one, its rival, on the same rows.
+
+    Each is the judge's value of a measure minus the rival's, by name. It is None where
+    either is undefined.
+
+    Args:
+        threshold: A score from here on is a yes.
+    """
 
     def difference(rows: Sequence[Labelled], measure: Statistic) -> float | None:
-        of_judge = measure(rows)
-        of_rival = measure(
-            [row.as_judged_by_rival() for row in rows if row.rival_score is not None]
-        )
-        if of_judge is None or of_rival is None:
+        rows_of_rival = [
+            row.as_judged_by_rival() for row in rows if row.rival_score is not None
+        ]
+        value_of_judge = measure(rows)
+        value_of_rival = measure(rows_of_rival)
+        if value_of_judge is None or value_of_rival is None:
             return None
-        return of_judge - of_rival
+        return value_of_judge - value_of_rival
 
-    known_measures = measures(threshold)
-    differences: dict[str, Statistic] = {}
+    measure_by_name = measures(threshold)
+    difference_by_name: dict[str, Statistic] = {}
     for name in ("AUROC", "balanced accuracy", "Brier"):
-        of_measure = partial(difference, measure=known_measures[name])
-        differences[f"{name}, difference"] = of_measure
-    return differences
+        difference_of_measure = partial(difference, measure=measure_by_name[name])
+        difference_by_name[f"{name}, difference"] = difference_of_measure
+    return difference_by_name
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
-    """Mean kappa over pairs of annotators, the ceiling of any judge.
+    """Mean of Cohen's kappa over all pairs of annotators: the ceiling of any judge.
 
-    Annotators are told apart by the order of the votes. None with one annotator.
+    An annotator is known by the place of the vote in each row's votes. None with one
+    annotator, or if kappa is undefined for all pairs.
     """
     n_annotators = max(len(row.votes) for row in rows)
     kappas = []
     for first, second in combinations(range(n_annotators), 2):
+        # second is the higher index, so rows that reach it have both votes
         labelled_by_both = [row for row in rows if len(row.votes) > second]
-        pairs = [(row.votes[first], row.votes[second]) for row in labelled_by_both]
-        agreement = kappa(pairs)
-        if agreement is not None:
-            kappas.append(agreement)
+        vote_pairs = [(row.votes[first], row.votes[second]) for row in labelled_by_both]
+        kappa_of_pair = kappa(vote_pairs)
+        if kappa_of_pair is not None:
+            kappas.append(kappa_of_pair)
     return fmean(kappas) if kappas else None
 
 
@@ -461,64 +508,82 @@ def measure_all(
     *,
     draws: int = 500,
 ) -> list[Measured]:
-    """Return every measure per source, and its mean over sources.
+    """Compute every measure on each source, and its mean over the sources.
 
-    Each has a 95 % bootstrap interval. Nothing is pooled.
+    Each value has a 95 % bootstrap interval. Rows of different sources are never pooled.
 
     Args:
-        groups: Rows that hang together, such as those of one sample, are a group;
-            groups are counted and resampled whole.
-        statistics: The measures by name, each of rows.
+        groups: The rows, in groups of those that are not independent, such as the rows
+            of one sample; a group has one source. Groups are counted and resampled
+            whole.
+        statistics: The measures by name; each is computed on rows.
         draws: How many resamples are drawn.
+
+    Returns:
+        For each measure its values on the sources, then its mean over them, whose
+        source is None.
     """
     groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
     for group in groups:
         source = group[0].source
         groups_by_source.setdefault(source, []).append(group)
-    of_groups: dict[str, _OfGroups] = {}
+    group_statistics: dict[str, _OfGroups] = {}
     for name, statistic in statistics.items():
-        of_groups[name] = partial(_of_groups, statistic)
+        group_statistics[name] = partial(_of_groups, statistic)
     # The resamples of a source are the same for all measures.
-    resampled = {
-        source: _values_of_resamples(source_groups, of_groups, draws)
-        for source, source_groups in groups_by_source.items()
+    resampled_values = {
+        source: _values_of_resamples(groups_of_source, group_statistics, draws)
+        for source, groups_of_source in groups_by_source.items()
     }
     measured: list[Measured] = []
-    for name, statistic_of_groups in of_groups.items():
-        by_source: list[Measured] = []
-        for source, source_groups in groups_by_source.items():
-            value = statistic_of_groups(source_groups)
-            bounds = _bounds([resampled[source][name]])
-            interval = None if value is None else bounds
-            row = Measured(name, source, len(source_groups), value, interval)
-            by_source.append(row)
-        over_sources = _over_sources(
-            name, statistic_of_groups, by_source, groups_by_source, draws=draws
+    for name, group_statistic in group_statistics.items():
+        on_sources: list[Measured] = []
+        for source, groups_of_source in groups_by_source.items():
+            value = group_statistic(groups_of_source)
+            interval = None
+            if value is not None:
+                interval = _bounds([resampled_values[source][name]])
+            on_sources.append(
+                Measured(name, source, len(groups_of_source), value, interval)
+            )
+        mean_over_sources = _over_sources(
+            name, group_statistic, on_sources, groups_by_source, draws=draws
         )
-        measured += [*by_source, over_sources]
+        measured += [*on_sources, mean_over_sources]
     return measured
 
 
 def _over_sources(
     name: str,
-    statistic: _OfGroups,
-    by_source: Sequence[Measured],
+    group_statistic: _OfGroups,
+    on_sources: Sequence[Measured],
     groups_by_source: Mapping[str, Sequence[Sequence[Labelled]]],
     *,
     draws: int,
 ) -> Measured:
-    """The mean of a measure over the sources where it is defined."""
-    if len(by_source) == 1:  # the mean of one is itself
-        (only,) = by_source
-        count = 0 if only.value is None else 1
-        return Measured(name, None, count, only.value, only.interval)
+    """The mean of a measure over the sources where it is defined, with its interval.
+
+    Args:
+        name: The measure's name.
+        group_statistic: The measure, computed on groups of rows.
+        on_sources: Its value on each source.
+        groups_by_source: The groups of rows of each source, which are resampled.
+        draws: How many resamples are drawn.
+
+    Returns:
+        The mean. Its count is the number of sources; its source is None, for all.
+    """
+    if len(on_sources) == 1:  # the mean of one is itself
+        (only_source,) = on_sources
+        n_sources = 0 if only_source.value is None else 1
+        return Measured(name, None, n_sources, only_source.value, only_source.interval)
     values = []
     groups_where_defined = []
-    for row in by_source:
-        if row.value is not None and row.source is not None:
-            values.append(row.value)
-            groups_where_defined.append(groups_by_source[row.source])
-    interval = bootstrap(groups_where_defined, statistic, draws=draws)
+    for on_source in on_sources:
+        if on_source.value is not None and on_source.source is not None:
+            values.append(on_source.value)
+            groups_where_defined.append(groups_by_source[on_source.source])
+    interval = bootstrap(groups_where_defined, group_statistic, draws=draws)
     mean_value = fmean(values) if values else None
     return Measured(name, None, len(values), mean_value, interval)
 

@@ -50,43 +50,57 @@ def _ends(score: Score) -> tuple[float, float]:
 
 
 class _Evidence:
-    """Evidence against *mean ≤ m*: the highest mean wealth of the five so far.
+    """Evidence against the claim that a mean is at most so much (``claimed_mean``).
 
-    It is infinite where m is impossible.
+    Five gamblers start with a wealth of 1 and bet on each score that it is higher than
+    the claim lets expect. If the claim is true they cannot expect to win. The evidence
+    is their mean wealth at its highest so far; it is infinite where the claim is
+    impossible.
+
+    Attributes:
+        highest: The evidence.
     """
 
-    def __init__(self, m: float, population: int | None, largest_unit: int) -> None:
-        self._m = m
-        self._population = population
-        self._largest_unit = largest_unit
-        self._wealth = [1.0] * len(_BETS)
+    def __init__(
+        self, claimed_mean: float, population: int | None, largest_unit: int
+    ) -> None:
+        self._claimed_mean = claimed_mean
+        self._population = population  # None: as many as one likes
+        self._largest_unit = largest_unit  # in scores
+        self._wealth = [1.0] * len(_BETS)  # of each gambler
         self._n_units = 0
-        self._excess = 0.0  # sum of x − m over the units
-        self.highest = 1.0 if m >= 0 else inf
+        self._excess = 0.0  # of the units so far over the claimed mean, summed
+        self.highest = 1.0 if claimed_mean >= 0 else inf
 
     def bet_on(self, total: float, count: int) -> float:
-        """Bet on a unit of so many scores with this sum; return the highest wealth yet.
+        """Let the gamblers bet on the next unit; return their highest mean wealth yet.
 
-        A unit without scores has x = m.
+        A unit is what is drawn at once: a score, or the scores of a cluster. One
+        without scores counts as if it had the claimed mean.
+
+        Args:
+            total: The sum of the unit's scores.
+            count: How many scores it has.
         """
-        excess = (total - self._m * count) / self._largest_unit
-        mean_left = self._m
+        excess = (total - self._claimed_mean * count) / self._largest_unit
+        expected_mean = self._claimed_mean
         units_per_unit_left = 1.0
         if self._population is not None:
             n_left = self._population - self._n_units
-            # If the mean of all is m, that of the units left is at most this.
-            mean_left = self._m - self._excess / n_left
+            # If the claim is true of all units, the mean of those left is at most this.
+            expected_mean = self._claimed_mean - self._excess / n_left
             units_per_unit_left = self._population / n_left
-        if 0 < mean_left < 1:
-            gain = (self._m + excess) / mean_left - 1
-            odds = units_per_unit_left / (1 - mean_left)
+        if 0 < expected_mean < 1:
+            gain = (self._claimed_mean + excess) / expected_mean - 1
+            odds = units_per_unit_left / (1 - expected_mean)
             self._multiply_wealth(gain, odds)
         self._n_units += 1
         self._excess += excess
         if self._population is not None:
-            # The sum may exceed N·m already, whatever the units left are.
+            # The claim is refuted if it is so far exceeded that units of 0 to the end
+            # would not make up for it.
             n_left = self._population - self._n_units
-            if self._excess > n_left * self._m:
+            if self._excess > n_left * self._claimed_mean:
                 self.highest = inf
         mean_wealth = sum(self._wealth) / len(_BETS)
         self.highest = max(self.highest, mean_wealth)
@@ -95,11 +109,11 @@ class _Evidence:
     def _multiply_wealth(self, gain: float, odds: float) -> None:
         """Let each of the five gain on its stake."""
         wealth = self._wealth
-        for place, bet in enumerate(_BETS):
+        for index, bet in enumerate(_BETS):
             stake = bet * odds
             if stake > _HIGHEST_STAKE:  # faster than min(), in the innermost loop
                 stake = _HIGHEST_STAKE
-            wealth[place] *= 1 + stake * gain
+            wealth[index] *= 1 + stake * gain
 
 
 def check_share(name: str, value: float) -> None:
@@ -177,6 +191,7 @@ class SequentialGate:
         min_samples: int = 0,
         min_scored: float = MIN_SCORED,
     ) -> None:
+        """Check the settings, and start both sides without evidence."""
         check_share("threshold", threshold)
         check_share("margin", margin)
         check_share("min_scored", min_scored)
@@ -192,17 +207,21 @@ class SequentialGate:
             )
         self.population = population
         self._largest_cluster = largest_cluster
-        # Passing needs all gates; one of them fails the run, so failing is shared.
-        self._needed_to_pass = 1 / alpha
-        self._needed_to_fail = gates / alpha
+        # A run passes if all its gates pass, and fails if one of them fails: the risk of
+        # failing wrongly is shared among them (Bonferroni).
+        self._evidence_to_pass = 1 / alpha
+        self._evidence_to_fail = gates / alpha
         self._min_samples = min_samples
         self._min_scored = min_scored
-        # Evidence that the mean is not below the threshold, and that it is: the second
-        # bets on 1 − score.
-        lowest_passing = threshold - margin - ROUNDING
-        lowest_failing = 1 - threshold + ROUNDING
-        self._passing = _Evidence(lowest_passing, population, largest_cluster)
-        self._failing = _Evidence(lowest_failing, population, largest_cluster)
+        # Against "the mean is at most threshold − margin", which lets the gate pass.
+        self._for_passing = _Evidence(
+            threshold - margin - ROUNDING, population, largest_cluster
+        )
+        # Against "the mean is at least threshold", which lets it fail. It bets on 1 −
+        # score, whose mean is then at most 1 − threshold.
+        self._for_failing = _Evidence(
+            1 - threshold + ROUNDING, population, largest_cluster
+        )
         self._units: list[_Unit] = []
         self.decision: Outcome = "undecided"
         self.decided_at: int | None = None
@@ -213,36 +232,40 @@ class SequentialGate:
     def update(self, *scores: Score, undefined: int = 0) -> Outcome:
         """Take the next unit of the random order, and return the decision.
 
+        A unit is one row, or the rows of one cluster. A failed row's score is a range,
+        or None for 0 to 1: the evidence then takes the worst case.
+
         Args:
-            scores: Its scores, one per row that is not undefined; none for a unit that
-                is undefined.
-            undefined: Its other rows, if it has several.
+            scores: The unit's scores, one per row for which the metric is defined.
+            undefined: How many further rows it has, for which the metric is undefined.
+                A unit without scores counts as one row in any case.
 
         Raises:
             InputError: If a score is not in [0, 1], the unit has more rows than the
                 largest cluster, or there are more units than the population has.
         """
-        ends = [_ends(score) for score in scores]
-        n_rows = max(1, len(ends) + undefined)
-        self._check_unit(ends, n_rows)
+        ranges = [_ends(score) for score in scores]
+        n_rows = max(1, len(ranges) + undefined)
+        self._check_unit(ranges, n_rows)
         unit = _Unit(
-            lowest_sum=sum(low for low, _ in ends),
-            highest_sum=sum(high for _, high in ends),
-            n_scores=len(ends),
+            lowest_sum=sum(low for low, _ in ranges),
+            highest_sum=sum(high for _, high in ranges),
+            n_scores=len(ranges),
         )
         self._units.append(unit)
         self.rows += n_rows
-        for low, high in ends:
-            if low == high:
+        for low, high in ranges:
+            if low == high:  # the score is known
                 self.scored += 1
 
-        evidence_for = self._passing.bet_on(unit.lowest_sum, unit.n_scores)
-        evidence_against = self._failing.bet_on(unit.lowest_mirrored_sum, unit.n_scores)
+        # each side takes the sum that speaks least for it
+        for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
+        for_failing = self._for_failing.bet_on(unit.lowest_mirrored_sum, unit.n_scores)
         if self.decision == "undecided" and self._may_decide():
-            if evidence_for >= self._needed_to_pass:
-                self._decide("passed", evidence_for)
-            elif evidence_against >= self._needed_to_fail:
-                self._decide("failed", evidence_against)
+            if for_passing >= self._evidence_to_pass:
+                self._decide("passed", for_passing)
+            elif for_failing >= self._evidence_to_fail:
+                self._decide("failed", for_failing)
         return self.decision
 
     def _check_unit(self, ends: Sequence[tuple[float, float]], n_rows: int) -> None:
@@ -279,7 +302,7 @@ class SequentialGate:
         """
         if self.decision != "undecided":
             return self._evidence_at_decision
-        return max(self._passing.highest, self._failing.highest)
+        return max(self._for_passing.highest, self._for_failing.highest)
 
     @property
     def interval(self) -> Interval:
@@ -288,9 +311,9 @@ class SequentialGate:
         A gate outside them is decided.
         """
         units = [(unit.lowest_sum, unit.n_scores) for unit in self._units]
-        low = self._highest_refuted(units, self._needed_to_pass)
+        low = self._highest_refuted(units, self._evidence_to_pass)
         mirrored = [(unit.lowest_mirrored_sum, unit.n_scores) for unit in self._units]
-        high = 1 - self._highest_refuted(mirrored, self._needed_to_fail)
+        high = 1 - self._highest_refuted(mirrored, self._evidence_to_fail)
         return Interval(low, high, "betting, valid whenever one stops")
 
     def _highest_refuted(
@@ -337,32 +360,36 @@ def score_of_pair(after: Score, before: Score) -> tuple[float, float]:
 def draw_order(
     contents: Sequence[str], *, seed: int = 0, clusters: Sequence[object] = ()
 ) -> list[list[int]]:
-    """Return a random order of rows that does not depend on their order in the file.
+    """Draw a random order of rows that does not depend on their order in the file.
 
-    Equal rows are told apart by a count, else they would be neighbours; which of them
-    comes first makes no difference to what is read.
+    Rows are put in the order of a digest of the seed and their content. Rows of one
+    cluster stay together, as a unit; any other row is a unit by itself. Equal rows are
+    told apart by a count, else they would be neighbours; which of them comes first
+    makes no difference.
 
     Args:
         contents: What each row says.
         seed: Another one gives another order.
-        clusters: Keys of rows that belong together, None for a row of its own.
+        clusters: For each row the key of its cluster, None for a row that stands alone;
+            empty if all do.
 
     Returns:
-        Units in their order: each holds the places of its rows.
+        The units in their order; each holds the indices of its rows.
     """
-    places_by_digest: dict[bytes, list[int]] = {}
+    indices_by_digest: dict[bytes, list[int]] = {}
     n_equal_before: Counter[str] = Counter()
-    keys = clusters or [None] * len(contents)
-    for place, (content, key) in enumerate(zip(contents, keys, strict=True)):
-        if key is None:
-            name = f"row {n_equal_before[content]}\0{content}"
+    cluster_keys = clusters or [None] * len(contents)
+    rows = zip(contents, cluster_keys, strict=True)
+    for row_index, (content, cluster_key) in enumerate(rows):
+        if cluster_key is None:
+            unit_name = f"row {n_equal_before[content]}\0{content}"
             n_equal_before[content] += 1
         else:
-            name = f"cluster\0{key!s}"
-        seeded_name = f"{seed}\0{name}"
+            unit_name = f"cluster\0{cluster_key!s}"
+        seeded_name = f"{seed}\0{unit_name}"
         digest = sha256(seeded_name.encode(errors="surrogatepass")).digest()
-        places_by_digest.setdefault(digest, []).append(place)
-    return [places_by_digest[digest] for digest in sorted(places_by_digest)]
+        indices_by_digest.setdefault(digest, []).append(row_index)
+    return [indices_by_digest[digest] for digest in sorted(indices_by_digest)]
 
 
 def samples_needed(

@@ -15,6 +15,8 @@ from operator import mul
 from ragmetrics_core.statistics.log_odds import log_odds, probability
 
 _RIDGE = 1e-2
+_WEIGHTS_WITHOUT_EFFECT = (0.0, 1.0, 0.0)
+"""Intercept, slope and weight per claim of a correction that changes nothing."""
 _STEPS = 100
 _FEWEST_OF_A_CLASS = 5
 
@@ -75,9 +77,12 @@ def describe_judge(judge: str, settings: Mapping[str, str]) -> str:
 
 
 def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
-    """Fit the correction by logistic regression with a small ridge.
+    """Fit what corrects the weakest claim's probability for the number of claims.
 
-    Sources weigh the same. Slope and weight of the number are not negative.
+    A logistic regression predicts whether all of an answer is supported, from the
+    log-odds of its weakest claim and the logarithm of the number of its claims. Each
+    source has the same say. A small penalty (ridge) keeps the weights near those that
+    correct nothing. Neither the slope nor the weight of the number becomes negative.
 
     Returns:
         The correction; None with fewer than five answers of either label.
@@ -87,48 +92,59 @@ def fit_correction(answers: Sequence[WeakestClaim]) -> ClaimCorrection | None:
     if min(n_supported, n_unsupported) < _FEWEST_OF_A_CLASS:
         return None
     labels = [answer.supported for answer in answers]
-    masses = _masses(answers)
+    shares_of_answers = _shares_of_answers(answers)
     # One column for each weight: intercept, slope, per claim.
     columns = [
         [1.0] * len(answers),
         [log_odds(answer.probability) for answer in answers],
         [log(max(1, answer.n_claims)) for answer in answers],
     ]
-    weights = [0.0, 1.0, 0.0]
-    for _ in range(_STEPS):
-        for place in range(len(weights)):
-            weights[place] += _step(columns, labels, masses, weights, place)
-            if place > 0:
-                weights[place] = max(0.0, weights[place])
+    weights = list(_WEIGHTS_WITHOUT_EFFECT)
+    for _ in range(_STEPS):  # one weight after the other, many times over
+        for index in range(len(weights)):
+            weights[index] += _step(columns, labels, shares_of_answers, weights, index)
+            is_intercept = index == 0
+            if not is_intercept:
+                weights[index] = max(0.0, weights[index])
     intercept, slope, per_claim = (round(weight, 4) for weight in weights)
     return ClaimCorrection(intercept, slope, per_claim)
 
 
-def _masses(answers: Sequence[WeakestClaim]) -> list[float]:
-    """What each answer counts: sources weigh the same, and all together 1."""
-    n_of_source = Counter(answer.source for answer in answers)
-    n_sources = len(n_of_source)
-    return [1 / n_of_source[answer.source] / n_sources for answer in answers]
+def _shares_of_answers(answers: Sequence[WeakestClaim]) -> list[float]:
+    """What each answer counts in the fit: sources count the same, and all together 1."""
+    n_by_source = Counter(answer.source for answer in answers)
+    n_sources = len(n_by_source)
+    return [1 / n_by_source[answer.source] / n_sources for answer in answers]
 
 
 def _step(
     columns: Sequence[Sequence[float]],
     labels: Sequence[bool],
-    masses: Sequence[float],
+    shares_of_answers: Sequence[float],
     weights: Sequence[float],
-    place: int,
+    index: int,
 ) -> float:
-    """Newton's step for one weight; the ridge draws the slope to 1, the others to 0."""
-    target = 1.0 if place == 1 else 0.0
-    gradient = _RIDGE * (weights[place] - target)
+    """The change of one weight of a logistic regression, by a step of Newton's method.
+
+    A penalty (ridge) draws the weight to that without an effect. A step is 2 at most,
+    so that it cannot overshoot far.
+
+    Args:
+        columns: For each weight, what it is multiplied with in each answer.
+        labels: For each answer, whether it is supported.
+        shares_of_answers: What each answer counts; all together 1.
+        weights: All weights so far.
+        index: Which of them changes.
+    """
+    gradient = _RIDGE * (weights[index] - _WEIGHTS_WITHOUT_EFFECT[index])
     curvature = _RIDGE
     rows = zip(*columns, strict=True)
-    for row, label, mass in zip(rows, labels, masses, strict=True):
+    for row, label, share in zip(rows, labels, shares_of_answers, strict=True):
         logit = sum(map(mul, weights, row))
-        guess = probability(logit)
-        value = row[place]
-        gradient += mass * value * (guess - label)
-        curvature += mass * value * value * guess * (1 - guess)
+        predicted = probability(logit)
+        value = row[index]
+        gradient += share * value * (predicted - label)
+        curvature += share * value * value * predicted * (1 - predicted)
     step = -gradient / curvature
     return max(-2.0, min(2.0, step))
 
