@@ -93,23 +93,21 @@ class RagMetricsRunEvaluator(RunEvaluator):
             evaluator_run_id: Id of this evaluation's own run.
 
         Returns:
-            Per metric key, score, comment and evidence; a metric that is undefined or
-            failed has no score and says why. A single metric gives one result, else
-            they are in ``results``.
+            For each metric its key, score, comment and evidence. A metric that is
+            undefined or failed has no score, and its comment says why. A single result
+            is returned as it is; several stand in ``results``.
         """
-        reference, problem = _reference(example, self._reference_from)
+        reference, why_no_reference = _reference(example, self._reference_from)
         samples = self._samples_from(run) or [_plain_sample(run)]
-        results = [
-            native(
-                outcome,
-                number,
-                problem if "reference" in outcome.reason else "",
-                evaluator_run_id,
-            )
-            for number, sample in enumerate(samples)
-            for outcome in self._outcomes(sample, reference)
-        ]
-        return results[0] if len(results) == 1 else EvaluationResults(results=results)
+        results = []
+        for number, sample in enumerate(samples):
+            for outcome in self._outcomes(sample, reference):
+                needs_reference = "reference" in outcome.reason
+                hint = why_no_reference if needs_reference else ""
+                results.append(native(outcome, number, hint, evaluator_run_id))
+        if len(results) == 1:
+            return results[0]
+        return EvaluationResults(results=results)
 
     def _outcomes(self, sample: Sample, reference: Sequence[str]) -> list[MetricResult]:
         """Judge one sample and return the outcome of each metric.
@@ -135,19 +133,32 @@ def native(
     hint: str = "",
     evaluator_run_id: UUID | None = None,
 ) -> EvaluationResult:
-    """A result as LangSmith's own type; the evidence is in ``metadata``."""
+    """Turn the result of a metric into LangSmith's own type.
+
+    Args:
+        outcome: The result. Its evidence goes into the metadata.
+        number: How many samples of the same run come before: a further one has it in
+            its key.
+        hint: What the user can do, added to the comment.
+        evaluator_run_id: Id of the evaluation's own run.
+    """
+    key = outcome.metric
+    if number > 0:
+        key = f"{outcome.metric}#{number}"
+    comment = outcome.reason
+    if hint:
+        comment = f"{outcome.reason}; {hint}"
+    evidence = None
+    if outcome.evidence is not None:
+        evidence = outcome.evidence.model_dump(mode="json")
     return EvaluationResult(
-        key=outcome.metric if number == 0 else f"{outcome.metric}#{number}",
+        key=key,
         score=outcome.value,
-        comment=f"{outcome.reason}; {hint}" if hint else outcome.reason,
+        comment=comment,
         metadata={
             "status": outcome.status,
             "signature": str(outcome.signature),
-            "evidence": (
-                None
-                if outcome.evidence is None
-                else outcome.evidence.model_dump(mode="json")
-            ),
+            "evidence": evidence,
         },
         evaluator_info={"judge": outcome.judge, "signature": str(outcome.signature)},
         source_run_id=evaluator_run_id,
@@ -155,16 +166,20 @@ def native(
 
 
 def _plain_sample(run: RunBase) -> Sample:
-    """The sample of a run without a retrieval.
+    """Make the sample of a run in which nothing was retrieved.
 
-    It has what the run's inputs and outputs say under the usual names of columns.
+    Question and answer are found in the run's inputs and outputs. Contexts are taken
+    from fields that have a usual name of contexts, unless they cannot be read as such.
+    A run that failed has no answer.
     """
     answer, _ = capture.answer_in(plain(run.outputs))
-    row = {**run.inputs, **(run.outputs or {})}
+    fields = {**run.inputs, **(run.outputs or {})}
+    row = {}
+    for name, value in fields.items():
+        if name in USUAL_NAMES["contexts"]:
+            row[name] = value
     try:
-        sample = Sample.from_row(
-            {key: row[key] for key in row if key in USUAL_NAMES["contexts"]}
-        )
+        sample = Sample.from_row(row)
     except RowError:
         sample = Sample()
     return sample.model_copy(
@@ -178,31 +193,41 @@ def _plain_sample(run: RunBase) -> Sample:
 
 
 def _reference(example: Example | None, source: Source | None) -> tuple[list[str], str]:
-    """The expected answers of an example, and why there are none."""
-    outputs = (example.outputs or {}) if example is not None else {}
-    if source is not None and example is not None:
-        is_there, value = Overrides(answer_from=source).find("answer", example, outputs)
-        return (
-            (_texts(value), "")
-            if is_there
-            else ([], "reference_from leads to nothing in the example's outputs")
-        )
+    """Find the expected answers of an example of a dataset.
+
+    They stand where the user says. Else they stand in the example's outputs under a
+    usual name, or in its only field.
+
+    Args:
+        example: The example; None if the evaluation gave none.
+        source: Where the user says that they are: a key or path into the outputs, or a
+            callable that gets the example. None to look for them.
+
+    Returns:
+        The answers, and why there are none, which is empty if there are some.
+    """
+    if example is None:
+        return [], "no example was given"
+    outputs = example.outputs or {}
+    if source is not None:
+        overrides = Overrides(answer_from=source)
+        is_found, value = overrides.find("answer", example, outputs)
+        if is_found:
+            return _texts(value), ""
+        return [], "reference_from leads to nothing in the example's outputs"
     for key in _REFERENCE_KEYS:
-        if _texts(outputs.get(key)):
-            return _texts(outputs[key]), ""
+        texts = _texts(outputs.get(key))
+        if texts:
+            return texts, ""
     if len(outputs) == 1:
-        return _texts(next(iter(outputs.values()))), ""
-    if outputs:
-        return (
-            [],
-            (
-                f"the example's outputs have the fields {', '.join(map(str, outputs))}:"
-                " name one by reference_from="
-            ),
-        )
+        (only_value,) = outputs.values()
+        return _texts(only_value), ""
+    if not outputs:
+        return [], "the example has no outputs"
+    names = ", ".join(map(str, outputs))
     return (
         [],
-        "the example has no outputs" if example is not None else "no example was given",
+        f"the example's outputs have the fields {names}: name one by reference_from=",
     )
 
 

@@ -12,7 +12,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.recorder import Recorder
-from langchain_ragmetrics.recording.stores import SEARCHES, documents_of
+from langchain_ragmetrics.recording.stores import SEARCHES, documents_of, query_of
 from langchain_ragmetrics.recording.tree import REPORTED
 
 Store = TypeVar("Store", bound=VectorStore)
@@ -38,7 +38,8 @@ def add_documents(
         >>> captured.samples[0].contexts[0].score
         0.9
     """
-    _reporting(REPORTED, query)(list(documents))
+    end_report = _begin_report(REPORTED, query)
+    end_report(list(documents))
 
 
 def observe(vectorstore: Store) -> Store:
@@ -90,37 +91,36 @@ class _ObservedStore:
 
 
 def _reported(store: VectorStore, name: str) -> Callable[..., Any]:
-    """A search of the store that reports what it returns."""
-    called = getattr(store, name)
+    """Wrap a search method of a store so that recorders are told what it returns.
 
-    def reporting(
-        args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Callable[[Any], None]:
-        """Begin the report of a search; the function returned ends it with the result."""
-        query = args[0] if args else kwargs.get("query")
-        return _reporting(type(store).__name__, query if isinstance(query, str) else "")
+    Args:
+        store: The store.
+        name: The name of the method; the wrapper is async if the method is.
+    """
+    search_method = getattr(store, name)
+    store_name = type(store).__name__
 
-    @functools.wraps(called)
+    @functools.wraps(search_method)
     def search(*args: Any, **kwargs: Any) -> Any:
-        report = reporting(args, kwargs)
-        result = called(*args, **kwargs)
-        report(result)
+        end_report = _begin_report(store_name, query_of(args, kwargs))
+        result = search_method(*args, **kwargs)
+        end_report(result)
         return result
 
-    @functools.wraps(called)
+    @functools.wraps(search_method)
     async def asearch(*args: Any, **kwargs: Any) -> Any:
-        report = reporting(args, kwargs)
-        result = await called(*args, **kwargs)
-        report(result)
+        end_report = _begin_report(store_name, query_of(args, kwargs))
+        result = await search_method(*args, **kwargs)
+        end_report(result)
         return result
 
-    return asearch if inspect.iscoroutinefunction(called) else search
+    return asearch if inspect.iscoroutinefunction(search_method) else search
 
 
-def _reporting(name: str, query: str) -> Callable[[Any], None]:
-    """Begin a retriever run in every recorder that listens here.
+def _begin_report(name: str, query: str) -> Callable[[Any], None]:
+    """Begin a retriever run in every recorder that is among the callbacks here.
 
-    Only recorders of ragmetrics are told: other tracers of the application see what
+    Only recorders of ragmetrics are told. Other tracers of the application see what
     they would see without us.
 
     Args:
@@ -128,21 +128,22 @@ def _reporting(name: str, query: str) -> Callable[[Any], None]:
         query: What is searched for.
 
     Returns:
-        A function that ends these runs; it takes the documents that were found.
+        A function that ends these runs. It takes what the search returned.
     """
     manager = CallbackManager.configure(
         inheritable_callbacks=ensure_config().get("callbacks")
     )
-    # each once, in their order
-    recorders = dict.fromkeys(
-        handler for handler in manager.handlers if isinstance(handler, Recorder)
-    )
-    begun = [(recorder, uuid4()) for recorder in recorders]
-    for recorder, run in begun:
-        recorder.search_begins(run, query, name, manager.parent_run_id)
+    recorders: list[Recorder] = []
+    for handler in manager.handlers:
+        if isinstance(handler, Recorder) and handler not in recorders:
+            recorders.append(handler)
+    run_ids = [uuid4() for _ in recorders]
+    for recorder, run_id in zip(recorders, run_ids, strict=True):
+        recorder.search_begins(run_id, query, name, manager.parent_run_id)
 
-    def end(result: Any) -> None:
-        for recorder, run in begun:
-            recorder.on_retriever_end(documents_of(result), run_id=run)
+    def end_report(result: Any) -> None:
+        documents = documents_of(result)
+        for recorder, run_id in zip(recorders, run_ids, strict=True):
+            recorder.on_retriever_end(documents, run_id=run_id)
 
-    return end
+    return end_report

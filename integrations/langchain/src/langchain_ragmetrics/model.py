@@ -52,12 +52,13 @@ from ragmetrics_core.models.openai_form import choice_of, parameters, reply_of
 LangChainJudge = Judge | ChatModel | Runnable[Any, Any] | str | None
 
 _CONFIG: RunnableConfig = {"callbacks": [], "tags": [JUDGE_TAG]}
-_KINDS: dict[str, type[BaseMessage]] = {
+_MESSAGE_CLASSES: dict[str, type[BaseMessage]] = {
     "system": SystemMessage,
     "user": HumanMessage,
     "assistant": AIMessage,
 }
-_LIMITS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
+# the fields under which LangChain's models keep the limit of a reply's length
+_LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "num_predict", "max_new_tokens")
 
 
 class LangChainModel(FrameworkModel):
@@ -123,36 +124,47 @@ class LangChainModel(FrameworkModel):
         return tracing_context(enabled=False)
 
     def _exchange(self, request: ChatRequest) -> Exchange:
-        """Return what sends a request, sync and async, and what reads the reply.
+        """Make ready how a request is sent to the model and how its output is read.
 
-        Several replies are asked for at once only of a chat model. A request with a
-        schema goes to the model's structured output where it has one.
+        Several replies can be asked for at once of a chat model only. A request whose
+        reply has a schema goes to the model's structured output, if it has one; any
+        other request is a plain call.
+
+        Returns:
+            The call that sends it, its async counterpart, and the function that makes a
+            reply of what either of them returns.
         """
         messages: Any = [
-            _KINDS[message.role](content=message.content)
+            _MESSAGE_CLASSES[message.role](content=message.content)
             for message in request.messages
         ]
-        model, extra = self._set(request)
+        model, settings_of_call = self._with_settings(request)
         if request.n > 1 and isinstance(model, BaseChatModel):
-            several = {"messages": [messages], **_CONFIG, **extra}
+            arguments = {"messages": [messages], **_CONFIG, **settings_of_call}
             return (
-                partial(model.generate, **several),
-                partial(model.agenerate, **several),
-                self._generated,
+                partial(model.generate, **arguments),
+                partial(model.agenerate, **arguments),
+                self._read_generations,
             )
-        if (bound := self._structured(request, model)) is not None:
+        structured_model = self._bound_to_schema(request, model)
+        if structured_model is not None:
             return (
-                partial(bound.invoke, messages, _CONFIG),
-                partial(bound.ainvoke, messages, _CONFIG),
-                self._parsed,
+                partial(structured_model.invoke, messages, _CONFIG),
+                partial(structured_model.ainvoke, messages, _CONFIG),
+                self._read_structured,
             )
-        calls = (
-            partial(model.invoke, messages, _CONFIG, **extra),
-            partial(model.ainvoke, messages, _CONFIG, **extra),
+        return (
+            partial(model.invoke, messages, _CONFIG, **settings_of_call),
+            partial(model.ainvoke, messages, _CONFIG, **settings_of_call),
+            self._read_output,
         )
-        return *calls, lambda output: self._reply([_choice(output)], [output])
 
-    def _generated(self, result: LLMResult) -> ChatReply:
+    def _read_output(self, output: Any) -> ChatReply:
+        """The reply in what a plain call returned: one message, or a text."""
+        return self._reply([_choice(output)], [output])
+
+    def _read_generations(self, result: LLMResult) -> ChatReply:
+        """The reply in what a call for several replies returned."""
         replies = [
             generation.message
             if isinstance(generation, ChatGeneration)
@@ -161,7 +173,7 @@ class LangChainModel(FrameworkModel):
         ]
         return self._reply(map(_choice, replies), replies, result.llm_output)
 
-    def _parsed(self, output: Any) -> ChatReply:
+    def _read_structured(self, output: Any) -> ChatReply:
         """What was parsed, else the raw text, which may be JSON all the same."""
         raw, parsed = (
             (output.get("raw"), output.get("parsed"))
@@ -180,75 +192,79 @@ class LangChainModel(FrameworkModel):
         replies: Sequence[object],
         llm_output: Mapping[str, Any] | None = None,
     ) -> ChatReply:
-        """The reply with its usage.
+        """Make the reply, with the tokens that it took and the models that gave it.
 
-        Of several replies the usage of all together counts, where that is told.
+        Args:
+            choices: The replies of the model, as the core takes them.
+            replies: The same as LangChain gave them: messages, or anything else.
+            llm_output: What LangChain says of the call as a whole. Of several replies
+                its tokens count, if it says them: each message may tell a part only.
         """
         messages = [reply for reply in replies if isinstance(reply, AIMessage)]
-        counted = [
-            message.usage_metadata
-            for message in messages
-            if message.usage_metadata is not None
-        ]
-        totals = (llm_output or {}).get("token_usage") if len(replies) > 1 else None
-        usage = {
-            "prompt_tokens": sum(
-                usage_of_message["input_tokens"] for usage_of_message in counted
-            ),
-            "completion_tokens": sum(
-                usage_of_message["output_tokens"] for usage_of_message in counted
-            ),
-            **(totals if isinstance(totals, Mapping) else {}),
-        }
-        models = [
-            facts.get("model_name")
-            for facts in (
-                *(message.response_metadata for message in messages),
-                llm_output or {},
-            )
-        ]
+        facts_of_call = llm_output or {}
+        usage: dict[str, Any] = {"prompt_tokens": 0, "completion_tokens": 0}
+        for message in messages:
+            if message.usage_metadata is not None:
+                usage["prompt_tokens"] += message.usage_metadata["input_tokens"]
+                usage["completion_tokens"] += message.usage_metadata["output_tokens"]
+        if len(replies) > 1:
+            usage_of_call = facts_of_call.get("token_usage")
+            if isinstance(usage_of_call, Mapping):
+                usage.update(usage_of_call)
+        models = [message.response_metadata.get("model_name") for message in messages]
+        models.append(facts_of_call.get("model_name"))
         return reply_of(self.name, choices, usage=usage, models=models)
 
-    def _set(self, request: ChatRequest) -> tuple[Runnable[Any, Any], dict[str, Any]]:
-        """Apply a request's settings to the model.
+    def _with_settings(
+        self, request: ChatRequest
+    ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
+        """Apply a request's settings, such as its temperature, to the model.
+
+        A setting for which the model has a field is set in a copy of the model. The
+        limit of the reply's length is left out if the model has no field for it.
 
         Returns:
-            The model, copied if settings became its fields, and the settings for which
-            it has no field. These are given with the call.
+            The model or its copy, and the other settings, which are arguments of the
+            call. A runnable that is no chat model takes none.
         """
         if not isinstance(self._model, BaseChatModel):
             return self._model, {}
         fields = type(self._model).model_fields
-        limit = next((name for name in _LIMITS if name in fields), None)
         settings = parameters(replace(request, schema=None, max_tokens=None))
-        if request.max_tokens is not None and limit is not None:
-            settings[limit] = request.max_tokens
-        settings_with_fields = {
-            name: value for name, value in settings.items() if name in fields
-        }
-        model = (
-            self._model.model_copy(update=settings_with_fields)
-            if settings_with_fields
-            else self._model
-        )
-        return model, {
-            name: value for name, value in settings.items() if name not in fields
-        }
+        limit_fields = [name for name in _LIMIT_FIELDS if name in fields]
+        if request.max_tokens is not None and limit_fields:
+            settings[limit_fields[0]] = request.max_tokens
+        settings_of_model = {}
+        settings_of_call = {}
+        for name, value in settings.items():
+            if name in fields:
+                settings_of_model[name] = value
+            else:
+                settings_of_call[name] = value
+        model = self._model
+        if settings_of_model:
+            model = model.model_copy(update=settings_of_model)
+        return model, settings_of_call
 
-    def _structured(
+    def _bound_to_schema(
         self, request: ChatRequest, model: Runnable[Any, Any]
     ) -> Runnable[Any, Any] | None:
-        """The model bound to the schema of the reply.
+        """Bind the model to the JSON schema of the reply (structured output).
 
-        None where the prompt alone asks for JSON.
+        Returns:
+            The bound model. None if the request has no schema, needs log-probabilities,
+            which structured output does not give, or if the model is known not to take
+            schemas. The prompt alone asks for JSON then.
+
+        Raises:
+            UnsupportedParameter: If the model refuses the schema.
         """
-        unable = (
-            request.schema is None
-            or request.top_logprobs
-            or self._capabilities.json_schema is False
-        )
-        if unable or not isinstance(model, BaseChatModel):
+        if not isinstance(model, BaseChatModel):
             return None
+        is_unable = self._capabilities.json_schema is False
+        if request.schema is None or request.top_logprobs or is_unable:
+            return None
+        # LangChain names the tool or format by these two
         schema = {"title": "reply", "description": "The reply.", **request.own_schema()}
         try:
             return model.with_structured_output(schema, include_raw=True)
@@ -299,26 +315,32 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
         return tracing_context(enabled=False)
 
     def _exchange(self, request: ChatRequest) -> Exchange:
-        """Return the calls that ask the questions, and what reads the answers.
+        """Make ready how typed questions are asked and how the answers are read.
 
-        The calls are the sync and the async one.
+        The request's only message is JSON that holds a state, what the questions are
+        about, and the questions by name. LangChain's model takes the state and objects
+        of its own classes for the questions.
+
+        Returns:
+            The call that asks them, its async counterpart, and the function that makes
+            a reply of what either of them returns.
         """
         text = request.messages[0].content
-        asked = systemone_fields(text)
+        fields = systemone_fields(text)
+        # loaded by whoever made the model; older releases of LangChain have no such
         types = sys.modules["langchain_core.decisions.types"]
-        question: TypeAdapter[Any] = TypeAdapter(types.Question)
-        typed = {
-            name: question.validate_python(fields)
-            for name, fields in asked["questions"].items()
-        }
-        given = {"state": asked["state"], "questions": typed}
+        question_type: TypeAdapter[Any] = TypeAdapter(types.Question)
+        questions = {}
+        for name, question_fields in fields["questions"].items():
+            questions[name] = question_type.validate_python(question_fields)
+        model_input = {"state": fields["state"], "questions": questions}
         return (
-            partial(self._model.invoke, given, _CONFIG),
-            partial(self._model.ainvoke, given, _CONFIG),
-            partial(self._answers, text),
+            partial(self._model.invoke, model_input, _CONFIG),
+            partial(self._model.ainvoke, model_input, _CONFIG),
+            partial(self._read_answers, text),
         )
 
-    def _answers(self, text: str, output: Any) -> ChatReply:
+    def _read_answers(self, text: str, output: Any) -> ChatReply:
         if not isinstance(output, BaseModel):
             raise no_answers(self.name, "systemone")
         # with the fields of an answer's own class, which may say that it was cut
@@ -441,23 +463,35 @@ def _serialised(model: Runnable[Any, Any]) -> object:
 
 
 def _capabilities(model: Runnable[Any, Any]) -> Capabilities:
-    """What a model can do, as far as its class tells; the one place that probes."""
+    """Find out what a model can do, as far as its class tells.
+
+    False where it cannot, and None where it is unknown until it is tried: that a class
+    has a field or a method does not say whether the provider's model takes it.
+    """
     if not isinstance(model, BaseChatModel):
+        # any other runnable takes messages, and no settings
         return Capabilities(
             n=False, logprobs=None, json_schema=False, temperature=False
         )
-    cls = type(model)
-    structured = (
-        cls.bind_tools is not BaseChatModel.bind_tools
-        or cls.with_structured_output is not BaseChatModel.with_structured_output
+    model_class = type(model)
+    # the base class has both methods, but cannot do it by itself
+    has_own_tools = model_class.bind_tools is not BaseChatModel.bind_tools
+    has_own_schemas = (
+        model_class.with_structured_output is not BaseChatModel.with_structured_output
     )
-    fields = cls.model_fields
+    fields = model_class.model_fields
+    has_logprobs = "logprobs" in fields or "top_logprobs" in fields
     return Capabilities(
-        n=None if "n" in fields else False,
-        logprobs=None if "logprobs" in fields or "top_logprobs" in fields else False,
-        json_schema=None if structured else False,
-        temperature=None if "temperature" in fields else False,
+        n=_unknown_if(possible="n" in fields),
+        logprobs=_unknown_if(possible=has_logprobs),
+        json_schema=_unknown_if(possible=has_own_tools or has_own_schemas),
+        temperature=_unknown_if(possible="temperature" in fields),
     )
+
+
+def _unknown_if(*, possible: bool) -> bool | None:
+    """A capability: unknown (None) if it is possible, else False."""
+    return None if possible else False
 
 
 def _name_of(model: Runnable[Any, Any]) -> str:

@@ -5,7 +5,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, TypeGuard
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -29,48 +29,64 @@ ROLES = {
 
 
 def copied(value: object, *, messages: bool = False, depth: int = _DEPTH) -> Any:
-    """A snapshot: containers and documents are copied, what else they hold is shared.
+    """Take a snapshot of a run's inputs or outputs, which later steps cannot change.
+
+    Containers and documents are copied; what else they hold is shared. A long list of
+    numbers, such as an embedding, is shared as well: no rule reads it, and to copy the
+    embeddings of a step would hold the application up.
 
     Args:
-        value: Inputs or outputs of a run.
+        value: Inputs or outputs of a run, or a part of them.
         messages: Copy messages and other objects with fields as well, which a later
             step may edit in place.
-        depth: Levels of containers to copy.
+        depth: How many containers inside of each other are copied.
     """
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, Document):
         return value.model_copy(update={"metadata": dict(value.metadata)})
-    if isinstance(value, dict) and depth:
+    if isinstance(value, dict) and depth > 0:
         return {
             key: copied(element, messages=messages, depth=depth - 1)
             for key, element in value.items()
         }
-    if depth and (type(value) is list or type(value) is tuple):
+    if depth > 0 and (type(value) is list or type(value) is tuple):
         if _looks_like_vector(value):
-            # no rule reads it, and copying the embeddings of a step would hold the
-            # application up
             return value
         elements = [
             copied(element, messages=messages, depth=depth - 1) for element in value
         ]
         return elements if type(value) is list else tuple(elements)
-    if messages and isinstance(value, BaseModel):
+    return _copied_object(value) if messages else value
+
+
+def _copied_object(value: object) -> Any:
+    """A shallow copy of a pydantic object or a dataclass; anything else as it is.
+
+    A command of LangGraph, which tells a graph where to go, is not copied.
+    """
+    if isinstance(value, BaseModel):
         return value.model_copy()
-    if (
-        messages
-        and dataclasses.is_dataclass(value)
-        and not isinstance(value, type)
-        and not is_command(value)
-    ):
+    is_instance_of_dataclass = dataclasses.is_dataclass(value) and not isinstance(
+        value, type
+    )
+    if is_instance_of_dataclass and not is_command(value):
         return copy.copy(value)
     return value
 
 
 def plain(value: object, depth: int = _DEPTH) -> Any:
-    """The same as plain values: texts, documents, messages, mappings and sequences of these.
+    """Turn a value of LangChain into plain values, which the rules of the core read.
 
-    Live objects are read, and the dicts that checkpoints and servers give back.
+    Plain values are texts, numbers, documents, messages, and mappings and tuples of
+    these. Objects are understood, and so are the dicts in which checkpoints and servers
+    keep them. An object of any other class is None, unless it has a text as its
+    ``answer``.
+
+    Args:
+        value: The value.
+        depth: How many containers inside of each other are read; what lies deeper is
+            empty.
     """
     if value is None or isinstance(value, (str, int, float)):
         return value
@@ -79,22 +95,30 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
         return document_or_message
     if isinstance(value, PromptValue):
         value = value.to_messages()
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_asdict"):
-        if _looks_like_vector(value) and all(
-            type(element) in (int, float) for element in value
-        ):
-            return ()
-        return tuple(plain(element, depth - 1) for element in value) if depth else ()
+    is_named_tuple = isinstance(value, tuple) and hasattr(value, "_asdict")
+    if isinstance(value, (list, tuple)) and not is_named_tuple:
+        return _plain_elements(value, depth)
     fields = fields_of(value)
     if fields is not None:
-        return (
-            {str(key): plain(element, depth - 1) for key, element in fields.items()}
-            if depth
-            else {}
-        )
-    # an object of any class
+        if depth == 0:
+            return {}
+        return {str(name): plain(field, depth - 1) for name, field in fields.items()}
     answer = None if is_command(value) else getattr(value, "answer", None)
     return {"answer": answer} if isinstance(answer, str) else None
+
+
+def _plain_elements(elements: Sequence[object], depth: int) -> tuple[Any, ...]:
+    """The elements of a list or tuple as plain values.
+
+    A vector of numbers, such as an embedding, has none that a rule reads.
+    """
+    if depth == 0:
+        return ()
+    if _looks_like_vector(elements):
+        kinds = {type(element) for element in elements}
+        if kinds <= {int, float}:
+            return ()
+    return tuple(plain(element, depth - 1) for element in elements)
 
 
 def _looks_like_vector(value: Sequence[object]) -> bool:
@@ -115,23 +139,25 @@ def _is_number(value: object) -> bool:
 
 
 def _document(value: object) -> capture.Document | None:
-    """A document, a document with its score, or a document as a dict.
+    """Read a document: LangChain's own, one stored as a dict, or one with its score.
 
-    None for anything else.
+    A document with its score is a pair of the two. None for anything else.
     """
     if isinstance(value, Document):
         return _document_of(value.page_content, value.id, value.metadata)
-    if isinstance(value, (tuple, list)) and len(value) == 2 and _is_number(value[1]):
-        inner = _document(value[0])
-        return (
-            None if inner is None else dataclasses.replace(inner, score=float(value[1]))
-        )
+    if isinstance(value, (tuple, list)) and len(value) == 2:
+        possible_document, score = value
+        if not _is_number(score):
+            return None
+        document = _document(possible_document)
+        if document is None:
+            return None
+        return dataclasses.replace(document, score=float(score))
     if isinstance(value, Mapping):
         fields = _unwrapped(value)
-        if isinstance(fields.get("page_content"), str):
-            return _document_of(
-                fields["page_content"], fields.get("id"), fields.get("metadata")
-            )
+        text = fields.get("page_content")
+        if isinstance(text, str):
+            return _document_of(text, fields.get("id"), fields.get("metadata"))
     return None
 
 
@@ -159,9 +185,10 @@ def _document_of(text: str, name: object, metadata: object) -> capture.Document:
 
 
 def message_of(value: object) -> Message | None:
-    """A message in any of the forms that LangChain accepts or stores.
+    """Read a message in any of the forms that LangChain accepts or stores.
 
-    None for anything else.
+    That is a message object, a pair of a role and a text, or a dict. None for anything
+    else.
     """
     if isinstance(value, BaseMessage):
         calls = value.tool_calls if isinstance(value, AIMessage) else ()
@@ -170,37 +197,43 @@ def message_of(value: object) -> Message | None:
             text_of(value.content),
             tuple(map(_call, calls)),
         )
-    if (
-        isinstance(value, tuple)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and value[0] in ROLES
-    ):
-        return Message(ROLES[value[0]], text_of(value[1]))
+    if isinstance(value, tuple) and len(value) == 2:
+        kind, content = value
+        if isinstance(kind, str) and kind in ROLES:
+            return Message(ROLES[kind], text_of(content))
     if isinstance(value, Mapping):
-        fields = _unwrapped(value)
-        kind = (
-            value["id"][-1]
-            if fields is not value
-            else value.get("role", value.get("type"))
-        )
-        if isinstance(kind, str) and kind in ROLES and "content" in fields:
-            tool_calls = [
-                call
-                for call in fields.get("tool_calls") or ()
-                if isinstance(call, Mapping)
-            ]
-            return Message(
-                ROLES[kind], text_of(fields["content"]), tuple(map(_call, tool_calls))
-            )
+        return _message_of_mapping(value)
     return None
 
 
-def provider_evidence_of(message: object) -> capture.ProviderEvidence:
-    """What the provider of a model found while it wrote a message.
+def _message_of_mapping(mapping: Mapping[str, Any]) -> Message | None:
+    """Read a message that is stored as a mapping; None if it is none.
 
-    Empty for a message of anybody else. LangChain keeps it in the content, in the
-    additional arguments and in the metadata.
+    Its kind, such as "human", is the name of the class in what LangChain's ``dumpd``
+    wrote, else its role or type.
+    """
+    fields = _unwrapped(mapping)
+    is_written_by_dumpd = fields is not mapping
+    if is_written_by_dumpd:
+        kind = mapping["id"][-1]
+    else:
+        kind = mapping.get("role", mapping.get("type"))
+    is_message = isinstance(kind, str) and kind in ROLES and "content" in fields
+    if not is_message:
+        return None
+    calls = []
+    for call in fields.get("tool_calls") or ():
+        if isinstance(call, Mapping):
+            calls.append(_call(call))
+    return Message(ROLES[kind], text_of(fields["content"]), tuple(calls))
+
+
+def provider_evidence_of(message: object) -> capture.ProviderEvidence:
+    """Read what the provider of a model searched and found while it wrote a message.
+
+    LangChain keeps it in the message's content, in its additional arguments and in its
+    metadata. The message may be an object or stored as a mapping. The evidence is empty
+    for a message that no model wrote, and for what is no message.
     """
     if isinstance(message, AIMessage):
         return capture.evidence_in_reply(
@@ -208,8 +241,10 @@ def provider_evidence_of(message: object) -> capture.ProviderEvidence:
             message.additional_kwargs,
             message.response_metadata,
         )
-    said = message_of(message) if isinstance(message, Mapping) else None
-    if said is None or said.role != "assistant" or not isinstance(message, Mapping):
+    if not isinstance(message, Mapping):
+        return capture.ProviderEvidence()
+    plain_message = message_of(message)
+    if plain_message is None or plain_message.role != "assistant":
         return capture.ProviderEvidence()
     fields = _unwrapped(message)
     return capture.evidence_in_reply(
@@ -266,22 +301,26 @@ def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def text_of(content: object) -> str:
-    """The text blocks of a message's content, joined."""
+    """The texts in a message's content, joined.
+
+    The content is a text, or blocks in which a text may stand: text blocks, and the
+    blocks in which evidence is handed to a provider. Other blocks, such as images, have
+    none.
+    """
     if isinstance(content, str):
         return content
     if isinstance(content, (list, tuple)):
         return "".join(text_of(block) for block in content)
     if not isinstance(content, Mapping):
         return ""
-    # evidence as providers take it
-    if content.get("type") in ("document", "search_result", "tool_result"):
+    kind = content.get("type", "text")
+    if kind in ("document", "search_result", "tool_result"):
         data = _data_of_source(content.get("source"))
+        # a line of its own, since the blocks of evidence are separate texts
         return text_of(data or content.get("content")) + "\n"
-    return (
-        text_of(content.get("text"))
-        if content.get("type", "text") in ("text", "text-plain", "output_text")
-        else ""
-    )
+    if kind in ("text", "text-plain", "output_text"):
+        return text_of(content.get("text"))
+    return ""
 
 
 def _data_of_source(source: object) -> object:
@@ -294,9 +333,10 @@ def _data_of_source(source: object) -> object:
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:
-    """Fields of a dict, pydantic model, dataclass or named tuple.
+    """The fields, by name, of a mapping, pydantic model, dataclass or named tuple.
 
-    None for anything else.
+    None for anything else, and for messages and for commands of LangGraph, which say
+    something only as a whole.
     """
     if isinstance(value, Mapping):
         return value
@@ -330,25 +370,31 @@ def compact(value: object) -> str:
 
 
 def artifacts_of(output: object) -> Iterator[object]:
-    """Yield what a tool returned beside its text.
+    """Yield the artifacts that a tool returned: objects beside its text.
 
-    That is the artifact of its message, or of the messages of its command. An output of
-    another kind is yielded itself.
+    A message of a tool holds one. A tool may also return messages, a mapping that holds
+    some, or a command of LangGraph, whose update of the state holds some. Any other
+    output is yielded itself.
     """
     if isinstance(output, ToolMessage):
         yield output.artifact
     elif isinstance(output, Mapping) and message_of(output) is not None:
         yield _unwrapped(output).get("artifact")
     elif is_command(output):
-        # LangGraph is not imported for its type
+        # by name, since LangGraph may not be installed, which has the type
         yield from artifacts_of(getattr(output, "update", None))
-    elif isinstance(output, (list, tuple)) and all(
-        message_of(part) is not None for part in output
-    ):
-        for part in output:
-            yield from artifacts_of(part)
+    elif _holds_messages_only(output):
+        for message in output:
+            yield from artifacts_of(message)
     elif isinstance(output, Mapping):
         for part in output.values():
             yield from artifacts_of(part)
     else:
         yield output
+
+
+def _holds_messages_only(output: object) -> TypeGuard[Sequence[object]]:
+    """Whether an output is a list or tuple of messages."""
+    if not isinstance(output, (list, tuple)):
+        return False
+    return all(message_of(element) is not None for element in output)

@@ -220,20 +220,26 @@ class Recorder(BaseCallbackHandler):
 
     @guard_hook
     def searched_by_hand(self, name: str, query: str, result: object) -> None:
-        """Record a search of a store that the application made without a retriever.
+        """Record a search of a vector store that the application made by itself.
 
-        It counts only inside a run that goes on. A retriever that searches reports for
-        itself.
+        LangChain reports only what retrievers search. The search is recorded inside the
+        run in which the application made it. It is left out outside of any run, and
+        while a retriever searches, which reports what it finds.
+
+        Args:
+            name: The name of the store's class.
+            query: What was searched for.
+            result: What the search returned.
         """
-        parent = self.open.get(
-            getattr(ensure_config().get("callbacks"), "parent_run_id", None)
-        )
-        host = self.open.get(_searching.get())
-        is_reported = host is not None and host.end_time is None
-        if parent is None or parent.end_time is not None or is_reported:
+        callbacks = ensure_config().get("callbacks")
+        run_around = self.open.get(getattr(callbacks, "parent_run_id", None))
+        if run_around is None or run_around.end_time is not None:
+            return
+        retriever_run = self.open.get(_searching.get())
+        if retriever_run is not None and retriever_run.end_time is None:
             return
         run_id = uuid4()
-        self.search_begins(run_id, query, name, parent.id)
+        self.search_begins(run_id, query, name, run_around.id)
         run = self.open.get(run_id)
         if run is not None:
             run.extra[BY_HAND] = True
@@ -246,46 +252,57 @@ class Recorder(BaseCallbackHandler):
         run_id: UUID,
         details: dict[str, Any],
     ) -> Run | None:
-        """Begin to record a run.
+        """Begin to record a run: a call of a step, model, tool or retriever.
 
-        None if nobody listens or if it is a judge's. None also if it is known already:
-        the handler is attached twice then.
+        A run inside of another recorded one is kept with it. Any other one is a root:
+        it is handed on, when it has ended, to those who listen now.
+
+        Args:
+            kind: What runs, such as "tool".
+            serialized: LangChain's description of what runs.
+            run_id: Its id.
+            details: Further arguments of LangChain's callback.
+
+        Returns:
+            What is recorded of the run. None if nobody listens, if a judge makes it, or
+            if it is recorded already, because the handler was attached twice.
         """
         if run_id in self.open:
             return None
         parent = self.open.get(details.get("parent_run_id")) or self._fallbacks()
         tags = details.get("tags") or []
+        receivers: tuple[Receiver, ...] = ()
         if parent is None:
-            receivers = (
-                () if is_judge_work() or JUDGE_TAG in tags else self._receivers()
-            )
+            is_of_judge = is_judge_work() or JUDGE_TAG in tags
+            if not is_of_judge:
+                receivers = self._receivers()
             if not receivers:
                 return None
-        name = (
-            details.get("name")
-            or (serialized or {}).get("name")
-            or ((serialized or {}).get("id") or ["Unnamed"])[-1]
-        )
         run = Run(
             run_id,
-            name,
+            _name_of_run(serialized or {}, details),
             kind,
             None if parent is None else parent.id,
             tags,
             {"metadata": details.get("metadata")},
         )
-        if parent is not None:
-            parent.child_runs.append(run)
+        if parent is None:
+            self._add_root(run, receivers)
         else:
-            self._roots[run_id] = receivers
-            run.extra[FLOW] = strand()
-            if len(self._roots) > _MOST_OPEN:
-                self._forget(self.open[next(iter(self._roots))])
-                self.problems.note(
-                    f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
-                )
+            parent.child_runs.append(run)
         self.open[run_id] = run
         return run
+
+    def _add_root(self, root: Run, receivers: tuple[Receiver, ...]) -> None:
+        """Note who gets a root when it has ended; forget the oldest of too many."""
+        self._roots[root.id] = receivers
+        root.extra[FLOW] = strand()
+        if len(self._roots) > _MOST_OPEN:
+            oldest_id = next(iter(self._roots))
+            self._forget(self.open[oldest_id])
+            self.problems.note(
+                f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
+            )
 
     def _fallbacks(self) -> Run | None:
         """The wrapper of fallbacks around an alternative; None if there is none.
@@ -322,6 +339,13 @@ class Recorder(BaseCallbackHandler):
             self.open.pop(run.id, None)
             below += run.child_runs
         return self._roots.pop(root.id, ())
+
+
+def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:
+    """The name of a run: its own, else that of what runs, else its class's."""
+    path_of_class = serialized.get("id") or ["Unnamed"]
+    name = details.get("name") or serialized.get("name") or path_of_class[-1]
+    return str(name)
 
 
 def _session() -> str | None:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import FrameType, FunctionType
 from typing import Any
@@ -42,7 +42,7 @@ _CALLERS: dict[str, type] = {
 }
 
 # called with the name of a store, what was searched for, and what it returned
-Told = Callable[[str, str, Any], object]
+OnSearch = Callable[[str, str, Any], object]
 
 # a store's own search may call another of its searches
 _is_searching: ContextVar[bool] = ContextVar(
@@ -56,64 +56,67 @@ class StoreSearches:
     The store is called as the application calls it, and what it returns is handed on.
     """
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, on_search: OnSearch) -> None:
+        self._on_search = on_search
         # by class and name of a method: the one that was there, and ours around it
-        self._followed: dict[tuple[type, str], tuple[Any, Any]] = {}
+        self._wrapped: dict[tuple[type, str], tuple[Any, Any]] = {}
 
     def begin(self) -> None:
         """From now on, in all classes of stores that there are."""
         for store in _classes_below(VectorStore):
             for name in _NAMES & vars(store).keys():
                 method = vars(store)[name]
-                if (store, name) in self._followed or type(method) is not FunctionType:
+                if (store, name) in self._wrapped or type(method) is not FunctionType:
                     continue
-                follower = self._following(method)
+                wrapper = self._wrapper_of(method)
                 # a class that cannot be changed is left alone
                 with suppress(AttributeError, TypeError):
-                    setattr(store, name, follower)
-                    self._followed[store, name] = method, follower
+                    setattr(store, name, wrapper)
+                    self._wrapped[store, name] = method, wrapper
 
     def end(self) -> None:
         """No longer; what others put around it meanwhile stays."""
-        for (store, name), (method, follower) in self._followed.items():
-            if vars(store).get(name) is follower:
+        for (store, name), (method, wrapper) in self._wrapped.items():
+            if vars(store).get(name) is wrapper:
                 setattr(store, name, method)
-        self._followed.clear()
+        self._wrapped.clear()
 
-    def _following(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A search that tells what it returned."""
+    def _wrapper_of(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a search method of a class of stores so that we are told what it returns.
+
+        A search that a retriever or another search makes is not told: what is around it
+        says what was found. The wrapper is async if the method is.
+        """
 
         @functools.wraps(method)
         def search(store: Any, *args: Any, **kwargs: Any) -> Any:
-            """Search, and tell what was found.
-
-            A search inside another one, or inside a retriever, is told by that.
-            """
             if _is_searching.get() or _is_called_by_a_retriever():
                 return method(store, *args, **kwargs)
-            token = _is_searching.set(True)
-            try:
-                found = method(store, *args, **kwargs)
-            finally:
-                _is_searching.reset(token)
-            self._told(type(store).__name__, _query(args, kwargs), found)
-            return found
+            with _marked_as_search():
+                result = method(store, *args, **kwargs)
+            self._on_search(type(store).__name__, query_of(args, kwargs), result)
+            return result
 
         @functools.wraps(method)
         async def asearch(store: Any, *args: Any, **kwargs: Any) -> Any:
-            """The same for a search that is awaited."""
             if _is_searching.get() or _is_called_by_a_retriever():
                 return await method(store, *args, **kwargs)
-            token = _is_searching.set(True)
-            try:
-                found = await method(store, *args, **kwargs)
-            finally:
-                _is_searching.reset(token)
-            self._told(type(store).__name__, _query(args, kwargs), found)
-            return found
+            with _marked_as_search():
+                result = await method(store, *args, **kwargs)
+            self._on_search(type(store).__name__, query_of(args, kwargs), result)
+            return result
 
         return asearch if inspect.iscoroutinefunction(method) else search
+
+
+@contextmanager
+def _marked_as_search() -> Iterator[None]:
+    """Mark what runs inside as part of a search of a store."""
+    token = _is_searching.set(True)
+    try:
+        yield
+    finally:
+        _is_searching.reset(token)
 
 
 def _classes_below(base: type) -> Iterator[type]:
@@ -140,7 +143,7 @@ def _is_called_by_a_retriever() -> bool:
     return False
 
 
-def _query(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def query_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """What was searched for; empty for a vector."""
     query = args[0] if args else kwargs.get("query")
     return query if isinstance(query, str) else ""
