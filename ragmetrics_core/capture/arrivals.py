@@ -15,6 +15,7 @@ from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.order import CallOrder, tools_of
 from ragmetrics_core.capture.origins import derives_from, keys_without_origin
 from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.rewriting import documents_written_anew
 from ragmetrics_core.capture.tool_results import (
     documents_behind,
     is_made_of_documents,
@@ -125,10 +126,13 @@ class Arrivals:
         texts: set[str] = set()
         for node in self._sort_retrievals(documents_by_call, shown_keys):
             documents = list(documents_by_call[node])
-            # a tool or step may hand on what a retriever had found
+            # a tool or step may hand on what a retriever had found, or write it anew
             if node.kind != "retriever":
                 documents = [
-                    document for document in documents if document.text not in texts
+                    document
+                    for document in documents
+                    if document.text not in texts
+                    and document.key not in self._keys_written_anew
                 ]
             for document in documents:
                 retrieved.setdefault(document.identity, document)
@@ -169,7 +173,8 @@ class Arrivals:
         Such a search is ``store.similarity_search`` inside a node of a graph, or a step
         that makes documents of web pages (LangGraph's CRAG). A step is taken for one if
         it returned a context that nothing else brought. Of its documents those count
-        that are such contexts, or are no rework of what had arrived.
+        that are such contexts, or are no rework of what had arrived. What a step wrote
+        anew was not searched for (``rewriting``).
 
         Args:
             contexts: The contexts, by the keys of the documents behind them.
@@ -185,7 +190,9 @@ class Arrivals:
         for step in self.calls.reworking_steps:
             if not self._may_be_a_search(step):
                 continue
-            new_documents = _documents_not_before(step.documents, arrived)
+            new_documents = self._drop_written_anew(
+                _documents_not_before(step.documents, arrived)
+            )
             found_documents = self.calls.drop_written(new_documents, end_of(step))
             if missing_keys.isdisjoint(document.key for document in found_documents):
                 continue
@@ -203,12 +210,30 @@ class Arrivals:
         """Whether a call that gave documents may have searched for them unseen.
 
         An agent brings them by calls of its own, and what happens inside a retriever
-        or tool is told by that. A reranker that rewrote its documents made summaries.
+        or tool is told by that.
         """
         if step.kind not in ("step", "reranker"):
             return False
         path = self.calls.paths[step]
-        return not self._is_listed_by_caller(path) and not _rewrites_documents(step)
+        return not self._is_listed_by_caller(path)
+
+    def _drop_written_anew(self, documents: Iterable[Document]) -> tuple[Document, ...]:
+        """Documents without those that a step of the run wrote anew."""
+        return tuple(
+            document
+            for document in documents
+            if document.key not in self._keys_written_anew
+        )
+
+    @cached_property
+    def _keys_written_anew(self) -> frozenset[DocumentKey]:
+        """The keys of the documents that steps made of documents that they took."""
+        keys: set[DocumentKey] = set()
+        for step in self.calls.reworking_steps:
+            later_lists = self.calls.lists_after(end_of(step))
+            for document in documents_written_anew(step, later_lists):
+                keys.add(document.key)
+        return frozenset(keys)
 
     def _is_listed_anyway(self, arrival: Arrival) -> bool:
         """Whether the ledger lists an arrival although it has its text already.
@@ -323,7 +348,9 @@ class Arrivals:
         for node, documents in self.calls.retrievals.items():
             if node.began < step.began:
                 documents_before += documents
-        introduced = _documents_not_before(step.documents, documents_before)
+        introduced = self._drop_written_anew(
+            _documents_not_before(step.documents, documents_before)
+        )
         if introduced:
             yield Arrival("retrieval", step, introduced)
 
@@ -432,17 +459,3 @@ def _documents_not_before(
         if not is_written and not is_known:
             new_documents.append(document)
     return tuple(new_documents)
-
-
-def _rewrites_documents(step: Node) -> bool:
-    """Whether a reranker gave another text for each document that it took.
-
-    Such texts are summaries, and no documents that were found.
-    """
-    if step.kind != "reranker":
-        return False
-    texts_before = [document.text for document in step.taken]
-    texts_behind = [document.text for document in step.documents or ()]
-    if not texts_before or len(texts_before) != len(texts_behind):
-        return False
-    return set(texts_before).isdisjoint(texts_behind)

@@ -595,6 +595,12 @@ class Calls:
             if moment <= before
         ]
 
+    def lists_after(self, moment: float) -> list[tuple[Document, ...]]:
+        """Lists of documents that were there after a moment, the latest first."""
+        return [
+            documents for began, documents in self._lists_with_moments if began > moment
+        ]
+
     @cached_property
     def _lists_with_moments(self) -> list[tuple[float, tuple[Document, ...]]]:
         """Each list of documents with the moment from which it was there.

@@ -7,11 +7,18 @@ the retrieved documents; its place is its index among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.origins import context_keys_of, keys_unexplained
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.origins import (
+    context_keys_of,
+    derives_from,
+    keys_unexplained,
+)
+from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.rewriting import documents_gone, takes_and_writes
 from ragmetrics_core.capture.showings import Shown
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
@@ -21,6 +28,10 @@ Documents = tuple[Document, ...]
 _FOREIGN = (
     "{} of {} contexts are not among the retrieved documents: they came with the"
     " question, as a tool's text, or a step wrote them anew"
+)
+_WRITTEN_ANEW = (
+    "{} wrote documents anew: {} of {} contexts are among these, and which of the"
+    " retrieved documents they were made of is not known"
 )
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
 # where contexts come from prompts or from the user, what they show of a passage is known
@@ -72,34 +83,139 @@ def passages_of(
     )
     # for each passage the context that shows it; None if none does
     context_keys = context_keys_of(retrieved, contexts)
+    foreign_keys = keys_unexplained(context_keys, retrieved, contexts)
+    written_anew = _contexts_written_anew(foreign_keys, contexts, calls)
+    n_hidden = context_keys.count(None)
     if evidence_from in _SAYING_WHAT_WAS_SHOWN:
         notes = _add_shown_parts(notes, retrieved, context_keys, contexts, shown)
-    warnings = _warnings(retrieved, context_keys, contexts, evidence_from)
+        notes = _add_writers(notes, retrieved, written_anew, calls)
+        notes = _add_writers_of_own_contexts(
+            notes, retrieved, context_keys, contexts, calls
+        )
+        n_hidden = sum(note.share == 0.0 for note in notes)
+    warnings = []
+    # where no passage is shown at all, that is said elsewhere
+    if evidence_from == "prompt" and 0 < n_hidden < len(retrieved):
+        warnings.append(_HIDDEN.format(n_hidden, len(retrieved)))
+    names = list(dict.fromkeys(written_anew.values()))
+    if names:
+        n_anew = len(written_anew)
+        warnings.append(_WRITTEN_ANEW.format(", ".join(names), n_anew, len(contexts)))
+    n_foreign = len(foreign_keys) - len(written_anew)
+    if n_foreign:
+        warnings.append(_FOREIGN.format(n_foreign, len(contexts)))
     return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
 
 
-def _warnings(
+def _contexts_written_anew(
+    foreign_keys: Sequence[DocumentKey],
+    contexts: Mapping[DocumentKey, Context],
+    calls: Calls,
+) -> dict[DocumentKey, str]:
+    """The contexts that a step wrote anew, each with the name of the first such step.
+
+    Args:
+        foreign_keys: The keys of the contexts behind which no retrieved document
+            stands.
+        contexts: The contexts by key.
+        calls: The calls of the run.
+    """
+    writers = [step for step in calls.reworking_steps if takes_and_writes(step)]
+    written_anew: dict[DocumentKey, str] = {}
+    for key in foreign_keys:
+        letters = stream(contexts[key].text)
+        for step in writers:
+            if _gave_text(step, letters):
+                written_anew[key] = step.name
+                break
+    return written_anew
+
+
+def _gave_text(step: Node, letters: bytes) -> bool:
+    """Whether a text, by its letters, is a document that a step gave, or shares a passage with one."""
+    for document in step.documents or ():
+        given_letters = stream(document.text)
+        if given_letters == letters or share_a_passage(given_letters, letters):
+            return True
+    return False
+
+
+def _add_writers(
+    notes: Sequence[PassageNote],
+    retrieved: Sequence[Document],
+    written_anew: Mapping[DocumentKey, str],
+    calls: Calls,
+) -> list[PassageNote]:
+    """Say of each passage that seems not shown whether a step may have written it anew.
+
+    It may if a step that writes documents anew took the passage and did not hand it on,
+    and contexts of such a step were shown. What became of the passage is then not
+    known.
+
+    Args:
+        notes: The notes so far, one for each retrieved document.
+        retrieved: The retrieved documents.
+        written_anew: The contexts that a step wrote anew, with its name.
+        calls: The calls of the run.
+    """
+    if not written_anew:
+        return list(notes)
+    writer_by_passage: dict[int, str] = {}
+    for step in calls.reworking_steps:
+        if takes_and_writes(step):
+            for place in _places_replaced_by(step, retrieved):
+                writer_by_passage.setdefault(place, step.name)
+    notes_with_writers: list[PassageNote] = []
+    for place, note in enumerate(notes):
+        writer = writer_by_passage.get(place)
+        is_lost = note.share == 0.0 and note.kept is not False
+        if is_lost and writer is not None:
+            update = {"share": None, "written_anew_by": writer}
+            note = note.model_copy(update=update)
+        notes_with_writers.append(note)
+    return notes_with_writers
+
+
+def _add_writers_of_own_contexts(
+    notes: Sequence[PassageNote],
     retrieved: Sequence[Document],
     context_keys: Sequence[DocumentKey | None],
     contexts: Mapping[DocumentKey, Context],
-    evidence_from: EvidenceFrom | None,
-) -> Iterator[str]:
-    """Yield how many passages were not shown, and how many contexts were not retrieved.
+    calls: Calls,
+) -> list[PassageNote]:
+    """Say of each passage whether the context of its id is written in other words.
 
-    Where no passage is shown at all, that is said elsewhere.
+    A step may keep the id and write the text anew. How much of the passage the model
+    was shown is then not known, although the context stands for it.
 
     Args:
+        notes: The notes so far, one for each retrieved document.
         retrieved: The retrieved documents.
-        context_keys: For each the key of the context that shows it; None if none does.
+        context_keys: For each document the key of the context that shows it.
         contexts: The contexts by key.
-        evidence_from: Where the contexts were found.
+        calls: The calls of the run.
     """
-    n_hidden = context_keys.count(None)
-    if evidence_from == "prompt" and 0 < n_hidden < len(retrieved):
-        yield _HIDDEN.format(n_hidden, len(retrieved))
-    n_foreign = len(keys_unexplained(context_keys, retrieved, contexts))
-    if n_foreign:
-        yield _FOREIGN.format(n_foreign, len(contexts))
+    writers = [step for step in calls.reworking_steps if takes_and_writes(step)]
+    notes_with_writers: list[PassageNote] = []
+    for note, document, key in zip(notes, retrieved, context_keys, strict=True):
+        if key is not None and key != document.key:
+            text = contexts[key].text
+            names = [step.name for step in writers if _gave_text(step, stream(text))]
+            if names and not derives_from(text, [document]):
+                update = {"share": None, "written_anew_by": names[0]}
+                note = note.model_copy(update=update)
+        notes_with_writers.append(note)
+    return notes_with_writers
+
+
+def _places_replaced_by(step: Node, retrieved: Sequence[Document]) -> list[int]:
+    """Places, among the retrieved, of documents that a step took and did not hand on."""
+    gone = {document.key: document.context() for document in documents_gone(step)}
+    places = []
+    for place, key in enumerate(context_keys_of(retrieved, gone)):
+        if key is not None:
+            places.append(place)
+    return places
 
 
 def _notes_of_searches_and_steps(
@@ -110,7 +226,8 @@ def _notes_of_searches_and_steps(
 ) -> list[PassageNote]:
     """Note who found each of the retrieved documents, and who kept or dropped it.
 
-    A document that no reranker or filter took has ``kept=None``. It has a rank behind
+    A document that no reranker or filter took has ``kept=None``, and so has one that
+    the first step that did not hand it on may have written anew. It has a rank behind
     the last step only where there is one last step.
     """
     search_by_document = _first_searches(documents_by_search)
@@ -131,7 +248,10 @@ def _notes_of_searches_and_steps(
         if kept and len(last_steps) == 1:
             rank_kept = last_steps[0].gave.index(place) + 1
         if kept is False:
-            dropped_by = _first_that_dropped(place, steps_that_took)
+            dropper = _first_that_dropped(place, steps_that_took)
+            dropped_by = None if dropper is None else dropper.name
+            if dropper is not None and dropper.wrote_anew:
+                kept, dropped_by = None, None
         notes.append(
             PassageNote(
                 retriever=search,
@@ -144,12 +264,12 @@ def _notes_of_searches_and_steps(
     return notes
 
 
-def _first_that_dropped(place: int, steps_that_took: Sequence[_Step]) -> str | None:
-    """The name of the first step that took a passage and did not give it.
+def _first_that_dropped(place: int, steps_that_took: Sequence[_Step]) -> _Step | None:
+    """The first step that took a passage and did not give it.
 
     None if each that took it gave it: then a step beside them was the last.
     """
-    droppers = (step.name for step in steps_that_took if place not in step.gave)
+    droppers = (step for step in steps_that_took if place not in step.gave)
     return next(droppers, None)
 
 
@@ -234,12 +354,15 @@ class _Step:
         node: The call.
         took: Places, among the retrieved documents, of those that it was given.
         gave: Places of those that it returned, in its order.
+        wrote_anew: Whether it returned texts that it made of no retrieved document that
+            is known.
     """
 
     name: str
     node: Node
     took: frozenset[int]
     gave: tuple[int, ...]
+    wrote_anew: bool
 
 
 def _steps_before_answer(
@@ -271,8 +394,17 @@ def _steps_before_answer(
         taken_documents = node.taken or _documents_found_before(node, calls)
         took = _places(taken_documents, retrieved, place_by_identity)
         gave = _places(node.documents, retrieved, place_by_identity)
-        steps.append(_Step(node.name, node, frozenset(took), tuple(gave)))
+        wrote_anew = takes_and_writes(node) and _gave_unknown_texts(node, retrieved)
+        step = _Step(node.name, node, frozenset(took), tuple(gave), wrote_anew)
+        steps.append(step)
     return steps
+
+
+def _gave_unknown_texts(step: Node, retrieved: Sequence[Document]) -> bool:
+    """Whether a step gave documents behind which none of the retrieved stands."""
+    given = {document.key: document.context() for document in step.documents or ()}
+    keys = context_keys_of(retrieved, given)
+    return bool(keys_unexplained(keys, retrieved, given))
 
 
 def _documents_found_before(node: Node, calls: Calls) -> Documents:

@@ -172,6 +172,9 @@ class Node:
     # Documents that it returned, in their order: None if it returned none, () for an
     # empty list. Of a step only what it did not merely pass on.
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
+    # documents that stood among the inputs of a step, and those that it passed on
+    handed: tuple[Document, ...] = field(default=(), repr=False)
+    passed_on: tuple[Document, ...] = field(default=(), repr=False)
     # what a tool or agent returned, as the model sees it
     text: str | None = field(default=None, repr=False)
     # what a model was shown, results of tools included

@@ -124,6 +124,14 @@ class PassageNote(Frozen):
             "Share of its letters that the model was shown; 0: none; None: unknown."
         ),
     )
+    written_anew_by: str | None = Field(
+        default=None,
+        repr=False,
+        description=(
+            "The step that wrote documents anew, so that it is not known whether one of"
+            " them is made of this passage; None: no such step."
+        ),
+    )
 
 
 class CaptureNotes(Frozen):

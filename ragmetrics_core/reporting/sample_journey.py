@@ -35,6 +35,7 @@ WHOLE = 0.98
 _NOT_RETRIEVED = (
     "what was retrieved was not recorded: give the column retrieved, or capture the run"
 )
+_ANEW = "{} wrote documents anew, and of which passages they were made is not known"
 # How contexts must be known for it to be known what was shown.
 _SEEN_IN_PROMPT = ("prompt", "undivided", "named")
 
@@ -181,11 +182,24 @@ def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
     if why_not_seen:
         passages = [replace(passage, shown=None, share=None) for passage in passages]
     elif any(passage.shown is None for passage in passages):
-        unknown["shown"] = "of some passages the prompt does not tell"
+        unknown["shown"] = _why_not_told(sample)
     passages = _with_dropped_inside(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
-        unknown["kept"] = "no step between search and prompt was recorded"
+        writers = _writers(sample)
+        unknown["kept"] = (
+            _ANEW.format(writers[0])
+            if writers
+            else "no step between search and prompt was recorded"
+        )
     return passages
+
+
+def _why_not_told(sample: Sample) -> str:
+    """Why it is not known of some passages whether they were shown."""
+    writers = _writers(sample)
+    if writers:
+        return _ANEW.format(writers[0])
+    return "of some passages the prompt does not tell"
 
 
 def _why_not_seen(sample: Sample) -> str:
@@ -308,7 +322,7 @@ def _facts(
         for number, cells in enumerate(matrix.cells, start=1)
     ]
     if not all(fact.known for fact in facts):
-        unknown["facts"] = _why_facts_are_unknown(passages)
+        unknown["facts"] = _why_facts_are_unknown(sample, passages)
     return tuple(facts)
 
 
@@ -323,20 +337,39 @@ def _fact(
     else:
         holders = [passage for passage in passages if passage.rank in holding]
         is_known, lost = _through_stages(holders, answered)
-        if lost == "not_retrieved" and _droppers_inside(passages):
+        if lost == "not_retrieved" and _why_it_may_be_found(sample, passages):
             is_known, lost = False, None
     return FactOnItsWay(number, lost, is_known, holding)
 
 
-def _why_facts_are_unknown(passages: Sequence[Passage]) -> str:
+def _why_facts_are_unknown(sample: Sample, passages: Sequence[Passage]) -> str:
     """Why it is not known of some fact what became of it."""
+    return _why_it_may_be_found(sample, passages) or (
+        "of some passages the judge or the prompt does not tell"
+    )
+
+
+def _why_it_may_be_found(sample: Sample, passages: Sequence[Passage]) -> str:
+    """Why a fact that is in no retrieved text may have been found; "" if it was not."""
     droppers = _droppers_inside(passages)
     if droppers:
         return (
             "nobody asked whether a fact stood in what searches inside"
             f" {droppers[0]} found and it did not hand on"
         )
-    return "of some passages the judge or the prompt does not tell"
+    writers = _writers(sample)
+    if writers:
+        return (
+            f"nobody asked whether a fact stands in the documents that {writers[0]}"
+            " wrote anew"
+        )
+    return ""
+
+
+def _writers(sample: Sample) -> list[str]:
+    """Names of steps that wrote documents anew, of which a passage may be one now."""
+    names = [note.written_anew_by for note in _notes(sample)]
+    return [name for name in dict.fromkeys(names) if name is not None]
 
 
 def _droppers_inside(passages: Sequence[Passage]) -> list[str]:

@@ -180,12 +180,16 @@ def _fill_step(node: Node, reading: Reading) -> None:
     node.taken = reading.input_documents
     if reading.query is not None and isinstance(reading.output, str):
         node.text = reading.output
-    passed_on = {_identity(document) for document in documents_in(reading.input)}
+    handed = {_identity(document) for document in documents_in(reading.input)}
     brought = []
+    passed_on = []
     for document in documents_in(reading.output):
-        if _identity(document) not in passed_on:
+        if _identity(document) in handed:
+            passed_on.append(document)
+        else:
             brought.append(document)
     node.documents = tuple(brought) or None
+    node.passed_on = tuple(passed_on)
 
 
 def _identity(document: Document) -> tuple[str | None, str, float | None]:

@@ -180,4 +180,4 @@ def test_what_a_step_wrote_of_the_documents_is_not_retrieved(
     assert sample.ledger is not None
     assert [len(call.items) for call in sample.ledger.calls] == [2]
     assert sample.capture is not None
-    assert any("wrote them anew" in words for words in sample.capture.warnings)
+    assert any("wrote documents anew" in words for words in sample.capture.warnings)

@@ -567,16 +567,15 @@ def _fill_step(node: Node, run: AnyRun) -> None:
     documents = list(documents_in(plain(run.outputs or {})))
     if not documents:
         return
-    handed_in = {
-        (document.id, document.text, document.score)
-        for document in documents_in(plain(run.inputs))
-    }
-    brought = [
-        document
-        for document in documents
-        if (document.id, document.text, document.score) not in handed_in
-    ]
+    node.handed = tuple(documents_in(plain(run.inputs)))
+    handed = {(document.id, document.text, document.score) for document in node.handed}
+    brought: list[Document] = []
+    passed_on: list[Document] = []
+    for document in documents:
+        is_passed_on = (document.id, document.text, document.score) in handed
+        (passed_on if is_passed_on else brought).append(document)
     node.documents = tuple(brought) or None
+    node.passed_on = tuple(passed_on)
 
 
 def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:

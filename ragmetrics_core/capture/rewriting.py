@@ -1,0 +1,134 @@
+"""Steps that write documents anew: what they gave is no further find. Pure.
+
+A node of a graph, a component or a postprocessor may translate, shorten or rephrase the
+documents that it took. Its own documents then stand for those, in other words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ragmetrics_core.capture.tree import SCORE_KEYS, Document, Node
+
+_WORD = re.compile(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
+_STEM = 5  # letters of a word that a rewriter seldom changes
+_HALF = 0.5  # of the words of a new text; a page of its own shares fewer
+_MOST = 0.7  # of the words of an old text, which may be few
+_FEWEST = 5  # of an old text with fewer words, another one holds most by chance
+
+
+def documents_written_anew(
+    step: Node, later_lists: Iterable[Sequence[Document]] = ()
+) -> tuple[Document, ...]:
+    """Return the documents of a step that it made of documents that it took.
+
+    Such a document has a new text, in the place of one that the step did not hand on.
+    It has the id or the metadata of that, or most words of one are words of the other.
+    A step that replaced all of several documents by as many wrote all of them anew,
+    unless nothing but their number says so and a later list still holds one that it
+    took: then it only added to them.
+
+    Args:
+        step: The step.
+        later_lists: Lists of documents that were there after the step.
+    """
+    gone, new = _gone_and_new(step)
+    if not gone or not new:
+        return ()
+    written_anew = tuple(
+        document for document in new if _is_made_of_one(document, gone)
+    )
+    if not _replaces_each(step, gone, new):
+        return written_anew
+    if written_anew:
+        return tuple(new)
+    texts_gone = {document.text for document in gone}
+    for documents in later_lists:
+        if any(document.text in texts_gone for document in documents):
+            return ()
+    return tuple(new)
+
+
+def takes_and_writes(step: Node) -> bool:
+    """Whether a step gave texts that it had not taken, and did not give some that it had."""
+    gone, new = _gone_and_new(step)
+    return bool(gone and new)
+
+
+def documents_gone(step: Node) -> list[Document]:
+    """The documents that a step took and did not hand on."""
+    gone, _ = _gone_and_new(step)
+    return gone
+
+
+def _gone_and_new(step: Node) -> tuple[list[Document], list[Document]]:
+    """The documents that a step took and did not give, and those that it gave and had not taken."""
+    documents = step.documents or ()
+    taken = _taken_by(step)
+    texts_taken = {document.text for document in taken}
+    texts_given = {document.text for document in (*documents, *step.passed_on)}
+    gone = [document for document in taken if document.text not in texts_given]
+    new = [document for document in documents if document.text not in texts_taken]
+    return gone, new
+
+
+def _taken_by(step: Node) -> tuple[Document, ...]:
+    """The documents that a step was given."""
+    return step.taken or step.handed
+
+
+def _replaces_each(
+    step: Node, gone: Sequence[Document], new: Sequence[Document]
+) -> bool:
+    """Whether a step gave a new document for each one that it took, and took several.
+
+    Of a reranker one is enough: it searches nothing.
+    """
+    fewest = 1 if step.kind == "reranker" else 2
+    n_taken = len(_taken_by(step))
+    n_given = len(step.documents or ())
+    return fewest <= n_taken == n_given == len(gone) == len(new)
+
+
+def _is_made_of_one(document: Document, others: Sequence[Document]) -> bool:
+    """Whether a document was made of one of some others, or of several."""
+    if _is_named_like_one(document, others):
+        return True
+    stems = _stems(document.text)
+    stems_of_others: set[str] = set()
+    for other in others:
+        other_stems = _stems(other.text)
+        n_kept = len(stems & other_stems)
+        if len(other_stems) >= _FEWEST and n_kept >= _MOST * len(other_stems):
+            return True
+        stems_of_others |= other_stems
+    return bool(stems) and len(stems & stems_of_others) >= _HALF * len(stems)
+
+
+def _is_named_like_one(document: Document, others: Sequence[Document]) -> bool:
+    """Whether a document has the id or the metadata of just one of some others.
+
+    Passages of one page often have the same metadata, which then tell nothing.
+    """
+    metadata = _metadata_without_scores(document)
+    n_of_its_metadata = 0
+    for other in others:
+        if other.own_id is not None and other.own_id == document.own_id:
+            return True
+        n_of_its_metadata += metadata == _metadata_without_scores(other)
+    return bool(metadata) and n_of_its_metadata == 1
+
+
+def _metadata_without_scores(document: Document) -> dict[str, str]:
+    """The metadata of a document in words, without its scores."""
+    return {
+        name: repr(value)
+        for name, value in document.metadata.items()
+        if name not in SCORE_KEYS
+    }
+
+
+def _stems(text: str) -> set[str]:
+    """The first letters of each word that counts, in lower case."""
+    return {word[:_STEM].lower() for word in _WORD.findall(text)}

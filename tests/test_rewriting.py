@@ -1,0 +1,361 @@
+"""Steps that write documents anew: the journey says that it does not know, and their texts are no further finds.
+
+Nodes of a graph, components and postprocessors translate, shorten or rephrase what was
+found. The same passages are then shown in other words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from haystack import Document as HaystackDocument
+from haystack import Pipeline, component
+from haystack.components.builders import PromptBuilder
+from haystack.components.generators.chat import MockChatGenerator
+from haystack_integrations.components.evaluators import (
+    ragmetrics as haystack_ragmetrics,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document as LangChainDocument
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_ragmetrics import capture as capture_langchain
+from langgraph.graph import END, START, StateGraph
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
+from test_planted_losses import (
+    ANSWER,
+    QUESTION,
+    TEXTS,
+    Finds,
+    Found,
+    Nodes,
+    Says,
+    journeys,
+)
+from test_planted_losses_of_same_ids import PROMPT
+from typing_extensions import TypedDict
+
+from ragmetrics_core import Sample
+from ragmetrics_core.capture import Document, Message, Node, Tree, samples_of
+
+ANEW = {
+    "rephrased": (
+        "It rises in hills of the north and ends in a lake that is wide: the Velm.",
+        "Stone, iron and wood are what bridges are built of; railways cross some.",
+        "The mayor opened the Velm bridge at last in 1874; the council had quarrelled.",
+    ),
+    "translated": (
+        "Die Velm entspringt im Norden, in den Bergen, und mündet in einen See.",
+        "Brücken baut man aus Stein, Eisen oder Holz; manche tragen eine Eisenbahn.",
+        "Nach Jahren des Streits wurde sie 1874 vom Bürgermeister eröffnet.",
+    ),
+    "loses the fact": (
+        "A river of the north, in short.",
+        "Of bridges in general, in short.",
+        "Of quarrels in a council, in short.",
+    ),
+}
+
+
+def anew(text: str, how: str) -> str:
+    return ANEW[how][TEXTS.index(text)]
+
+
+# LangChain and LangGraph
+
+
+def _rewrites_langchain(
+    documents: Sequence[LangChainDocument], how: str, *, keeps_ids: bool
+) -> list[LangChainDocument]:
+    return [
+        LangChainDocument(
+            anew(document.page_content, how), id=document.id if keeps_ids else None
+        )
+        for document in documents
+    ]
+
+
+def chain(how: str, *, keeps_ids: bool) -> list[Sample]:
+    def rewrite(documents: list[LangChainDocument]) -> list[LangChainDocument]:
+        return _rewrites_langchain(documents, how, keeps_ids=keeps_ids)
+
+    def written(documents: list[LangChainDocument]) -> str:
+        return "\n\n".join(document.page_content for document in documents)
+
+    found = Found() | RunnableLambda(rewrite) | RunnableLambda(written)
+    inputs = {"context": found, "question": RunnablePassthrough()}
+    with capture_langchain() as captured:
+        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
+    return list(captured.samples)
+
+
+class State(TypedDict, total=False):
+    question: str
+    documents: list[LangChainDocument]
+    answer: str
+
+
+def graph(how: str, *, keeps_ids: bool) -> list[Sample]:
+    retriever = Found()
+    model = FakeListChatModel(responses=[ANSWER])
+
+    def search(state: State) -> State:
+        return {"documents": retriever.invoke(state["question"])}
+
+    def rewrite(state: State) -> State:
+        documents = _rewrites_langchain(state["documents"], how, keeps_ids=keeps_ids)
+        return {"documents": documents}
+
+    def generate(state: State) -> State:
+        texts = [document.page_content for document in state["documents"]]
+        asked = {"context": "\n\n".join(texts), "question": state["question"]}
+        return {"answer": str(model.invoke(PROMPT.invoke(asked)).content)}
+
+    builder = StateGraph(State)
+    for node in (search, rewrite, generate):
+        builder.add_node(node.__name__, node)
+    builder.add_edge(START, "search")
+    builder.add_edge("search", "rewrite")
+    builder.add_edge("rewrite", "generate")
+    builder.add_edge("generate", END)
+    with capture_langchain() as captured:
+        builder.compile().invoke({"question": QUESTION})
+    return list(captured.samples)
+
+
+# LlamaIndex
+
+
+class Rewriter(BaseNodePostprocessor):
+    how: str
+    keeps_ids: bool
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        rewritten = []
+        for node in nodes:
+            new = TextNode(text=anew(node.text, self.how))
+            if self.keeps_ids:
+                new = TextNode(text=new.text, id_=node.node.node_id)
+            rewritten.append(NodeWithScore(node=new, score=node.score))
+        return rewritten
+
+
+def query_engine(how: str, *, keeps_ids: bool) -> list[Sample]:
+    engine = RetrieverQueryEngine.from_args(
+        Nodes(),
+        llm=Says(),
+        node_postprocessors=[Rewriter(how=how, keeps_ids=keeps_ids)],
+    )
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    return list(captured.samples)
+
+
+def citation_engine(how: str, *, keeps_ids: bool) -> list[Sample]:
+    engine = CitationQueryEngine(
+        retriever=Nodes(),
+        llm=Says(),
+        node_postprocessors=[Rewriter(how=how, keeps_ids=keeps_ids)],
+    )
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    return list(captured.samples)
+
+
+# Haystack
+
+
+@component
+class Rewrites:
+    """A component that gives a new text for each document."""
+
+    def __init__(self, how: str, keeps_ids: bool) -> None:
+        self.how = how
+        self.keeps_ids = keeps_ids
+
+    @component.output_types(documents=list[HaystackDocument])
+    def run(self, documents: list[HaystackDocument]) -> dict[str, Any]:
+        rewritten = []
+        for document in documents:
+            content = anew(document.content or "", self.how)
+            new_id = document.id if self.keeps_ids else ""
+            rewritten.append(HaystackDocument(id=new_id, content=content))
+        return {"documents": rewritten}
+
+
+def pipeline(how: str, *, keeps_ids: bool) -> list[Sample]:
+    loop = "{% for d in documents %}{{ d.content }}\n\n{% endfor %}"
+    built = Pipeline()
+    built.add_component("search", Finds((0, 1, 2)))
+    built.add_component("rewrite", Rewrites(how, keeps_ids))
+    built.add_component(
+        "prompt",
+        PromptBuilder(
+            f"Use only:\n{loop}Asked: {{{{ query }}}}",
+            required_variables=["documents", "query"],
+        ),
+    )
+    built.add_component("llm", MockChatGenerator(ANSWER))
+    built.connect("search.documents", "rewrite.documents")
+    built.connect("rewrite.documents", "prompt.documents")
+    built.connect("prompt", "llm")
+    asked = {name: {"query": QUESTION} for name in ("search", "prompt")}
+    with haystack_ragmetrics.capture() as captured:
+        built.run(asked)
+    return list(captured.samples)
+
+
+PIPELINES: dict[str, tuple[Callable[..., list[Sample]], str]] = {
+    "chain": (chain, "rewrite"),
+    "graph": (graph, "rewrite"),
+    "query engine": (query_engine, "Rewriter"),
+    "citation engine": (citation_engine, "Rewriter"),
+    "pipeline": (pipeline, "rewrite"),
+}
+
+
+@pytest.mark.parametrize("keeps_ids", [False, True], ids=["new ids", "ids kept"])
+@pytest.mark.parametrize("how", ANEW)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_what_became_of_a_passage_is_not_told_where_a_step_wrote_anew(
+    name: str, how: str, keeps_ids: bool
+) -> None:
+    build, writer = PIPELINES[name]
+    (sample,) = build(how, keeps_ids=keeps_ids)
+    assert [document.text for document in sample.retrieved or ()] == list(TEXTS)
+    shown = "\n".join(context.text for context in sample.contexts)
+    assert all(text in shown for text in ANEW[how])
+    judged, unjudged = journeys(sample)
+    for journey in (judged, unjudged):
+        assert journey.mend not in ("not_retrieved", "not_kept", "not_shown", "cut")
+        for loss in ("not_kept", "not_shown", "cut"):
+            stage = journey.of(loss)
+            assert stage is None or stage.lost == 0
+    reasons = dict(judged.unknown.keys())
+    assert writer in reasons["shown"]
+    assert writer in reasons["facts"]
+
+
+def test_what_a_filter_dropped_before_is_still_named() -> None:
+    steps = [
+        SimilarityPostprocessor(similarity_cutoff=0.5),
+        Rewriter(how="translated", keeps_ids=False),
+    ]
+    engine = RetrieverQueryEngine.from_args(
+        Nodes(), llm=Says(), node_postprocessors=steps
+    )
+    with capture_llamaindex() as captured:
+        engine.query(QUESTION)
+    (sample,) = captured.samples
+    judged, unjudged = journeys(sample)
+    assert (judged.mend, unjudged.mend) == ("not_kept", "not_kept")
+    kept = unjudged.of("not_kept")
+    assert kept is not None
+    assert dict(kept.by) == {"SimilarityPostprocessor": 1}
+
+
+# On a neutral tree
+
+PAGES = (
+    "The tram of Porto crosses the upper deck of the bridge since the year 1905.",
+    "A festival of light is held each spring, when the lamps of the quay are lit.",
+    "Wine is stored in Gaia, on the southern bank, where the cellars are cool.",
+)
+WEB = "According to the news of today, visitors pay three euros at the northern gate."
+
+
+def run(step: Node, shown: Sequence[str], found: Sequence[Document]) -> Sample:
+    search = Node(
+        "retriever", "search", 1.0, 2.0, query=QUESTION, documents=tuple(found)
+    )
+    model = Node(
+        "model",
+        "llm",
+        5.0,
+        6.0,
+        prompt=(Message("user", "\n\n".join([*shown, QUESTION])),),
+        reply=Message("assistant", "That is told in the texts that were shown to me."),
+    )
+    root = Node("step", "chain", 0.0, 9.0, children=[search, step, model])
+    (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
+    return sample
+
+
+def step(handed: Sequence[Document], gave: Sequence[Document], **fields: Any) -> Node:
+    documents, taken = tuple(gave), tuple(handed)
+    return Node("step", "node", 3.0, 4.0, handed=taken, documents=documents, **fields)
+
+
+FOUND = [Document(text, str(place)) for place, text in enumerate(PAGES)]
+WRITTEN = st.lists(
+    st.text("abcdefghij klmnopqrstuvwxyz", min_size=60, max_size=90),
+    min_size=3,
+    max_size=3,
+    unique=True,
+)
+
+
+@given(WRITTEN, st.booleans())
+def test_what_replaces_each_document_is_no_find(
+    texts: list[str], keeps_ids: bool
+) -> None:
+    gave = [
+        Document(text, str(place) if keeps_ids else None)
+        for place, text in enumerate(texts)
+    ]
+    sample = run(step(FOUND, gave), texts, FOUND)
+    assert [document.text for document in sample.retrieved or ()] == list(PAGES)
+    assert sample.capture is not None
+    for note in sample.capture.passages or ():
+        assert note.share is None
+        assert note.kept is None
+
+
+def test_a_search_in_a_step_that_drops_nothing_adds_what_it_found() -> None:
+    node = step(FOUND, [Document(WEB)], passed_on=tuple(FOUND))
+    sample = run(node, [*PAGES, WEB], FOUND)
+    assert [document.text for document in sample.retrieved or ()] == [*PAGES, WEB]
+
+
+def test_a_search_that_adds_to_a_state_adds_what_it_found() -> None:
+    """A reducer of the state keeps what stands there; the node returns its own finds alone."""
+    web = [Document(WEB), Document(WEB.replace("gate", "entrance of the town"))]
+    reader = Node("step", "later", 4.5, 4.6, handed=(*FOUND[:2], *web))
+    reader.documents, reader.taken = None, reader.handed
+    search = Node(
+        "retriever", "search", 1.0, 2.0, query=QUESTION, documents=tuple(FOUND[:2])
+    )
+    shown = [*PAGES[:2], *(document.text for document in web)]
+    model = Node(
+        "model",
+        "llm",
+        5.0,
+        6.0,
+        prompt=(Message("user", "\n\n".join([*shown, QUESTION])),),
+        reply=Message("assistant", "That is told in the texts that were shown to me."),
+    )
+    children = [search, step(FOUND[:2], web), reader, model]
+    root = Node("step", "chain", 0.0, 9.0, children=children)
+    (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
+    assert [document.text for document in sample.retrieved or ()] == shown
+
+
+def test_one_document_replaced_by_an_unlike_one_was_searched_for() -> None:
+    sample = run(step(FOUND[:1], [Document(WEB)]), [WEB], FOUND[:1])
+    assert [document.text for document in sample.retrieved or ()] == [PAGES[0], WEB]
+
+
+def test_passages_of_one_page_are_not_known_by_their_metadata() -> None:
+    found = [Document(text, metadata={"source": "a.pdf"}) for text in PAGES[:2]]
+    hit = Document(WEB, metadata={"source": "a.pdf"})
+    sample = run(step(found, [hit]), [WEB], found)
+    assert [document.text for document in sample.retrieved or ()] == [*PAGES[:2], WEB]
