@@ -24,7 +24,7 @@ from goals import Rows, at_least, at_most
 from labelled import Row, rows_by_source
 
 from ragmetrics_core import CitationQuality, Sample, ScriptedJudge
-from ragmetrics_core.data.citations import marks_in
+from ragmetrics_core.data.marks import marks_in
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.metrics.citation_quality import CitationEvidence
 from ragmetrics_core.metrics.citation_support import (

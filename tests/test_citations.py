@@ -12,17 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragmetrics_core import Context, Report, Sample, evaluate
+from ragmetrics_core import (
+    CitationQuality,
+    Context,
+    Report,
+    Sample,
+    ScriptedJudge,
+    evaluate,
+)
 from ragmetrics_core.capture import CitedSource, citations_of_sources
 from ragmetrics_core.data import Citation, RowError
-from ragmetrics_core.data.citations import (
-    WIDEST_RANGE,
-    citations_of_marks,
-    marks_in,
-    numbering_of,
-    statements,
+from ragmetrics_core.data.citations import citations_of_marks, statements
+from ragmetrics_core.data.marks import WIDEST_RANGE, marks_in
+from ragmetrics_core.data.numberings import numbering_of
+from ragmetrics_core.data.sentences import (
+    join_lines,
+    split_sentences,
+    whole_sentences,
 )
-from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.metrics.citation_support import Supports
 
 THREE = {"1": 0, "2": 1, "3": 2}
 
@@ -152,17 +160,37 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[Citation, ...] | None]] = {
         },
         CITED,
     ),
-    "a number of an id that is no context": (
+    "an id that no context has": (
         {
             "answer": "No [2].",
-            "contexts": [{"text": "a", "id": "x"}, "b"],
+            "contexts": [{"text": "a", "id": "x"}, {"text": "b", "id": "y"}],
             "citations": {"1": "x", "2": "7"},
         },
         (Citation(start=0, end=7, dangling=("2",), mark=(3, 6)),),
     ),
-    "a column whose ids are no contexts": (
-        {"answer": "No [2].", "contexts": ["a", "b"], "citations": {"2": "7"}},
-        (Citation(start=0, end=7, dangling=("2",), mark=(3, 6)),),
+    "places": (
+        {"answer": "No [2].", "contexts": ["a", "b"], "citations": {"1": 0, "2": 1}},
+        CITED,
+    ),
+    "places beside ids": (
+        {
+            "answer": "No [2].",
+            "contexts": [{"text": "a", "id": "x"}, {"text": "b", "id": "y"}],
+            "citations": {"1": 0, "2": 1},
+        },
+        CITED,
+    ),
+    "one place": (
+        {"answer": "No [2].", "contexts": ["a", "b"], "citations": {"2": 1}},
+        CITED,
+    ),
+    "a column with brackets": (
+        {"answer": "No [2].", "contexts": ["a", "b"], "citations": {"[2]": 1}},
+        CITED,
+    ),
+    "a label in two spellings": (
+        {"answer": "No [2].", "contexts": ["a", "b"], "citations": {"2": 1, "02": 1}},
+        CITED,
     ),
     "citations as data": (
         {
@@ -414,8 +442,9 @@ def test_statements_are_the_sentences_without_marks(answer: str) -> None:
     assert [one.start for one in found] == sorted(one.start for one in found)
     without_marks = [one.text for one in found]
     if not marks_in(answer):
-        assert without_marks == split_sentences(answer)
-        assert all(answer[one.start : one.end] == one.text for one in found)
+        assert without_marks == whole_sentences(answer)
+        joined = join_lines(answer)
+        assert all(joined[one.start : one.end] == one.text for one in found)
     letters = sum(character.isalpha() for text in without_marks for character in text)
     inside = sum(
         character.isalpha()
@@ -487,7 +516,7 @@ def test_a_place_behind_the_answer_counts_for_all_of_it() -> None:
 
 @pytest.mark.parametrize(
     "mark",
-    ["(2)", "²", "[2, p. 3]", "［1］", "（1）", "①", "<sup>2</sup>", "{1}"],
+    ["(2)", "²", "[2, p. 3, 4]", "（1）", "①", "<sup>2</sup>", "{1}", "【2:0†source】"],
 )
 def test_a_row_whose_marks_are_in_another_form_has_unknown_citations(mark: str) -> None:
     """Not those of an answer that cites nothing."""
@@ -498,3 +527,79 @@ def test_a_row_whose_marks_are_in_another_form_has_unknown_citations(mark: str) 
     }
     assert Sample.from_row(row).citations is None
     assert Sample.from_row({**row, "answer": "Berta built it."}).citations == ()
+
+
+# Columns that say something of numbers, and not which contexts they mean.
+NOT_JOINED: dict[str, tuple[list[Any], Any, str]] = {
+    "ids of contexts without any": (["a", "b"], {"1": "x", "2": "y"}, "not all"),
+    "an id, and a context without": (
+        [{"text": "a", "id": "x"}, "b"],
+        {"1": "x", "2": "7"},
+        "not all",
+    ),
+    "an id of two contexts": (
+        [{"text": "a", "id": "x"}, {"text": "b", "id": "x"}],
+        {"1": "x"},
+        "several contexts share",
+    ),
+    "places beyond the contexts": (["a", "b"], {"1": 1, "2": 2}, "count from 0"),
+    "numbers that may count from one": (["a", "b", "c"], {"1": 1, "2": 2}, "from 1"),
+    "numbers of which one is an id": (
+        [{"text": "a", "id": "1"}, {"text": "b", "id": "9"}],
+        {"1": 0, "2": 1},
+        "some are ids",
+    ),
+    "a number in two spellings": (["a", "b"], {"1": 0, "01": 1}, "two things"),
+    "a list of ids": (["a", "b"], ["x", "y"], "neither"),
+    "nothing for a number": (["a", "b"], {"1": None, "2": 1}, "neither"),
+    "truth values": (["a", "b"], {"1": False, "2": True}, "neither"),
+    "words": (["a", "b"], "see below", "neither"),
+    "no recorded contexts": ([None], {"1": "x"}, "no contexts were recorded"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_JOINED)
+def test_a_column_that_cannot_be_joined_leaves_citations_unknown(name: str) -> None:
+    """Never dangling, and the reason names the column that was given."""
+    contexts, cell, reason = NOT_JOINED[name]
+    row = {"answer": "No [1]. So [2].", "contexts": contexts, "citations": cell}
+    sample = Sample.from_row(row)
+    assert sample.citations is None
+    assert reason in sample.citations_unknown
+    assert "give the column" not in sample.citations_unknown
+    result = CitationQuality().score(sample, judge=ScriptedJudge({}))
+    assert (result.status, result.code) == ("undefined", "missing")
+    assert reason in result.reason
+    # without a mark there is nothing to explain
+    plain = Sample.from_row({**row, "answer": "No."})
+    assert plain.capture is None
+
+
+def test_the_setting_of_the_metric_stands_in_for_a_column_that_holds_something_else() -> (
+    None
+):
+    row = {"answer": "No [1].", "contexts": ["a"], "citations": ["https://a.org"]}
+    judge = ScriptedJudge({Supports: {"supported": 1}})
+    result = CitationQuality(numbered_from=1).score(Sample.from_row(row), judge=judge)
+    assert result.value == 1.0
+
+
+def test_texts_and_metadata_that_contradict_each_other_number_nothing() -> None:
+    contexts = [
+        {"text": "Source 1: a", "metadata": {"source_number": 2}},
+        {"text": "Source 2: b", "metadata": {"source_number": 1}},
+    ]
+    sample = Sample.from_row({"answer": "No [1].", "contexts": contexts})
+    assert sample.citations is None
+    assert "differently" in sample.citations_unknown
+    agreeing = [
+        {"text": "Source 1: a", "metadata": {"source_number": 1}},
+        {"text": "Source 2: b", "metadata": {"source_number": 2}},
+    ]
+    sample = Sample.from_row({"answer": "No [1].", "contexts": agreeing})
+    assert sample.citations is not None
+
+
+def test_a_truth_value_is_no_place() -> None:
+    with pytest.raises(ValueError, match="a place is a number"):
+        Citation.model_validate({"start": 0, "end": 1, "contexts": [True]})

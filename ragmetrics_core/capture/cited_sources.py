@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.tree import CitedSource
 from ragmetrics_core.data import Citation, Context
-from ragmetrics_core.data.citations import Numbering, places_of, plain_label
+from ragmetrics_core.data.citations import places_of
+from ragmetrics_core.data.marks import Numbering, plain_label
 
 _WHOLE = 0.9  # of a quote's letters; a model may leave out a word, or change one
 _LONGEST_LABEL = 80

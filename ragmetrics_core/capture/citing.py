@@ -24,13 +24,8 @@ from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.structured_sources import has_unread_lists, sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.citations import (
-    citations_of_marks,
-    marks_in,
-    may_cite,
-    places_of,
-    plain_label,
-)
+from ragmetrics_core.data.citations import citations_of_marks, places_of
+from ragmetrics_core.data.marks import marks_in, may_cite, plain_label
 
 _LONGEST_LABEL = 80
 _OPENING = 200  # signs of a text by which it is found in a prompt

@@ -24,7 +24,7 @@ from ragmetrics_core.data.cells import (
     number_as_text,
     plain_data,
 )
-from ragmetrics_core.data.citations import is_citations, is_numbering
+from ragmetrics_core.data.citations import is_citations
 from ragmetrics_core.data.errors import (
     AmbiguousColumns,
     NoSuchColumn,
@@ -33,6 +33,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.messages import said_messages
 from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
+from ragmetrics_core.data.numberings import is_numbering
 from ragmetrics_core.data.sample import Context
 
 # Per field of the sample, the column names in use, the most specific first. Compared

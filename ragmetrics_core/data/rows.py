@@ -18,20 +18,26 @@ from ragmetrics_core.data.cells import (
     number_as_text,
     plain_data,
 )
-from ragmetrics_core.data.citations import (
-    citations_of_marks,
-    is_citations,
-    is_numbering,
-    may_cite,
-    numbering_of_ids,
-    numbering_shown,
-)
+from ragmetrics_core.data.citations import is_citations, read_citations
 from ragmetrics_core.data.column_arguments import Columns
-from ragmetrics_core.data.columns import SEVERAL_ANSWERS, Place, Row, find_places
+from ragmetrics_core.data.columns import (
+    SEVERAL_ANSWERS,
+    USUAL_NAMES,
+    Place,
+    Row,
+    find_places,
+)
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
+from ragmetrics_core.data.marks import may_cite
 from ragmetrics_core.data.nearest import did_you_mean, plain_name
-from ragmetrics_core.data.sample import Context, Sample
+from ragmetrics_core.data.numberings import (
+    NumberingRead,
+    is_numbering,
+    numbering_of_column,
+    numbering_shown,
+)
+from ragmetrics_core.data.sample import CaptureNotes, Sample
 
 _NO_ERROR = ("false", "none", "null", "nan", "0")
 _NEEDED = {
@@ -43,6 +49,10 @@ _NEEDED = {
     "facts": "a list of texts",
     "history": "a list of texts or of messages with a content",
 }
+_UNREADABLE_CITATIONS = (
+    "the column citations holds neither {number: id of the context} nor a list of"
+    " citations with start, end and contexts"
+)
 _Found = Mapping[str, Place]
 _NO_PLACE = Place(None, "")
 
@@ -163,9 +173,13 @@ def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
         sample = Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
         raise RowError(_explain(error, places)) from None
-    if sample.citations is None:
-        return _with_citations_of_marks(sample, citations)
-    return sample
+    if sample.citations is not None:
+        return sample
+    numbering = citations if isinstance(citations, Mapping) else None
+    is_unreadable = "citations" not in places and any(
+        is_present(row.get(name)) for name in USUAL_NAMES["citations"]
+    )
+    return _with_citations_of_marks(sample, numbering, is_unreadable=is_unreadable)
 
 
 def _values_by_field(places: _Found, replaced: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,34 +218,51 @@ def _metadata(
     return metadata
 
 
-def _with_citations_of_marks(sample: Sample, cell: Any) -> Sample:
+def _with_citations_of_marks(
+    sample: Sample, cell: Mapping[str, Any] | None, *, is_unreadable: bool
+) -> Sample:
     """A sample with the citations that marks in its answer state.
 
-    It is the sample itself, whose citations are unknown, where there is no answer,
-    where nothing says which context a number means, or where the answer has no mark
-    that is read, and may cite in another form. ``cell`` is what the column
-    ``citations`` holds.
+    Where they are not known, although the row says something of them, the notes of the
+    sample say why.
+
+    Args:
+        sample: The sample, of which no citations are known.
+        cell: What the column ``citations`` says of labels; None where it says nothing.
+        is_unreadable: Whether there is such a column, and it holds something else.
     """
-    numbering = _numbering(sample.contexts, cell)
-    if sample.answer is None or numbering is None:
+    if sample.answer is None:
         return sample
-    citations = citations_of_marks(sample.answer, numbering)
-    if not citations and may_cite(sample.answer):
+    read = _numbering(sample, cell)
+    why_unknown = read.why_unknown
+    if read.numbering is not None:
+        known = read_citations(sample.answer, read.numbering)
+        if known.citations is not None:
+            return sample.model_copy(update={"citations": known.citations})
+        why_unknown = known.why_unknown
+    elif is_unreadable and not why_unknown:
+        why_unknown = _UNREADABLE_CITATIONS
+    if not why_unknown or not may_cite(sample.answer):
         return sample
-    return sample.model_copy(update={"citations": citations})
+    notes = sample.capture or CaptureNotes()
+    if notes.citations_unknown is None:
+        notes = notes.model_copy(update={"citations_unknown": why_unknown})
+    return sample.model_copy(update={"capture": notes})
 
 
-def _numbering(contexts: Sequence[Context], cell: Any) -> Mapping[str, int] | None:
-    """Which context each number means, where the row says it; else None.
+def _numbering(sample: Sample, cell: Mapping[str, Any] | None) -> NumberingRead:
+    """Which context each number means, where the row says it.
 
     The column ``citations`` says it, else the texts of the contexts or their metadata.
     """
-    if isinstance(cell, Mapping):
-        return numbering_of_ids(cell, [context.id for context in contexts])
-    return numbering_shown(
-        [context.text for context in contexts],
-        [context.metadata for context in contexts],
-    )
+    if cell is None:
+        return numbering_shown(
+            [context.text for context in sample.contexts],
+            [context.metadata for context in sample.contexts],
+        )
+    if "contexts" not in sample.model_fields_set:
+        return NumberingRead(why_unknown="no contexts were recorded")
+    return numbering_of_column(cell, [context.id for context in sample.contexts])
 
 
 def _column_of(row: Row, place: str) -> str:

@@ -1,7 +1,12 @@
-"""Splits texts into sentences, by rules alone."""
+"""Splits texts into sentences, by rules alone.
+
+Most callers want short pieces, for which a line's end and a length end a sentence.
+Citations want whole sentences, which may go on in the next line.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from itertools import pairwise
 
 LONGEST_SENTENCE = 1000
 """Most characters of a sentence; a longer one is cut at white space.
@@ -14,7 +19,33 @@ _ABBREVIATION = re.compile(
     r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)["
     r" \t]*\d{1,2}\.$"
 )
+# Behind these a sentence goes on: behind titles always, behind the others where a
+# number, a bracket or a small letter follows.
+_TITLE = re.compile(
+    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|Gen|Col|Capt|Lt|Rev)\.$"
+    r"|(?m:^)[ \t]*\d{1,2}\.$"
+)
+_SHORTENED = re.compile(
+    r"(?:(?m:^)|[\s(.])(?:al|approx|ca|cf|etc|vs|incl|esp|resp|viz|est|Inc|Ltd|Co|Corp"
+    r"|Nos?|Figs?|Eqs?|Secs?|Chs?|Vols?|pp?|Arts?|Refs?|Tabs?"
+    r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.$",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(r"\s+[(\[]?[a-z0-9]")
 _LONGEST_ABBREVIATION = 12  # characters, with those around it
+
+# What a line begins with that is an item of a list, a heading, or a row of a table.
+_LIST_SIGN = re.compile(r"[ \t]*(?:[-*•+>#|]|\d{1,3}[.)]\s|[A-Za-z][.)]\s)")
+_HEADING_OR_ROW = re.compile(r"[#|].*|\*\*.*\*\*")
+_ENDED_LINE = re.compile(r"[.!?…:;|。！？｡।][\"'”’)\]*_」』”]*\Z")
+# A line that ends so is not at its end.
+_UNFINISHED = re.compile(
+    r"(?:,|\b(?:the|an?|of|by|in|on|at|to|for|from|with|and|or|as|is|was|are|were"
+    r"|that|which|who|its|their|his|her|than))\Z",
+    re.IGNORECASE,
+)
+_SMALL_LETTER = re.compile(r"[ \t]*[a-zà-öø-ÿ,;)]")
+_FULL_LINE = 40  # characters; a shorter line may be a heading
 
 
 def split_sentences(text: str) -> list[str]:
@@ -41,6 +72,77 @@ def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
     end = end_sign.end()
     longest_before = max(start, end - _LONGEST_ABBREVIATION)
     return _ABBREVIATION.search(text, longest_before, end) is not None
+
+
+def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
+    """The sentences of a text in order, each whole.
+
+    Unlike ``split_sentences`` it cuts no long sentence, and a sentence may go on in the
+    next line. So a line's end is a blank in the sentences. More abbreviations are
+    known, such as "et al." and "Fig. 3".
+
+    Args:
+        text: Any text.
+        ends: Places of full stops and ends of lines that are known to end a sentence.
+
+    Returns:
+        Sentences without surrounding white space; [] for a blank text.
+    """
+    text = join_lines(text, ends)
+    sentences: list[str] = []
+    start = 0
+    for end_sign in _BREAK.finditer(text):
+        is_known_end = end_sign.start() in ends
+        if not is_known_end and _stands_in_sentence(end_sign, text, start):
+            continue
+        sentences.append(text[start : end_sign.end()].strip())
+        start = end_sign.end()
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if sentence]
+
+
+def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
+    """Whether a full stop stands within a sentence: in an abbreviation, or in "[...]"."""
+    if end_sign[0] in ("...]", "…]"):
+        return text.endswith("[", start, end_sign.start())
+    if end_sign[0] != ".":
+        return False
+    end = end_sign.end()
+    longest_before = max(start, end - _LONGEST_ABBREVIATION)
+    if _TITLE.search(text, longest_before, end):
+        return True
+    is_short = _SHORTENED.search(text, longest_before, end) is not None
+    return is_short and _GOES_ON.match(text, end) is not None
+
+
+def join_lines(text: str, ends: Container[int] = ()) -> str:
+    """A text with a blank for each end of a line within a sentence; places stay.
+
+    Args:
+        text: Any text.
+        ends: Places of ends of lines that are known to end a sentence.
+    """
+    lines = text.split("\n")
+    pieces = lines[:1]
+    place = len(lines[0])  # of the end of the line
+    for line, next_line in pairwise(lines):
+        goes_on = _goes_on_in(line, next_line, is_known_end=place in ends)
+        pieces += [" " if goes_on else "\n", next_line]
+        place += 1 + len(next_line)
+    return "".join(pieces)
+
+
+def _goes_on_in(line: str, next_line: str, *, is_known_end: bool) -> bool:
+    """Whether the sentence at a line's end goes on in the next line."""
+    line = line.strip()
+    if not line or not next_line.strip() or _ENDED_LINE.search(line):
+        return False
+    if _HEADING_OR_ROW.fullmatch(line) or _LIST_SIGN.match(next_line):
+        return False
+    if _SMALL_LETTER.match(next_line):
+        return True
+    is_unfinished = len(line) >= _FULL_LINE or _UNFINISHED.search(line) is not None
+    return is_unfinished and not is_known_end
 
 
 def _cut_long_sentence(sentence: str) -> Iterator[str]:

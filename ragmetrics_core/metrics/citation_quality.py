@@ -29,16 +29,15 @@ from ragmetrics_core.data.answered import (
 )
 from ragmetrics_core.data.asking import ask_side_by_side
 from ragmetrics_core.data.citations import (
-    Citation,
+    UNREAD_FORM,
+    CitationsRead,
     CitedStatement,
-    Numbering,
-    citations_of_marks,
     cited_statements,
-    marks_in,
-    may_cite,
-    numbering_shown,
+    read_citations,
 )
+from ragmetrics_core.data.marks import Numbering, marks_in, may_cite
 from ragmetrics_core.data.metric_evidence import SOURCE_BY_MODE, ProbabilityFrom
+from ragmetrics_core.data.numberings import NumberingRead, numbering_shown
 from ragmetrics_core.data.replies import Mode
 from ragmetrics_core.metrics.citation_support import (
     BLANK,
@@ -57,7 +56,6 @@ FORMULA = (
 )
 """The formula of the score, in words."""
 
-_UNREAD_FORM = "the answer may cite in a form that is not read"
 _SENTENCES_BEFORE = 3  # shown so that a statement's words can be read
 
 _StatementsByPlace = dict[int, "JudgedStatement"]
@@ -374,71 +372,68 @@ class CitationQuality(Metric):
         gap = super().gap(sample)
         if gap is not None:
             return gap
-        citations = self._citations_of(sample)
-        if not citations:
-            why = self._why_citations_are_unknown(sample, citations)
-            if why:
-                return self.undefined(why)
-        if citations is None and not self.required:
+        known = self._citations_of(sample)
+        if known.why_unknown:
+            return self.undefined(known.why_unknown)
+        if known.citations is None and not self.required:
             return self.undefined(
                 f"{sample.citations_unknown}; where answers have to cite, set"
                 " required=True",
                 "no_citations",
             )
-        if citations or is_captured_in_part(sample):
+        if known.citations or is_captured_in_part(sample):
             why = why_contexts_are_unknown(sample)
             return self.undefined(why) if why else None
         return None
 
-    def _why_citations_are_unknown(
-        self, sample: Sample, citations: tuple[Citation, ...] | None
-    ) -> str:
-        """Why an answer of which no citation is known may cite all the same.
-
-        "" for an answer that holds nothing that looks like a citation.
-        """
-        answer = sample.answer or ""
-        if citations is None and _reason_of_capture(sample):
-            return _reason_of_capture(sample)
-        if citations is None and marks_in(answer):
-            return (
-                f"{sample.citations_unknown}, or set numbered_from=1 where the prompt"
-                " numbered the contexts in order"
-            )
-        return _UNREAD_FORM if may_cite(answer) else ""
-
-    def _citations_of(self, sample: Sample) -> tuple[Citation, ...] | None:
-        """What the answer of a sample cites; None where that is not known.
+    def _citations_of(self, sample: Sample) -> CitationsRead:
+        """What the answer of a sample cites, or why that is not known.
 
         The sample says it. Else its marks do, where the contexts begin with numbers,
         have them in their metadata, or are numbered as the metric's setting says. Of a
-        captured run all but the setting was looked at before.
+        captured run the capture has looked at all of this before but the setting.
+
+        Without a reason and without citations, the answer holds no citation, and
+        nothing says whether it was to hold one.
         """
+        answer = sample.answer or ""
         if sample.citations is not None:
-            return sample.citations
-        if _reason_of_capture(sample):
-            return None
+            is_unread = not sample.citations and may_cite(answer)
+            return CitationsRead(sample.citations, UNREAD_FORM if is_unread else "")
+        recorded = None if sample.capture is None else sample.capture.citations_unknown
         is_captured = sample.capture is not None and sample.capture.grade is not None
-        numbering: Numbering | None = None
+        if is_captured and recorded:
+            return CitationsRead(None, recorded)
+        shown = NumberingRead()
         if not is_captured:
-            numbering = numbering_shown(
+            shown = numbering_shown(
                 [context.text for context in sample.contexts],
                 [context.metadata for context in sample.contexts],
             )
-        if numbering is None and self.numbered_from is not None:
-            numbering = {
-                str(number): place
-                for number, place in enumerate(
-                    range(len(sample.contexts)), start=self.numbered_from
-                )
-            }
-        if numbering is None:
+        numbering = shown.numbering or self._numbering_of_setting(sample)
+        if numbering is not None:
+            return read_citations(answer, numbering)
+        if not may_cite(answer):
+            return CitationsRead(None)
+        why = shown.why_unknown or sample.citations_unknown
+        if marks_in(answer):
+            why += ", or set numbered_from=1 where the prompt numbered the contexts in order"
+        return CitationsRead(None, why)
+
+    def _numbering_of_setting(self, sample: Sample) -> Numbering | None:
+        """The numbering of the contexts that the setting says; None if it says none."""
+        if self.numbered_from is None:
             return None
-        return citations_of_marks(sample.answer, numbering)
+        return {
+            str(number): place
+            for place, number in enumerate(
+                range(self.numbered_from, self.numbered_from + len(sample.contexts))
+            )
+        }
 
     def plan(self, sample: Sample) -> Plan:
         """Ask what claims anything, and of each sentence what supports it."""
-        citations = self._citations_of(sample) or ()
+        citations = self._citations_of(sample).citations or ()
         answer = _Answer(sample, cited_statements(sample.answer, citations))
         plans = [self._judge_uncited(answer)]
         plans += [self._judge_cited(answer, place) for place in answer.cited_places]
@@ -580,12 +575,6 @@ def _ranks_of_support(
         for place in other_places
         if answer.contexts[place].text in supporting_texts
     )
-
-
-def _reason_of_capture(sample: Sample) -> str:
-    """Why the capture could not tell what the answer cites; "" without such a reason."""
-    recorded = None if sample.capture is None else sample.capture.citations_unknown
-    return recorded or ""
 
 
 def _judged_citations(

@@ -1,0 +1,440 @@
+"""Marks of citations such as ``[1]``: which are read, and what else may cite.
+
+This is the one place that knows how citations look in a text. A form that is not read
+is known as one that may cite, so that nobody takes it for "cites nothing".
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+WIDEST_RANGE = 100
+"""Most numbers that a range such as ``[1-3]`` may span.
+
+A wider one names no sources: it is dangling as a whole.
+"""
+
+Numbering = Mapping[str, int | tuple[int, ...]]
+"""By label the place of the context that it names; several places where they share it."""
+
+_LONGEST_MARK = 200  # characters between the brackets
+# What a label may begin with, and what is no part of it: "Source 1", "citation:a-7".
+SOURCE_WORD = (
+    r"(?:sources?|documents?|docs?|passages?|contexts?|chunks?|citations?"
+    r"|references?|refs?|cited?|snippets?|results?|excerpts?"
+    r"|dokumente?|quellen?|fuentes?|documentos?|fontes?|来源|文档|资料|引用|出典|문서|출처)"
+)
+"""What languages call a source, as a regular expression that ignores case."""
+
+_PREFIX = re.compile(
+    rf"{SOURCE_WORD}[ \t]*(?:(?:ids?|no|numbers?)\b)?"
+    r"(?:[ \t:#=\-]*(?=[0-9])|[ \t]*[:#=]+[ \t]*|[ \t]+)",
+    re.IGNORECASE,
+)
+_AROUND_LABEL = " \t\"'`*#"
+_OPENING, _CLOSING = r"\[［〔", r"\]］〕"
+_MARK = re.compile(
+    rf"\[\[(?P<doubled>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]\]"
+    rf"|[{_OPENING}](?P<listed>[^{_OPENING}{_CLOSING}\n]{{1,{_LONGEST_MARK}}})[{_CLOSING}]"
+    rf"|\((?:see |from )?(?P<named>{SOURCE_WORD}[ \t:#0-9][^()\n]{{0,{_LONGEST_MARK}}})\)"
+    rf"|【(?P<provided>[^【】†\n]{{1,{_LONGEST_MARK}}})(?:†[^【】\n]{{0,{_LONGEST_MARK}}})?】",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d{1,9}")
+_RANGE = re.compile(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
+_SEPARATOR = re.compile(r"[,&]|\band\b")
+_NUMBER_AND_NAME = re.compile(r"([0-9]{1,4})[ \t]*[:|(–-]")
+# Where in a source something stands: ", p. 3" of "[2, p. 3]".
+_LOCATOR = re.compile(
+    r"(?:[\s,:]+(?:pp?|pages?|pgs?|s|seiten?|sect?|sections?|§{1,2}|ch|chap|chapters?"
+    r"|paras?|paragraphs?|ll?|lines?|figs?|figures?|tables?|vols?|volumes?)\.?\s*"
+    r"\d{1,5}[a-z]?(?:\s*[-–—]\s*\d{1,5})?)+\s*\Z",
+    re.IGNORECASE,
+)
+# Numbers in brackets that are what the text is about, and no labels.
+_YEARS = re.compile(r"\s*(?:1\d|2[01])\d\d(?:\s*[-–—,;]\s*(?:1\d|2[01])\d\d)*\s*")
+_INTERVAL = re.compile(r"\s*0\s*,\s*\d+\s*")
+_MEASURES = re.compile(r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+")
+# What stands before the bracket of an index: one small letter, or a name with "_".
+_INDEXED = re.compile(
+    r"(?<![A-Za-z0-9_])(?:[a-z]|[A-Za-z][A-Za-z0-9]*_\w*[A-Za-z0-9])\Z"
+)
+_LONGEST_NAME = 40  # signs of a name before the bracket of an index
+# The address of a link, which may be what the prompt names a source by.
+_LINE = re.compile(r"[^\n]+")
+_NO_LINE_END = re.compile(r"[^\n]")
+_LINK = re.compile(r"\(([^()\s]{1,500})\)")
+# Brackets in code are indices.
+_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
+
+# Words in brackets that no author means as a source.
+_NO_SOURCE = r"(?:\s*|x|sic!?|\.{3}|…|citation needed|emphasis (?:added|mine))"
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+# Forms that are not read, and that hardly mean anything else.
+_UNREAD = re.compile(
+    rf"[{_OPENING}【][^{_OPENING}{_CLOSING}【】]{{0,80}}\d[^{_OPENING}{_CLOSING}【】]{{0,80}}[{_CLOSING}】]"
+    rf"|[{_OPENING}【][\d,;:–† \t-]*\Z"  # a reply that was cut off within a mark
+    r"|</?(?:cite|citation|sup|ref|source|footnote)\b"
+    r"|[①-⒇❶-➓]"
+    # not those of a number, a letter, or a unit: 10², x², km²
+    rf"|(?<!\d)(?<!\b[^\W\d_])(?<!\b[kcdm]m)(?<!\bft)(?<!\bmi)[{_SUPERSCRIPTS}]",
+    re.IGNORECASE,
+)
+# Forms that may cite and may be something else: "(3)", "source 2", "[Book A]", a link.
+_MAY_BE_A_MARK = re.compile(
+    rf"\b{SOURCE_WORD}[ \t:#]*\d|[\[(（【](?!citation needed)[ \t]*{SOURCE_WORD}\b|^[ \t]*{SOURCE_WORD}[ \t]*:"
+    r"|(?:(?<=[\w\"”’)%])[ \t]?|(?<=[.!?][ \t]))"
+    r"[(（](?:(?:see|cf\.?|from)[ \t]+)?\d{1,2}(?:[ \t]*[,;–-][ \t]*\d{1,2})*[)）]"
+    r"|https?://|\bwww\.|\bdoi:"
+    r"|\{\d{1,3}(?:[,; ]+\d{1,3})*\}"
+    rf"|[{_OPENING}](?!{_NO_SOURCE}[{_CLOSING}])[^{_OPENING}{_CLOSING}\n]{{1,80}}[{_CLOSING}]"
+    # (Smith, 2020), (Smith & Wu 2020), (Smith et al. 2020), Smith et al. (2020)
+    r"|\((?=[^()\d\n]*(?:,|&|\bet al\b|\band\b))[^()\d\n]{3,80}(?:1[5-9]|20)\d\d"
+    r"|\bet al\.?,?[ \t]*\((?:1[5-9]|20)\d\d"
+    r"|\((?:ibid|idem|op\. ?cit|loc\. ?cit)\b"
+    r"|[†‡]",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+# A list of sources: its heading, and what each of its lines begins with.
+_SOURCES_WORD = (
+    r"(?:references?|sources?(?: used)?|bibliography|works cited|citations?"
+    r"|quellen|literatur(?:verzeichnis)?|fuentes|referencias|références|fontes"
+    r"|参考文献|参考资料|来源|出典)"
+)
+_HEADING = re.compile(
+    rf"[ \t]*(?:\#{{1,6}}[ \t]*)?[*_]{{0,3}}{_SOURCES_WORD}[ \t]*[*_]{{0,3}}[ \t]*[:：]?[ \t]*[*_]{{0,3}}[ \t]*",
+    re.IGNORECASE,
+)
+_ENTRY = re.compile(
+    r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]|[\[［【]\^?[^\[\]［］【】\n]{1,40}[\]］】]|https?://|[ \t]{2,}\S)"
+)
+# "Sources: [1], [2]", in one line
+_LISTED_IN_A_LINE = re.compile(
+    rf"[ \t]*[*_]{{0,3}}{_SOURCES_WORD}[ \t]*[*_]{{0,3}}[:：][*_]{{0,3}}"
+    r"(?:[ \t,;&]|and\b|[\[［【][^\[\]［］【】\n]{1,60}[\]］】])+",
+    re.IGNORECASE,
+)
+_DEFINITION = re.compile(
+    r"[ \t]{0,3}(?:\[\^[^\[\]\n]{1,40}\]:|\[[^\[\]\n]{1,40}\]:[ \t]*<?(?:https?://|www\.))"
+)
+_NUMBERED_ENTRY = re.compile(
+    r"[ \t]*(?:[-*•][ \t]+)?\[(\d{1,4})\][:.]?[ \t]+[^\[\]\n]+"
+)
+# What a line of a bibliography has, and a sentence hardly: an address, a year in
+# brackets, or no full stop.
+_NO_SENTENCE = re.compile(r"https?://|www\.|doi|\((?:1[5-9]|20)\d\d|[^.!?。\s]\s*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark in an answer, such as ``[1, 2]``.
+
+    Args:
+        start: Where its bracket opens.
+        end: The place behind the bracket that closes.
+        labels: What stands inside, each label once; a range as its numbers, or as a
+            whole where it is too wide or runs backwards.
+    """
+
+    start: int
+    end: int
+    labels: tuple[str, ...]
+
+
+Span = tuple[int, int]
+"""Where a part of a text begins, and the place behind its last sign."""
+
+
+def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
+    """List the marks of an answer in order.
+
+    ``[1]``, ``[1, 2]``, ``[1;2]``, ``[1-3]``, ``[1, p. 3]`` and ``【1†source】`` are
+    marks, and so are these with wide brackets or the digits of other scripts. So are
+    ``[Source 1]``, ``(Document 1)``, ``[[1]]`` and ``[citation:a-7]``, a link to an
+    address that is a label of the numbering, and a bracket that holds nothing but
+    labels of the numbering.
+
+    No marks are brackets in code, indices such as ``a[1]``, years and intervals that
+    are no labels of the numbering, and what stands in a list of sources.
+
+    Args:
+        answer: Any text.
+        numbering: Labels that are marks beside the numbers.
+    """
+    known = {} if numbering is None else numbering
+    text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
+    shapes = {shape_of_label(label) for label in known} - {None}
+    marks: list[Mark] = []
+    for match in _MARK.finditer(text):
+        inside = next(filter(None, match.groupdict().values()))
+        if _is_content(match, text, known):
+            continue
+        labels = _labels(inside, known, is_provided=match["provided"] is not None)
+        if not labels and shape_of_label(plain_label(inside)) in shapes:
+            labels = (plain_label(inside),)
+        mark = Mark(match.start(), match.end(), labels)
+        link = _link_to_a_label(mark, answer, known)
+        if link is not None or labels:
+            marks.append(link or mark)
+    return marks
+
+
+def may_cite(answer: str) -> bool:
+    """Whether an answer holds anything that may cite, in whatever form."""
+    if marks_in(answer) or source_lists_in(answer):
+        return True
+    text = _without_content(answer, {})
+    return bool(_UNREAD.search(text) or _MAY_BE_A_MARK.search(text))
+
+
+def has_unread_marks(
+    answer: str, numbering: Numbering, read: Sequence[Span], cited: Sequence[Span]
+) -> bool:
+    """Whether an answer may cite in forms that were not read, beside those that were.
+
+    Some forms may cite and may be something else, such as a link. They count only where
+    nothing is read: in a sentence without a mark, or at its beginning, where they may
+    belong to the sentence before.
+
+    Args:
+        answer: The answer.
+        numbering: The labels that marks were read by.
+        read: Where these marks stand.
+        cited: Where the sentences stand that they belong to.
+    """
+    text = _blank(_without_content(answer, numbering), read)
+    if _UNREAD.search(text):
+        return True
+    sentences = sorted(cited)
+    starts = [start for start, _ in sentences]
+    for match in _MAY_BE_A_MARK.finditer(text):
+        n_begun = bisect_left(starts, match.end())
+        if n_begun == 0:
+            return True
+        start, end = sentences[n_begun - 1]
+        is_at_the_beginning = not re.search(r"\w", text[start : match.start()])
+        if match.start() >= end or is_at_the_beginning:
+            return True
+    return False
+
+
+def has_word_outside_marks(text: str) -> bool:
+    """Whether a text has a letter or digit that stands in no bracket of a mark."""
+    return re.search(r"\w", _MARK.sub("", text)) is not None
+
+
+def source_lists_in(answer: str) -> list[Span]:
+    """Where an answer lists its sources, which are neither sentences nor citations.
+
+    Three things are such lists: a heading such as "References:" with the entries behind
+    it; definitions of links and footnotes; and numbered entries that end the answer, of
+    numbers that it has cited before.
+    """
+    lines = [(match.start(), match[0]) for match in _LINE.finditer(answer)]
+    spans: list[Span] = []
+    n_read = 0
+    while n_read < len(lines):
+        line = lines[n_read][1]
+        n_lines = 0
+        if _LISTED_IN_A_LINE.fullmatch(line) or _DEFINITION.match(line):
+            n_lines = 1
+        elif _HEADING.fullmatch(line):
+            n_lines = _lines_under_heading([line for _, line in lines[n_read:]])
+        if n_lines:
+            last_start, last_line = lines[n_read + n_lines - 1]
+            spans.append((lines[n_read][0], last_start + len(last_line)))
+        n_read += max(n_lines, 1)
+    last_list = _numbered_entries_at_the_end(answer)
+    if last_list is not None and not spans:
+        spans.append(last_list)
+    return spans
+
+
+def _lines_under_heading(lines: Sequence[str]) -> int:
+    """How many lines a heading and its entries take; 0 where no entry follows it."""
+    n_lines = 0
+    for place, line in enumerate(lines[1:], start=1):
+        entry = _ENTRY.match(line)
+        if entry is not None and not _MARK.search(line, entry.end()):
+            n_lines = place + 1
+        elif line.strip():
+            break
+    return n_lines
+
+
+def _numbered_entries_at_the_end(answer: str) -> Span | None:
+    """Where the last paragraph lists sources by the numbers that were cited before."""
+    start = answer.rstrip().rfind("\n\n") + 2
+    if start < 2:
+        return None
+    cited_before = {
+        number
+        for match in _MARK.finditer(answer, 0, start)
+        for number in _NUMBER.findall(match[0])
+    }
+    numbers: list[str] = []
+    for line in answer[start:].strip().split("\n"):
+        entry = _NUMBERED_ENTRY.fullmatch(line)
+        if entry is None or not _NO_SENTENCE.search(line):
+            return None
+        numbers.append(entry[1])
+    are_cited = cited_before.issuperset(numbers)
+    are_in_order = numbers == sorted(set(numbers), key=int)
+    return (start, len(answer)) if are_cited and are_in_order else None
+
+
+def _without_content(answer: str, numbering: Numbering) -> str:
+    """An answer with blanks for code, lists of sources, and brackets that are content."""
+    text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
+    spans = [
+        match.span()
+        for match in _MARK.finditer(text)
+        if _is_content(match, text, numbering)
+    ]
+    return _blank(text, spans)
+
+
+def _spans_of_code(answer: str) -> list[Span]:
+    """Where code stands in an answer."""
+    return [match.span() for match in _CODE.finditer(answer)]
+
+
+def _blank(text: str, spans: Iterable[Span]) -> str:
+    """A text with a blank for each sign of some parts, so that places stay.
+
+    Ends of lines stay as well.
+    """
+    pieces: list[str] = []
+    end_of_last = 0
+    for start, end in sorted(spans):
+        start = max(start, end_of_last)
+        if start < end:
+            pieces.append(text[end_of_last:start])
+            pieces.append(_NO_LINE_END.sub(" ", text[start:end]))
+            end_of_last = end
+    pieces.append(text[end_of_last:])
+    return "".join(pieces)
+
+
+def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
+    """Whether a bracket holds what the text is about: an index, a year, an interval."""
+    inside = match["listed"]
+    if inside is None:
+        return False
+    before = text[max(0, match.start() - _LONGEST_NAME) : match.start()]
+    if _INDEXED.search(before) or _MEASURES.fullmatch(inside):
+        return True
+    if _YEARS.fullmatch(inside):
+        return not any(re.fullmatch(r"\d{4}", label) for label in numbering)
+    is_from_one = bool(numbering) and "0" not in numbering
+    return is_from_one and _INTERVAL.fullmatch(inside) is not None
+
+
+def _link_to_a_label(
+    mark: Mark, answer: str, known: Mapping[str, object]
+) -> Mark | None:
+    """The link ``[words](address)`` whose words stand in the brackets of a mark.
+
+    None if it is no link, if its address is no label, or if its words name a label by
+    themselves.
+    """
+    address = _LINK.match(answer, mark.end)
+    if address is None or address[1] not in known:
+        return None
+    if any(label in known for label in mark.labels):
+        return None
+    return Mark(mark.start, address.end(), (address[1],))
+
+
+def _labels(
+    inside: str, known: Mapping[str, object], *, is_provided: bool
+) -> tuple[str, ...]:
+    """The labels inside of a bracket; () if it is no mark."""
+    if inside.strip() in known:
+        return (inside.strip(),)
+    whole = plain_label(inside)
+    if whole in known:
+        return (whole,)
+    if is_provided and not _RANGE.fullmatch(whole):
+        return (whole,) if whole else ()
+    labels: list[str] = []
+    for part in _parts_without_locators(inside):
+        label = plain_label(part)
+        if label in known or _NUMBER.fullmatch(label):
+            labels.append(label)
+        elif numbers := _RANGE.fullmatch(label):
+            labels += _numbers_of_range(label, int(numbers[1]), int(numbers[2]))
+        else:
+            return _label_of_a_named_source(inside)
+    return tuple(dict.fromkeys(labels))
+
+
+def _parts_without_locators(inside: str) -> Iterator[str]:
+    """What commas and their like separate in a bracket, without pages and sections."""
+    for group in inside.split(";"):
+        yield from _SEPARATOR.split(_LOCATOR.sub("", group))
+
+
+def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
+    """The one label of a bracket that says that it names a source; () for any other.
+
+    Of ``Source 2: report.pdf`` it is the number. A name with a comma may be several, so
+    that it is none.
+    """
+    named = _PREFIX.match(inside.strip(_AROUND_LABEL))
+    whole = plain_label(inside)
+    if named is None or not whole or not re.search(r"[:#=0-9]", named[0] + whole[0]):
+        return ()
+    numbered = _NUMBER_AND_NAME.match(whole)
+    if numbered is not None:
+        return (_plain_number(numbered[1]),)
+    return () if re.search("[,;]", whole) else (whole,)
+
+
+def plain_label(text: str) -> str:
+    """A label without what may stand around it: ``1`` of ``Source 01``, ``a`` of ``doc: "a"``."""
+    label = " ".join(text.split()).strip(_AROUND_LABEL)
+    prefix = _PREFIX.match(label)
+    if prefix is not None:
+        label = label[prefix.end() :].strip(_AROUND_LABEL) or label
+    return _plain_number(label)
+
+
+def is_number(label: str) -> bool:
+    """Whether a label is a number, as those of sources are."""
+    return _NUMBER.fullmatch(label) is not None
+
+
+def is_range(label: str) -> bool:
+    """Whether a label is a range that names no numbers: too wide, or backwards."""
+    return _RANGE.fullmatch(label) is not None
+
+
+def shape_of_label(label: str) -> str | None:
+    """What a label has in common with others of its kind; None for one of words.
+
+    So ``[S9]`` and ``[x.pdf]`` are marks beside ``[S1]`` and ``[a.pdf]``, although
+    nothing was shown under them.
+    """
+    if re.fullmatch(r"[A-Z]", label):
+        return "a letter"
+    if re.fullmatch(r"\S+\.[A-Za-z]{2,5}", label):
+        return "a file"
+    has_letter = re.search(r"[^\W\d_]", label) is not None
+    if has_letter and re.search(r"[0-9]", label) and not re.search(r"\s", label):
+        return re.sub(r"[0-9]+", "#", label)
+    return None
+
+
+def _plain_number(label: str) -> str:
+    """A number without leading zeros, in the digits 0 to 9; any other label as it is."""
+    return str(int(label)) if _NUMBER.fullmatch(label) else label
+
+
+def _numbers_of_range(label: str, first: int, last: int) -> list[str]:
+    """The numbers of a range; of one that is too wide or backwards the label itself."""
+    if not first <= last < first + WIDEST_RANGE:
+        return [label]
+    return [str(number) for number in range(first, last + 1)]

@@ -1,0 +1,331 @@
+"""Forms of marks: read rightly, or known as a form that may cite; never silently "uncited"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from citing import oracle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lanes import examples
+
+from ragmetrics_core import CitationQuality, Sample
+from ragmetrics_core.data.marks import marks_in, may_cite, source_lists_in
+
+FEW_EXAMPLES = settings(max_examples=examples(60), deadline=None)
+SHOWN = ("AA is so.", "BB is so.", "Noise.")
+UNREAD = "the answer may cite in a form that is not read"
+
+
+def judged(answer: str, **fields: Any) -> Any:
+    metric = CitationQuality(numbered_from=1)
+    sample = Sample(contexts=SHOWN, answer=answer, **fields)
+    return metric.score(sample, judge=oracle())
+
+
+def statements_of(answer: str) -> list[tuple[str, tuple[int, ...], tuple[str, ...]]]:
+    """Of each sentence its text, the ranks that it cites, and what dangles."""
+    return [
+        (one.text, tuple(cited.rank for cited in one.citations), one.dangling)
+        for one in judged(answer).evidence.statements
+    ]
+
+
+# Forms that are read: each is a citation of source 1.
+READ = [
+    "[1]",
+    "［1］",
+    "[１]",
+    "〔1〕",
+    "[١]",
+    "【1】",
+    "【1†source】",
+    "[[1]]",
+    "[01]",
+    "[Source 1]",
+    "(Source 1)",
+    "[Source 1, p. 3]",
+    "[1, p. 3]",
+    "[1, pp. 3-4]",
+    "[1; 1, p. 3]",
+    "[1 p. 3]",
+    "[1: p. 4]",
+    "[1, section 2]",
+    "[Doc 1, page 12]",
+    "[Source 1: report.pdf]",
+    "**[1]**",
+    "([1])",
+    "<sup>[1]</sup>",
+    "[1](http://a.test/b)",
+    "*[1]*",
+]
+# Forms that are not read, and that are known to cite.
+NOT_READ = [
+    "(1)",
+    "（1）",
+    "²",
+    "①",
+    "<sup>1</sup>",
+    "<cite>1</cite>",
+    "<ref>1</ref>",
+    "[a]",
+    "[I]",
+    "[Book A]",
+    "[[doc_a]]",
+    "[doc_a]",
+    "{1}",
+    "{1, 2}",
+    "(Smith, 2020)",
+    "(Smith et al., 2020)",
+    "(Smith & Wu 2020; Ek 2019)",
+    "(ibid.)",
+    "[^1]",
+    "\\[1\\]",
+    "[1 und 2]",
+    "[1—2]",
+    "[1 to 2]",
+    "[1, p. 3, 4]",
+    "[see 1]",
+    "[1;\n2]",
+    "【1:0†source】",
+    "(source: annual report)",
+    "[Source: annual report]",
+    "(https://b.test)",
+    "[report](https://b.test)",
+    "(see 2)",
+    "†",
+]
+
+
+@pytest.mark.parametrize("mark", READ)
+def test_a_form_that_is_read_leaves_its_sentence_clean(mark: str) -> None:
+    assert statements_of(f"It says AA {mark}. It says BB [2].") == [
+        ("It says AA.", (1,), ()),
+        ("It says BB.", (2,), ()),
+    ]
+
+
+@pytest.mark.parametrize("mark", NOT_READ)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "It says AA {}.",
+        "It says AA. {}",
+        "It says AA {}. It says BB [2].",
+        "It says BB [2]. It says AA {}.",
+        "It says BB [2]. It says AA {}",
+        "It says AA. {} It says BB [2].",
+        "- It says AA {}\n- It says BB [2]",
+    ],
+)
+def test_a_form_that_is_not_read_leaves_the_metric_undefined(
+    mark: str, answer: str
+) -> None:
+    """Beside a mark that is read, too: the sentence would else count as uncited."""
+    written = answer.format(mark)
+    result = judged(written)
+    assert (result.status, result.code) == ("undefined", "missing"), result
+    row = {"answer": written, "contexts": [f"Source {n}: AA" for n in (1, 2)]}
+    sample = Sample.from_row(row)
+    assert sample.citations is None
+    assert sample.citations_unknown
+
+
+def test_a_reply_that_was_cut_off_within_a_mark_may_cite() -> None:
+    assert judged("It says AA [2]. It says BB [1").reason == UNREAD
+    assert judged("It says AA【1").reason == UNREAD
+
+
+# What stands in an answer and cites nothing: the score counts what is cited beside it.
+CONTENT = [
+    "in [1990] and [2001-2005]",
+    "of [-1, 1]",
+    "of [0.5, 1]",
+    "of 10² and x² and km²",
+    "(aged 12)",
+    "(AB)",
+    "[sic]",
+    "[...]",
+    "with `a[1]` and ~~~b[2]~~~",
+    "with a[1] + b[2]",
+    "with my_list[2]",
+    "[citation needed]",
+    "of May (1903–1990)",
+]
+
+
+@pytest.mark.parametrize("words", CONTENT)
+def test_what_is_content_stays_in_its_sentence(words: str) -> None:
+    answer = f"It says AA {words} here [1]. It says BB {words} here."
+    assert statements_of(answer) == [
+        (f"It says AA {words} here.", (1,), ()),
+        (f"It says BB {words} here.", (), ()),
+    ]
+
+
+def test_an_interval_is_content_where_sources_count_from_one() -> None:
+    answer = "In the interval [0, 1] it says AA [1]."
+    assert statements_of(answer) == [("In the interval [0, 1] it says AA.", (1,), ())]
+    assert [mark.labels for mark in marks_in(answer, {"0": 0, "1": 1})] == [
+        ("0", "1"),
+        ("1",),
+    ]
+    assert [mark.labels for mark in marks_in("In [1990].", {"1990": 0})] == [("1990",)]
+
+
+# Where sentences end, and whose mark it is: answer, and of each sentence what it cites.
+BOUNDS: dict[str, tuple[str, list[tuple[str, tuple[int, ...]]]]] = {
+    "a hard line break": (
+        "AA was lit by the guard\nof the lamp in 1903 [1].",
+        [("AA was lit by the guard of the lamp in 1903.", (1,))],
+    ),
+    "a hard line break before a name": (
+        "It says AA and was lit by the guard, whose name was\nAnna [1].",
+        [("It says AA and was lit by the guard, whose name was Anna.", (1,))],
+    ),
+    "a hard line break in a long line": (
+        "It says AA, which every book on lamps of the coast repeats in\nEurope [1].",
+        [
+            (
+                "It says AA, which every book on lamps of the coast repeats in Europe.",
+                (1,),
+            )
+        ],
+    ),
+    "a wrapped item": (
+        "- It says AA\n  in May [1]\n- It says BB [2]",
+        [("- It says AA   in May", (1,)), ("- It says BB", (2,))],
+    ),
+    "lines that marks end": (
+        "It says AA and was lit by the old guard of the tower [1]\nIt says BB [2]",
+        [
+            ("It says AA and was lit by the old guard of the tower", (1,)),
+            ("It says BB", (2,)),
+        ],
+    ),
+    "a heading": (
+        "Summary\nIt says AA [1].",
+        [("Summary", ()), ("It says AA.", (1,))],
+    ),
+    "abbreviations": (
+        "Smith et al. say AA [1]. On Jan. 5 it said AA [1]. See Fig. 3 for AA [1].",
+        [
+            ("Smith et al. say AA.", (1,)),
+            ("On Jan. 5 it said AA.", (1,)),
+            ("See Fig. 3 for AA.", (1,)),
+        ],
+    ),
+    "no, and a number": (
+        "No. It says AA [1]. No. 5 says AA [1].",
+        [("No.", ()), ("It says AA.", (1,)), ("No. 5 says AA.", (1,))],
+    ),
+    "a letter before a mark": (
+        "It is plan AA B [1]. It says BB [2].",
+        [("It is plan AA B.", (1,)), ("It says BB.", (2,))],
+    ),
+    "no blank behind the stop": (
+        "It says AA [1].BB too [2].Then AA",
+        [("It says AA.", (1,)), ("BB too.", (2,)), ("Then AA", ())],
+    ),
+    "marks that lead their sentences": (
+        "[1] It says AA. [2] It says BB.",
+        [("It says AA.", (1,)), ("It says BB.", (2,))],
+    ),
+    "marks that lead, side by side": (
+        "[1][3] It says AA. [2] It says BB. [1] So.",
+        [("It says AA.", (1, 3)), ("It says BB.", (2,)), ("So.", (1,))],
+    ),
+    "a mark that leads, and one that follows": (
+        "[1] says AA. It says BB. [2]",
+        [("says AA.", (1,)), ("It says BB.", (2,))],
+    ),
+    "marks joined by commas": (
+        "It says AA ([1], [2]), and BB [2].",
+        [("It says AA, and BB.", (1, 2))],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_sentence_is_whole_and_has_its_own_marks(name: str) -> None:
+    answer, expected = BOUNDS[name]
+    assert [(text, ranks) for text, ranks, _ in statements_of(answer)] == expected
+
+
+def test_a_long_sentence_is_one_statement() -> None:
+    ((text, ranks, _),) = statements_of("It says AA " + "and so on " * 250 + "[1].")
+    assert ranks == (1,)
+    assert len(text) > 2000
+
+
+# Lists of sources, which are no claims: (the body, the list).
+BODY = "It says AA [1]. It says BB [2]."
+LISTS = [
+    "References:\n[1] Book of A\n[2] Book of B\n",
+    "## References\n\n1. Book of A\n2. Book of B",
+    "**Sources**\n- Book of A\n- Book of B",
+    "Sources: [1], [2]",
+    "Quellen:\n[1] Buch A\n\n[2] Buch B",
+    '[1]: https://a.test "A"\n[2]: https://b.test',
+    "[^1]: Book of A.\n[^2]: Book of B.",
+    "[1] Smith, J. (2020). The book of A.\n[2] Wu, L. (2021). The book of B.",
+    "[1] Book of A\n[2] Book of B",
+]
+
+
+@pytest.mark.parametrize("sources", LISTS)
+def test_a_list_of_sources_claims_and_cites_nothing(sources: str) -> None:
+    result = judged(f"{BODY}\n\n{sources}")
+    assert result.value == 1.0, result
+    assert (result.evidence.claims, result.evidence.citations) == (2, 2)
+    closing = judged(f"{BODY}\n\n{sources}\n\nHope this helps.")
+    if source_lists_in(f"{BODY}\n\n{sources}\n\nHope this helps."):
+        assert closing.value == 1.0
+
+
+@pytest.mark.parametrize("sources", LISTS)
+def test_an_answer_that_only_lists_its_sources_may_cite(sources: str) -> None:
+    assert may_cite(f"It says AA.\n\n{sources}")
+    assert judged(f"It says AA.\n\n{sources}").status == "undefined" or (
+        # without a heading, nothing says that these lines are a list
+        not source_lists_in(f"It says AA.\n\n{sources}")
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1] It says AA.\n[2] It says BB.",
+        "Sources:\n- It says AA [1]\n- It says BB [2]",
+        "It says AA [1].\n\n[1] It says AA.",
+        "Sources of light say AA [1].",
+    ],
+)
+def test_sentences_with_marks_are_no_list_of_sources(text: str) -> None:
+    assert source_lists_in(text) == []
+
+
+@FEW_EXAMPLES
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["AA", "BB"]), st.sampled_from(READ)),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([" ", "\n", "\n\n", "\n- "]),
+    st.sampled_from(["", *LISTS]),
+)
+def test_answers_of_forms_that_are_read_are_scored_as_they_are(
+    sentences: list[tuple[str, str]], between: str, sources: str
+) -> None:
+    """All forms name source 1, so that the sentences of AA are supported."""
+    answer = between.join(f"It says {held} {mark}." for held, mark in sentences)
+    result = judged(f"{answer}\n\n{sources}")
+    if result.status == "undefined":  # a list of numbers that nobody cited
+        assert sources in LISTS[-2:]
+        return
+    n_supported = [held for held, _ in sentences].count("AA")
+    if sources not in LISTS[-2:]:
+        assert result.evidence.recall == n_supported / len(sentences)
+        assert result.evidence.precision == n_supported / len(sentences)
