@@ -25,7 +25,14 @@ from ragmetrics_core.capture import Document, Message, samples_of
 from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.data.sample import Sample
 
-LABELS = ("[Page {}]\n", "Document {}: ", "Source {} (score 0.{}):\n", "<doc id={}> ")
+LABELS = (
+    "[{}] ",
+    "【{}】\n",
+    "[Page {}]\n",
+    "Document {}: ",
+    "Source {} (score 0.{}):\n",
+    "<doc id={}> ",
+)
 SHORT = "See above."
 
 
@@ -55,7 +62,7 @@ def test_passages_under_labels_like_that_of_a_context_are_known_or_counted(
     assert unknown_passages([prompt], [PORTO], [PORTO, *known]) == expected
 
 
-@pytest.mark.parametrize("label", ["{}. ", "- ", "[{}] ", "Text: ", "{}" * 90 + "abc "])
+@pytest.mark.parametrize("label", ["{}. ", "- ", "Text: ", "{}" * 90 + "abc "])
 def test_a_bare_number_a_bullet_and_a_word_are_no_labels(label: str) -> None:
     prompt = "\n".join(
         [label.format(*"1" * 90) + PORTO, label.format(*"2" * 90) + FARO]
@@ -140,6 +147,65 @@ def test_what_a_model_of_the_run_wrote_before_is_known() -> None:
     (sample,) = samples_of(made)
     assert sample.capture is not None
     assert not any("labelled like" in words for words in sample.capture.warnings)
+
+
+RULES = (
+    "Be brief, and never write more than a paragraph.",
+    "Cite each of the sources that you use by its number.",
+    "Say so where the sources do not tell the answer.",
+    "Write in the language in which the question was asked.",
+)
+
+
+@given(
+    st.integers(0, len(RULES)),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.sampled_from(["[{}] ", "[{}]\n"]),
+)
+def test_rules_that_are_numbered_by_themselves_are_no_passages(
+    n_rules: int, n_found: int, n_elsewhere: int, label: str
+) -> None:
+    """Their numbers begin anew where those of the passages begin."""
+    found = (PORTO, FARO, EVORA)[:n_found]
+    elsewhere = (
+        "The handbook of the company says that the tower closed in 1999.",
+        "Another page of the handbook tells of the harbour and its cranes.",
+    )[:n_elsewhere]
+    rules = numbered(label, *RULES[:n_rules])
+    prompt = f"{rules}\n\n{numbered(label, *found, *elsewhere)}\n\n{QUESTION}"
+    assert unknown_passages([prompt], found, found) == n_elsewhere
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "<doc id='{}'>{}</doc>",
+        '<doc id="{}">{}</doc><score>0.7</score>',
+        "Source {}: {} (page 7 of the report of the town)",
+        "[{}] {} [report of the harbour, 2021.pdf]",
+    ],
+)
+@pytest.mark.parametrize(
+    "texts", [(PORTO, FARO), ("It is made of iron.", "It opened in 1874.")]
+)
+def test_what_stands_behind_a_text_in_its_line_makes_it_no_other_text(
+    form: str, texts: tuple[str, ...]
+) -> None:
+    prompt = "\n".join(form.format(place, text) for place, text in enumerate(texts, 1))
+    assert unknown_passages([prompt], texts, texts) == 0
+    assert unknown_passages([prompt], texts[:1], texts[:1]) == 1
+
+
+def test_short_texts_that_a_function_wrote_anew_are_in_doubt() -> None:
+    texts = (PORTO, "In short, a town of the south.", "In short, a temple.")
+    prompt = f"{numbered('Source {}:' + chr(10), *texts)}\n\n{QUESTION}"
+    sample = sample_of(prompt, *DOCS)
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    # nobody knows whether these are the passages that were found, in other words
+    shares = [note.share for note in sample.capture.passages or ()]
+    assert shares == [1.0, None, None][: len(DOCS)]
 
 
 def test_a_long_text_without_labels_costs_little() -> None:

@@ -81,6 +81,8 @@ class Contexts:
         evidence_from: What tells them; None if nothing does.
         grades: What weakens the grade of the sample; empty if nothing does.
         warnings: What the user should know of them.
+        n_from_elsewhere: How many passages stand beside them in the prompt that nothing
+            recorded has found.
     """
 
     items: tuple[Context, ...] = ()
@@ -89,6 +91,7 @@ class Contexts:
     evidence_from: EvidenceFrom | None = None
     grades: frozenset[Grade] = frozenset()
     warnings: tuple[str, ...] = ()
+    n_from_elsewhere: int = 0
 
     @property
     def by_key(self) -> dict[DocumentKey, Context]:
@@ -160,6 +163,7 @@ def evidence(
         by_key,
         contexts.evidence_from,
         shown,
+        has_passages_from_elsewhere=contexts.n_from_elsewhere > 0,
     )
 
     arrived = arrivals.arrivals_to_list(
@@ -308,6 +312,7 @@ def by_the_prompt(search: _Search) -> Contexts | None:
         evidence_from,
         frozenset(grades),
         tuple(warnings),
+        n_foreign,
     )
 
 

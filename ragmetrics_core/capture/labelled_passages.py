@@ -6,13 +6,15 @@ list with what a retriever found, "[Page 4]" and "[Page 7]" above them, the labe
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ragmetrics_core.capture.letters import stream
 
-_FEWEST_LETTERS = 3  # of a label; a number alone numbers anything
+_FEWEST_LETTERS = 3  # of a label; a number without brackets numbers anything
 _LONGEST_LABEL = 80
 _PASSAGE = 48  # letters of a passage, as it is compared with what is known
-_SHORTEST = 32
+_SHORTEST = 12  # fewer are a remark, such as "See above."
+_NUMBER_IN_BRACKETS = re.compile(r"\s*[\[【［](\d{1,9})[\]】］]\s*")
 _NUMBER = re.compile(r"\d+")
 # What stands before a text that is a value of JSON or of a repr: no label.
 _VALUE_BEGINS = re.compile(r"""\{|["']\s*:\s*["']$|=\s*["']$""")
@@ -35,25 +37,80 @@ def unknown_passages(
     if not passages:
         return 0
     known_streams = [stream(text) for text in known]
+    # a line may hold more than the text: a closing tag, a score, the name of a file
+    beginnings = tuple(stream(opening) for opening in openings)
+    long_beginnings = tuple(one for one in beginnings if len(one) >= _SHORTEST)
     unknown: set[bytes] = set()
     for passage in passages:
-        letters = stream(passage)[:_PASSAGE]
-        if len(letters) < _SHORTEST:
+        letters = stream(passage)
+        is_remark = len(letters) < _SHORTEST
+        if is_remark or letters.startswith(long_beginnings):
             continue
-        if not any(letters in known_text for known_text in known_streams):
-            unknown.add(letters)
+        beginning = letters[:_PASSAGE]
+        if not any(beginning in known_text for known_text in known_streams):
+            unknown.add(beginning)
     return len(unknown)
 
 
-def _passages_under_labels(openings: Iterable[str], prompt: str) -> Iterator[str]:
-    """Passages of a prompt under labels like those above the openings of some texts."""
+def _passages_under_labels(openings: Sequence[str], prompt: str) -> Iterator[str]:
+    """Passages of a prompt under labels like those above the openings of some texts.
+
+    A number in brackets may number anything, such as the rules of the instructions. So
+    it counts where it goes on with the numbers of the texts.
+    """
     shapes: set[str] = set()
+    has_number_in_brackets = False
     for opening in openings:
         label = _label_of(opening, prompt)
-        if label is not None and _is_numbered(label):
+        if label is None:
+            continue
+        if _NUMBER_IN_BRACKETS.fullmatch(label):
+            has_number_in_brackets = True
+        elif _is_numbered(label):
             shapes.add(_shape(label))
     for shape in shapes:
-        yield from _passages_under(shape, prompt)
+        for labelled in _passages_under(_pattern_of_shape(shape), prompt):
+            yield labelled.text
+    if has_number_in_brackets:
+        labelled_passages = list(_passages_under(_NUMBER_IN_BRACKETS, prompt))
+        yield from _texts_in_runs_of(openings, labelled_passages)
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """A passage under a label.
+
+    Attributes:
+        number: The first number of the label.
+        text: The passage.
+    """
+
+    number: int
+    text: str
+
+
+def _texts_in_runs_of(
+    openings: Sequence[str], labelled_passages: Sequence[_Labelled]
+) -> Iterator[str]:
+    """Yield the passages that stand in one list with some texts.
+
+    A list ends where the numbers begin anew. Lists that count down are not told apart.
+
+    Args:
+        openings: What the texts begin with.
+        labelled_passages: The passages under numbers, in the order of the prompt.
+    """
+    runs: list[list[_Labelled]] = []
+    for labelled in labelled_passages:
+        goes_on = bool(runs) and labelled.number > runs[-1][-1].number
+        if goes_on:
+            runs[-1].append(labelled)
+        else:
+            runs.append([labelled])
+    starts = tuple(opening for opening in openings if opening)
+    for run in runs:
+        if any(labelled.text.startswith(starts) for labelled in run):
+            yield from (labelled.text for labelled in run)
 
 
 def _label_of(opening: str, prompt: str) -> str | None:
@@ -81,13 +138,19 @@ def _is_numbered(label: str) -> bool:
     return has_number and n_letters >= _FEWEST_LETTERS
 
 
-def _passages_under(shape: str, prompt: str) -> Iterator[str]:
-    """Yield what stands behind each label of a shape: the rest of its line, else the line below."""
-    pattern = re.escape(shape).replace(r"\#", "#").replace("#", r"\d{1,9}")
+def _pattern_of_shape(shape: str) -> re.Pattern[str]:
+    """What finds labels of a shape; its group is the first number."""
+    pattern = re.escape(shape).replace(r"\#", "#")
+    pattern = pattern.replace("#", r"(\d{1,9})", 1).replace("#", r"\d{1,9}")
+    return re.compile(rf"\s*{pattern}\s*")
+
+
+def _passages_under(label: re.Pattern[str], prompt: str) -> Iterator[_Labelled]:
+    """Yield what stands behind each label: the rest of its line, else the line below."""
     lines = prompt.split("\n")
     lines_below = [*lines[1:], ""]
     for line, line_below in zip(lines, lines_below, strict=True):
-        label = re.match(rf"\s*{pattern}\s*", line)
-        if label is not None:
-            rest_of_line = line[label.end() :].strip()
-            yield rest_of_line or line_below.strip()
+        found = label.match(line)
+        if found is not None:
+            rest_of_line = line[found.end() :].strip()
+            yield _Labelled(int(found[1]), rest_of_line or line_below.strip())

@@ -62,6 +62,8 @@ def passages_of(
     contexts: Mapping[DocumentKey, Context],
     evidence_from: EvidenceFrom | None,
     shown: Shown | None,
+    *,
+    has_passages_from_elsewhere: bool,
 ) -> Passages:
     """Say what became of the retrieved documents between the searches and the answer.
 
@@ -74,6 +76,9 @@ def passages_of(
         contexts: The contexts, each by the key of the document of which it was made.
         evidence_from: Where the contexts were found; None if there are none.
         shown: What the answering call was shown; None where no prompt says so.
+        has_passages_from_elsewhere: Whether the prompt shows passages beside the
+            contexts that nothing recorded has found. They may be retrieved ones that a
+            function of the application wrote anew.
     """
     n_dropped_by_name = _count_dropped_inside(calls)
     if retrieved is None:
@@ -92,6 +97,8 @@ def passages_of(
         notes = _add_writers_of_own_contexts(
             notes, retrieved, context_keys, contexts, calls
         )
+        if has_passages_from_elsewhere:
+            notes = [_without_share_if_not_shown(note) for note in notes]
         n_hidden = sum(note.share == 0.0 for note in notes)
     warnings = []
     # where no passage is shown at all, that is said elsewhere
@@ -206,6 +213,13 @@ def _add_writers_of_own_contexts(
                 note = note.model_copy(update=update)
         notes_with_writers.append(note)
     return notes_with_writers
+
+
+def _without_share_if_not_shown(note: PassageNote) -> PassageNote:
+    """The note of a passage that no step dropped, without the word that it was not shown."""
+    if note.share == 0.0 and note.kept is not False:
+        return note.model_copy(update={"share": None})
+    return note
 
 
 def _places_replaced_by(step: Node, retrieved: Sequence[Document]) -> list[int]:
