@@ -285,8 +285,9 @@ class CitationQuality(Metric):
         ALCE: Gao et al. (2023), arXiv 2305.14627, section 3. Their harmonic mean is
         ours. Departures: sentences without a claim are left out; a dangling citation
         counts against precision only; all citations of a sentence count, not three;
-        precision is undefined without citations; a sentence that is a whole sentence
-        of a context is supported by that without a question.
+        precision is undefined without citations; a sentence that one cited context
+        supports alone is supported, also where another contradicts it; a sentence that
+        a context has word for word, and that stands alone, needs no question.
 
     Examples:
         >>> from ragmetrics_core import Sample, ScriptedJudge
@@ -297,7 +298,10 @@ class CitationQuality(Metric):
         ...     contexts=["Anna lit it.", "It was in May."], answer=answer,
         ...     citations=citations_of_marks(answer, {"1": 0, "2": 1}),
         ... )
-        >>> judge = ScriptedJudge({Supports: {"supported": 0}})
+        >>> def by_last_word(asked):
+        ...     last_word = asked["statement"].split()[-1]
+        ...     return {"supported": int(last_word in asked["passages"][0])}
+        >>> judge = ScriptedJudge({Supports: by_last_word})
         >>> result = CitationQuality().score(sample, judge=judge)
         >>> round(result.value, 3), result.evidence.recall, round(result.evidence.precision, 3)
         (0.8, 1.0, 0.667)

@@ -30,7 +30,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.frozen import PrivateRepr
 from ragmetrics_core.data.replies import EachOnce, Labelled, Mode
-from ragmetrics_core.data.sentences import split_sentences
+from ragmetrics_core.metrics.quoted_sentences import holds_sentence
 from ragmetrics_core.metrics.typed_states import (
     number_texts,
     opening,
@@ -276,7 +276,7 @@ BLANK = Support(0.0, "The context is empty.")
 """What a context without a text does for any statement."""
 
 _NOTHING = Support(0.0, "Nothing that was shown is cited.")
-_QUOTATION = Support(1.0, "It is a whole sentence of the context.", is_quotation=True)
+_QUOTATION = Support(1.0, "It stands word for word in the context.", is_quotation=True)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -368,8 +368,8 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, list[Support] | NotAnswered]:
         """Whether each group of texts together supports the statement.
 
-        A text alone does without a question where the statement is a whole sentence of
-        it.
+        A text alone does without a question where it holds the statement in the same
+        words, as ``holds_sentence`` tells.
 
         Returns:
             The support by each group, in order; or why one of them is not known.
@@ -400,7 +400,7 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
         """Which of these texts support the statement by themselves, in one question.
 
-        Where the statement is a whole sentence of some, these are all that is returned,
+        Where some hold the statement in the same words, these are all that is returned,
         and nothing is asked.
         """
         quoted = [text for text in texts if holds_sentence(text, self._statement)]
@@ -471,29 +471,6 @@ class SupportOfStatement:
 def _each_left_out(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """For each text all the others, in order."""
     return [(*texts[:place], *texts[place + 1 :]) for place in range(len(texts))]
-
-
-def holds_sentence(text: str, statement: str) -> bool:
-    """Whether a statement is a whole sentence of a text, whatever the white space.
-
-    A part of a sentence does not count, because the rest may deny it.
-
-    Examples:
-        >>> holds_sentence("It is old. It fell.", "It fell.")
-        True
-        >>> holds_sentence('The story "It fell." is false.', "It fell.")
-        False
-    """
-    if not _could_hold(text, statement):
-        return False
-    wording = statement.split()
-    return any(sentence.split() == wording for sentence in split_sentences(text))
-
-
-def _could_hold(text: str, statement: str) -> bool:
-    """Whether the first word of a statement stands in a text: quick, before splitting."""
-    words = statement.split(maxsplit=1)
-    return bool(words) and words[0] in text
 
 
 def ask_for_claims(

@@ -1,0 +1,78 @@
+"""When a statement needs no judge, because a passage says it in the same words.
+
+A sentence means in the answer what it means in the passage only where it stands alone.
+The rule is ours, and careful: in doubt the judge is asked.
+"""
+
+import re
+
+from ragmetrics_core.data.sentences import whole_sentences
+
+_FEWEST_WORDS = 5  # "Yes." and "In 1903." answer what stands before them
+# Words of English alone: of other languages the words that lean are not known here.
+_ENGLISH = re.compile(r"\b(?:the|and|with|from|has|were)\b", re.IGNORECASE)
+# Words that take their meaning from another sentence.
+_LEANING = re.compile(
+    r"\b(?:he|she|it|they|him|her|his|hers|its|them|their|theirs|himself|herself|itself"
+    r"|themselves|i|we|you|me|us|my|our|your|this|that|these|those|here|there|such|same"
+    r"|former|latter|other|others|another|both|either|neither|one|ones|none|so|then|thus"
+    r"|therefore|hence|also|too|however|but|yet|still|instead|otherwise|nevertheless"
+    r"|moreover|furthermore|likewise|again|later|earlier|meanwhile|today|now)\b",
+    re.IGNORECASE,
+)
+_PLAIN_SENTENCE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\"“”„«»‹›「」:;?!()\[\]*_#|…]*\.")
+# A passage with such a word may take back what it says anywhere.
+_TAKES_BACK = re.compile(
+    r"\b(?:false\w*|falsehoods?|myths?|wrong\w*|untrue|incorrect\w*|mistaken?|mistakes"
+    r"|errors?|erroneous\w*|fake\w*|fiction\w*|novels?|legends?|rumou?rs?|hoax\w*|jokes?"
+    r"|alleg\w+|claim\w*|suppos\w+|imagin\w+|hypothe\w+|pretend\w*|debunk\w*"
+    r"|refut\w+|retract\w*|correct\w*|contradict\w*|contrary|disput\w+|doubt\w*|den(?:y|ies"
+    r"|ied)|reject\w*|outdated|obsolete|superseded)\b",
+    re.IGNORECASE,
+)
+# In its own paragraph such a word or sign may make the sentence a condition, a
+# quotation, an item, or only half of what is said.
+_BENDS = re.compile(
+    r"\b(?:if|unless|would|could|might|(?-i:may)|perhaps|not|never|no|nor|cannot|but|however"
+    r"|although|though|except|only|until|instead|actually|sa(?:y|ys|id)|tells?|told"
+    r"|according|believe\w*|th(?:ink|inks|ought)|quot\w+|stor(?:y|ies)|examples?|true)\b"
+    r"|n['’]t\b|[\"“”„«»‹›「」?]|:\s*$|^[ \t]*(?:[-*•+>|]|\d{1,3}[.)]\s)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PARAGRAPHS = re.compile(r"\n[ \t]*\n")
+
+
+def holds_sentence(passage: str, statement: str) -> bool:
+    """Whether a passage says a statement in the same words, so that nobody need be asked.
+
+    It does where the statement is a whole sentence of it, whatever the white space, and
+    nothing leaves a doubt what the sentence means. The statement is a sentence of five
+    words or more in English, without words that lean on another sentence, such as "it".
+    Nothing in the passage calls something false, and in the paragraph of the sentence
+    nothing is quoted, listed, asked, denied or made a condition.
+
+    Examples:
+        >>> holds_sentence("It is old. The tower of Faro fell in May.", "The tower of Faro fell in May.")
+        True
+        >>> holds_sentence("It is old. It fell.", "It fell.")
+        False
+    """
+    words = statement.split()
+    if len(words) < _FEWEST_WORDS or words[0] not in passage:
+        return False
+    if not _stands_alone(" ".join(words)) or _TAKES_BACK.search(passage):
+        return False
+    for paragraph in _PARAGRAPHS.split(passage):
+        if words[0] not in paragraph or _BENDS.search(paragraph):
+            continue
+        sentences = whole_sentences(paragraph)
+        if any(sentence.split() == words for sentence in sentences):
+            return True
+    return False
+
+
+def _stands_alone(sentence: str) -> bool:
+    """Whether a sentence can be read without any other one."""
+    is_plain = _PLAIN_SENTENCE.fullmatch(sentence) is not None
+    is_english = _ENGLISH.search(sentence) is not None
+    return is_plain and is_english and not _LEANING.search(sentence)
