@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from batch_service import BatchService
-from doc_blocks import run_examples, shows
+from doc_blocks import examples, run_examples, shows
 from loopback import LoopbackServer
 from plausible import plausible_reply
 
@@ -68,6 +68,28 @@ def test_python_examples_run(
     namespace: dict[str, Any] = {"__name__": "readme"}
     run_examples(page, path, namespace)
     assert len(namespace) > 2, "the examples define nothing"
+
+
+# The README is short on purpose.
+WITHOUT_OUTPUT = {
+    README,
+    *(ROOT / "docs" / name for name in ("journey.md", "traces.md")),
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [page for page in ALL_PAGES if page not in WITHOUT_OUTPUT],
+    ids=lambda p: p.parent.name + "/" + p.name,
+)
+def test_an_example_that_prints_shows_what_it_prints(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    silent_lines = [
+        example.line
+        for example in examples(page)
+        if "print(" in example.code and example.output is None
+    ]
+    assert silent_lines == []
 
 
 def test_the_readme_has_examples_and_commands() -> None:

@@ -1,18 +1,17 @@
 """The README's code runs, the example runs, the package is put together as LlamaHub wants it."""
 
-import asyncio
 import json
 import re
 import runpy
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from doc_blocks import examples, run_example
 from llama_index.core import Settings
-from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -34,18 +33,6 @@ pytestmark = [
 ]
 
 
-class Mine(Workflow):
-    @step
-    async def only(self, ev: StartEvent) -> StopEvent:
-        return StopEvent(
-            result={"text": "He wrote.", "passages": ["As a child he wrote."]}
-        )
-
-
-async def my_workflow() -> Any:
-    return await Mine().run(query="What did the author do?")
-
-
 def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     example = {
@@ -57,11 +44,7 @@ def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         json.dumps({"examples": [example]}), encoding="utf-8"
     )
     monkeypatch.setattr(Settings, "_llm", None)
-    names: dict[str, Any] = {
-        "my_workflow": my_workflow,
-        "asyncio": asyncio,
-        "__name__": "readme",
-    }
+    names: dict[str, Any] = {"__name__": "readme"}
     assert len(BLOCKS) >= 10
     for block in BLOCKS:
         run_example(block, README, names)
@@ -109,7 +92,7 @@ def test_package() -> None:
     hub = project["tool"]["llamahub"]
     assert hub["import_path"] == "llama_index.evaluation.ragmetrics"
     for name in hub["class_authors"]:
-        assert hasattr(sys.modules["llama_index.evaluation.ragmetrics"], name)
+        assert hasattr(import_module("llama_index.evaluation.ragmetrics"), name)
     source = ROOT / "src" / "llama_index"
     assert not (source / "__init__.py").exists()
     assert not (source / "evaluation" / "__init__.py").exists()
