@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ragmetrics_core.data import SettingError, import_extra
 
@@ -99,7 +99,7 @@ class Checkpoint:
     Args:
         tokenizer: Its tokenizer.
         logits: Runs it.
-        positive: Place of the label that means support.
+        support_index: Place of the label that means support, among the logits.
         window: Most tokens that it reads at once.
         commit: Which weights it has.
         tensors: The form of tensors that it takes: ``pt`` or ``np``.
@@ -107,7 +107,7 @@ class Checkpoint:
 
     tokenizer: Any
     logits: Logits
-    positive: int
+    support_index: int
     window: int
     commit: str
     tensors: str
@@ -124,10 +124,7 @@ def load(
     device: str | None,
     trust_remote_code: bool,
 ) -> Checkpoint:
-    """Load a checkpoint.
-
-    A classifier's ONNX file is run if its folder has one and no device is named;
-    otherwise torch runs the weights.
+    """Load a checkpoint: a model's weights, its tokenizer, and what its labels mean.
 
     Args:
         model: A folder, or a name in Hugging Face's cache.
@@ -144,10 +141,7 @@ def load(
     """
     transformers = import_extra("transformers", "local", "an encoder")
     folder = folder_of(model, revision)
-    is_classifier = kind in ("nli", "score")
-    onnx_file = None
-    if device is None and is_classifier:
-        onnx_file = _onnx_file(folder)
+    onnx_file = _onnx_file_to_run(folder, kind, device)
     options: dict[str, Any] = {
         "local_files_only": True,
         "trust_remote_code": trust_remote_code,
@@ -157,14 +151,12 @@ def load(
         _check_head(model, kind, config.architectures or ())
         loaded_tokenizer = _load_tokenizer(transformers, tokenizer, folder, options)
         known_labels = labels or KNOWN.get(str(model))
-        positive, reply_tokens = _find_support(
-            model, kind, known_labels, config, loaded_tokenizer
-        )
+        outputs = _find_outputs(model, kind, known_labels, config, loaded_tokenizer)
         if onnx_file is not None:
             logits = _onnx_logits(onnx_file)
         else:
             network = _load_network(transformers, folder, kind, options, model)
-            logits = _torch_logits(_to_device(network, device), kind, reply_tokens)
+            logits = _torch_logits(_to_device(network, device), outputs.reply_tokens)
     except SettingError:
         raise
     except (OSError, ValueError) as error:
@@ -174,11 +166,22 @@ def load(
     return Checkpoint(
         tokenizer=loaded_tokenizer,
         logits=logits,
-        positive=positive,
+        support_index=outputs.support_index,
         window=window or _stated_window(model, config, loaded_tokenizer),
         commit=commit_of(folder, onnx_file),
         tensors="pt" if onnx_file is None else "np",
     )
+
+
+def _onnx_file_to_run(folder: Path, kind: Kind, device: str | None) -> Path | None:
+    """The ONNX file that is run in place of the weights; None for the weights.
+
+    Only classifiers are run so, and only where no device is named, which means torch.
+    """
+    is_classifier = kind in ("nli", "score")
+    if device is not None or not is_classifier:
+        return None
+    return _onnx_file(folder)
 
 
 def _load_tokenizer(
@@ -248,42 +251,64 @@ def _stated_window(model: str | Path, config: Any, tokenizer: Any) -> int:
     return min(_USUAL_WINDOW, positions - _RESERVED_POSITIONS)
 
 
-def _find_support(
+class _Outputs(NamedTuple):
+    """Which outputs of a model count.
+
+    Args:
+        support_index: Place of the one that means support, among the logits.
+        reply_tokens: Of a model that replies in words: the first token of the word for
+            no support, and that of the word for support. Their logits are all that is
+            read. None for any other model.
+    """
+
+    support_index: int
+    reply_tokens: tuple[int, int] | None
+
+
+def _find_outputs(
     model: str | Path, kind: Kind, labels: Labels | None, config: Any, tokenizer: Any
-) -> tuple[int, tuple[int, int]]:
+) -> _Outputs:
     """Find which output of a model means that a claim is supported.
 
-    Returns:
-        The place of that output among the logits. Of a sequence-to-sequence model also
-        the tokens of its two replies, the other one first; (0, 0) for other kinds.
+    Args:
+        model: Name or folder of the model, for messages.
+        kind: What it ends in; "seq2seq" replies in words, all others have labels.
+        labels: The label that means support, as given or known; None where the names
+            in the config tell.
+        config: The model's config.
+        tokenizer: The model's tokenizer.
 
     Raises:
         SettingError: If neither the arguments nor the config tell.
     """
-    if kind == "seq2seq":
-        if labels is None or not labels.other:
-            raise SettingError(
-                f"which words does {model} reply? Give label=, the one that means that"
-                ' a claim is supported, and other_label=, e.g. label="1",'
-                ' other_label="0"'
-            )
-        other_token = _token_of_reply(model, labels.other, tokenizer)
-        support_token = _token_of_reply(model, labels.support, tokenizer)
-        if other_token == support_token:
-            raise SettingError(
-                f"the replies {labels.other!r} and {labels.support!r} of {model} begin"
-                " with the same token, so their probabilities cannot be told apart"
-            )
-        return 1, (other_token, support_token)
-    label_names = {int(place): str(name) for place, name in config.id2label.items()}
-    return _place_of_support(model, label_names, labels), (0, 0)
+    if kind != "seq2seq":
+        label_names = {int(index): str(name) for index, name in config.id2label.items()}
+        return _Outputs(_index_of_support(model, label_names, labels), None)
+    if labels is None or not labels.other:
+        raise SettingError(
+            f"which words does {model} reply? Give label=, the one that means that"
+            ' a claim is supported, and other_label=, e.g. label="1",'
+            ' other_label="0"'
+        )
+    other_token = _token_of_reply(model, labels.other, tokenizer)
+    support_token = _token_of_reply(model, labels.support, tokenizer)
+    if other_token == support_token:
+        raise SettingError(
+            f"the replies {labels.other!r} and {labels.support!r} of {model} begin"
+            " with the same token, so their probabilities cannot be told apart"
+        )
+    return _Outputs(1, (other_token, support_token))
 
 
 def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
-    """The first token of a reply, by which it is told from the other reply.
+    """Return the token by which a word that a model replies is known: its first one.
 
-    Some tokenizers put a sign of a new word first: it may stand for the word. A part
-    of the word may not, because other words may begin with it.
+    A word of several tokens is refused, because other words may begin with the same
+    token. There is one exception: some tokenizers put a token without text before each
+    word, which stands for the word.
+
+    Raises:
+        SettingError: If the tokenizer does not know the word, or splits it.
     """
     token_ids: list[int] = tokenizer(word, add_special_tokens=False).input_ids
     if not token_ids or tokenizer.unk_token_id in token_ids:
@@ -303,31 +328,50 @@ def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:
     return token_ids[0]
 
 
-def _place_of_support(
+def _index_of_support(
     model: str | Path, label_names: dict[int, str], labels: Labels | None
 ) -> int:
-    """The place of the only label that means support; ``SettingError`` without one.
+    """Return the index of the label that means support.
 
-    It is the label that was given, else the one whose name says so.
+    It is the label that was given. If none was given, it is the one whose name says so,
+    such as "entailment".
+
+    Args:
+        model: Name or folder of the model, for messages.
+        label_names: The names of the model's labels, by their index.
+        labels: The label that was given; None if none was.
+
+    Raises:
+        SettingError: If no label fits, or several do.
     """
     support_names = _SUPPORT if labels is None else {labels.support.casefold()}
-    places: list[int] = []
-    for place, label_name in label_names.items():
+    indices: list[int] = []
+    for index, label_name in label_names.items():
         if label_name.casefold() in support_names:
-            places.append(place)
-    if len(places) != 1:
+            indices.append(index)
+    if len(indices) != 1:
         raise SettingError(
             f"which label of {model} means that a claim is supported? Give label=, of:"
             f" {', '.join(label_names.values())}"
         )
-    return places[0]
+    return indices[0]
 
 
 def folder_of(model: str | Path, revision: str | None) -> Path:
-    """Where a model lies: a folder, or that of a commit in Hugging Face's cache."""
+    """Find where a model lies; nothing is fetched.
+
+    Args:
+        model: A folder, or the name of a model in Hugging Face's cache.
+        revision: A commit, tag or branch in the cache; None for the default one.
+
+    Raises:
+        SettingError: If there is neither such a folder nor such a model in the cache.
+        MissingDependency: If the cache is needed and the extra ``local`` is missing.
+    """
     path = Path(model).expanduser()
     if path.is_dir():
         return path.resolve()
+    # what begins so is the path of a folder, and no name in the cache
     if str(model).startswith(("~", "/", ".")):
         raise SettingError(f"{model} is no folder on this machine")
     hub = import_extra("huggingface_hub", "local", "an encoder")
@@ -361,7 +405,15 @@ def name_of(checkpoint: str | Path) -> str:
 
 
 def commit_of(folder: Path, onnx_file: Path | None = None) -> str:
-    """The commit of a folder in the cache, else a digest of the weights in use."""
+    """Return twelve digits that name the weights of a model.
+
+    They begin the commit, where the folder is named by one, as in the cache. Else they
+    begin a digest of the weights.
+
+    Args:
+        folder: Where the model lies.
+        onnx_file: The file that is run; None where torch runs the folder's weights.
+    """
     if re.fullmatch("[0-9a-f]{40}", folder.name):
         return folder.name[:12]
     if onnx_file is not None:
@@ -371,11 +423,11 @@ def commit_of(folder: Path, onnx_file: Path | None = None) -> str:
         for pattern in ("*.safetensors", "*.bin", "*.gguf"):
             files += folder.glob(pattern)
         files.sort()
-    digest = sha256()
+    digest_of_all = sha256()
     for file in files:
         with file.open("rb") as weights:
-            digest.update(file_digest(weights, "sha256").digest())
-    return digest.hexdigest()[:12]
+            digest_of_all.update(file_digest(weights, "sha256").digest())
+    return digest_of_all.hexdigest()[:12]
 
 
 def _onnx_logits(file: Path) -> Logits:
@@ -396,12 +448,12 @@ def _onnx_logits(file: Path) -> Logits:
     return logits
 
 
-def _torch_logits(network: Any, kind: Kind, reply_tokens: tuple[int, int]) -> Logits:
-    """The function that runs a model by torch.
+def _torch_logits(network: Any, reply_tokens: tuple[int, int] | None) -> Logits:
+    """Make the function that runs a model by torch.
 
-    Of a model that replies in words, the logits of these two tokens count.
+    Of a model that replies in words, the logits of the two tokens count.
     """
-    if kind == "seq2seq":
+    if reply_tokens is not None:
         return _logits_of_reply(network, reply_tokens)
     return _logits_of_classifier(network)
 
@@ -418,7 +470,11 @@ def _logits_of_classifier(network: Any) -> Logits:
 
 
 def _logits_of_reply(network: Any, reply_tokens: tuple[int, int]) -> Logits:
-    """The function that gives the logits of two tokens as the first one of a reply."""
+    """Make the function that runs a model which replies in words.
+
+    It gives for each pair of texts two logits: how likely the model would begin its
+    reply with the one token, and with the other. Nothing is generated.
+    """
     torch = import_extra("torch", "local", "an encoder")
     start_token = network.config.decoder_start_token_id
 
@@ -432,6 +488,7 @@ def _logits_of_reply(network: Any, reply_tokens: tuple[int, int]) -> Logits:
                 attention_mask=placed_tokens["attention_mask"],
                 decoder_input_ids=empty_replies,
             ).logits
+        # of each pair, at the first place of the reply
         return outputs[:, 0, list(reply_tokens)].float().tolist()
 
     return logits

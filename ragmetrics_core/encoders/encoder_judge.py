@@ -43,7 +43,8 @@ _SHOWN_OTHERS = 3
 Pair = tuple[str, str]
 _TokenChances = list[tuple[int, int, float]]
 """Of tokens of the second text: where each begins and ends, and p(supported)."""
-_Waiting = tuple[Sequence[Pair], Future[list[Any]]]
+_WaitingCall = tuple[Sequence[Pair], Future[list[Any]]]
+"""Pairs that a thread asks for, and where it waits for their outputs."""
 
 
 @dataclass(eq=False)
@@ -121,7 +122,12 @@ class EncoderJudge(Judge):
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
-        """Load the model, and find the label that says that a claim is supported."""
+        """Check the settings, load the model, and find the label that means support.
+
+        Raises:
+            MissingDependency: If the extra ``local`` is not installed.
+            SettingError: As the class says.
+        """
         check_number("EncoderJudge(batch=)", self.batch, least=1)
         if self.window is not None:
             check_number("EncoderJudge(window=)", self.window, least=1)
@@ -147,15 +153,15 @@ class EncoderJudge(Judge):
         self.takes_correction = True
         self.commit = checkpoint.commit
         self._tokenizer = checkpoint.tokenizer
-        self._run = checkpoint.logits
-        self._positive = checkpoint.positive
-        self._longest = checkpoint.window
+        self._logits_of = checkpoint.logits
+        self._support_index = checkpoint.support_index
+        self._most_tokens = checkpoint.window
         self._tensors = checkpoint.tensors
-        self._mark = _any_of(self._tokenizer.all_special_tokens)
-        # a tokenizer keeps the settings of a call in itself
-        self._reading = Lock()
-        self._running = Lock()
-        self._waiting: list[_Waiting] = []
+        self._special_tokens = _any_of(self._tokenizer.all_special_tokens)
+        # a tokenizer keeps the settings of a call in itself, so one call is made at a time
+        self._tokenizer_lock = Lock()
+        self._model_lock = Lock()
+        self._waiting_calls: list[_WaitingCall] = []
         if self.correction is not None:
             judge = describe_judge(self.name, self._details_of_claims())
             _check_correction(self.correction, judge)
@@ -179,11 +185,14 @@ class EncoderJudge(Judge):
         return details
 
     def _details_of_claims(self) -> dict[str, str]:
-        """What changes the probability of a claim."""
+        """The settings that change the probability of a claim, for the signature of results.
+
+        A template is named by the first digits of its digest.
+        """
         details = {
             "kind": self.kind,
             "weights": self.commit,
-            "window": str(self._longest),
+            "window": str(self._most_tokens),
         }
         if self.template is not None:
             details["template"] = sha256(self.template.encode()).hexdigest()[:6]
@@ -196,9 +205,10 @@ class EncoderJudge(Judge):
         return details
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question.
+        """Answer one question, in a thread of its own.
 
-        ``QuestionNotSupported`` for questions that no supported claim answers.
+        A question that no supported claim answers is not supported
+        (``QuestionNotSupported``). A judge error of the model is the answer too.
         """
         answer_to = self._answer_to(type(question))
         if answer_to is None:
@@ -230,7 +240,12 @@ class EncoderJudge(Judge):
         return None
 
     def _adherent(self, question: Adherent) -> Asked[Poll]:
-        """Judge each claim of the answer against the contexts; the weakest claim counts."""
+        """Judge each claim of an answer against the contexts; the weakest claim counts.
+
+        The score of the answer is the probability of its weakest claim, corrected for the
+        number of claims where the judge has a correction. The answer is adherent from one
+        half on. An answer without a claim abstains.
+        """
         answer = question["answer"]
         parts = parts_of(answer, user_question_of(question))
         unjudged = tuple(ClaimSupport(text=text) for text in parts.others)
@@ -254,12 +269,12 @@ class EncoderJudge(Judge):
             ClaimSupport(text=claim, probability=probability)
             for claim, probability in zip(parts.claims, probabilities, strict=True)
         )
-        weakest = min(probabilities)
-        score = self._score(weakest, len(claims))
+        lowest_probability = min(probabilities)
+        score = self._score(lowest_probability, len(claims))
         poll = Poll(
             verdict="yes" if score >= 0.5 else "no",
             reason=_reason(
-                claims, parts.others, self._weakest_in_words(weakest, score)
+                claims, parts.others, self._weakest_in_words(lowest_probability, score)
             ),
             unsupported=self._unsupported_claims(claims, score),
             encoder_claims=claims + unjudged,
@@ -292,7 +307,7 @@ class EncoderJudge(Judge):
         )
 
     def _facts_in_context(self, question: FactInContext) -> Asked[Any]:
-        """Judge each fact against the context."""
+        """Judge for each fact whether the context covers it: from probability one half on."""
         # several facts are asked about in one question, or each in its own
         part = question.parts.get("facts") or question.parts["fact"]
         probabilities, n_windows = self._probabilities_of_claims(
@@ -306,29 +321,34 @@ class EncoderJudge(Judge):
             }
             for label, probability in zip(part.labels, probabilities, strict=True)
         ]
+        # the reply about one fact is its verdict, that about several a list of verdicts
         reply = question.read({**verdicts[0], "facts": verdicts})
-        return Asked(
-            (reply,),
-            weights=tuple(
-                Weight(probability, "encoder") for probability in probabilities
-            ),
-            windows=_where_several(n_windows) * len(probabilities),
-        )
+        weights = tuple(Weight(probability, "encoder") for probability in probabilities)
+        windows = _where_several(n_windows) * len(probabilities)
+        return Asked((reply,), weights=weights, windows=windows)
 
     def _probabilities_of_claims(
         self, premise: str, claims: Sequence[str]
     ) -> tuple[list[float], int]:
-        """The probability of each claim, and the number of windows of the premise.
+        """Return how probable it is that a text supports each of several claims.
 
-        A premise that is too long is read in windows. A claim is supported as well as
-        the best window supports it.
+        A text that is too long is read in windows. A claim is supported as well as the best
+        window supports it.
+
+        Args:
+            premise: The text.
+            claims: The claims; at least one.
+
+        Returns:
+            The probabilities in the order of the claims, and the number of windows.
         """
         if self.kind == "tokens":
             return self._probabilities_claim_by_claim(premise, claims)
         windows = self.windows(premise, claims)
-        best_probabilities: list[float] = []
         pairs = [(window, claim) for claim in claims for window in windows]
+        # all windows of the first claim, then those of the second, and so on
         probabilities = iter(self.probabilities(pairs))
+        best_probabilities: list[float] = []
         for _ in claims:
             probabilities_of_claim = list(islice(probabilities, len(windows)))
             best_probabilities.append(max(probabilities_of_claim))
@@ -355,25 +375,36 @@ class EncoderJudge(Judge):
     def _probabilities_by_tokens(
         self, premise: str, answer: str, claims: Sequence[str]
     ) -> tuple[list[float], int]:
-        """For each claim of an answer the probability of its weakest token.
+        """Return for each claim of an answer the probability of its weakest token.
 
-        The model reads the whole answer beside each window of the contexts. Of each
-        token the window that supports it best counts. With the probabilities comes the
-        number of windows.
+        The model reads the whole answer beside each window of the contexts, and says of
+        each token of the answer how probable it is that the window supports it. The window
+        that supports a token best counts.
+
+        Args:
+            premise: The contexts as one text.
+            answer: The answer.
+            claims: Its claims, in their order.
+
+        Returns:
+            The probabilities in the order of the claims, and the number of windows.
+
+        Raises:
+            JudgeError: If the model read no token of a claim.
         """
         answer = self._clean(answer)
         windows = self.windows(premise, [answer])
         chances_by_window = self._outputs([(window, answer) for window in windows])
-        best_by_token: dict[tuple[int, int], float] = {}
+        best_by_token: dict[tuple[int, int], float] = {}  # by where a token stands
         for token_chances in chances_by_window:
             for start, end, chance in token_chances:
                 best_so_far = best_by_token.get((start, end), 0.0)
                 best_by_token[start, end] = max(chance, best_so_far)
         probabilities: list[float] = []
-        position = 0
+        end_of_previous = 0
         for claim in claims:
-            claim_start, claim_end = _span(answer, self._clean(claim), position)
-            position = claim_end
+            claim_start, claim_end = _span(answer, self._clean(claim), end_of_previous)
+            end_of_previous = claim_end
             chances_in_claim: list[float] = []
             for (start, end), chance in best_by_token.items():
                 if start < claim_end and end > claim_start:
@@ -388,14 +419,21 @@ class EncoderJudge(Judge):
 
         The windows overlap by a quarter.
 
-        ``ContextWindowExceeded`` if a hypothesis leaves too little room for them.
+        Args:
+            premise: The text.
+            hypotheses: The texts that the model reads beside it, one at a time.
+
+        Raises:
+            ContextWindowExceeded: If a hypothesis leaves less than a quarter of the model's
+                tokens for a window.
         """
-        most_tokens = max(self._count_tokens(text) for text in hypotheses)
-        room = self._longest - most_tokens - _SLACK
-        if room < self._longest // 4:
+        tokens_of_longest = max(self._count_tokens(text) for text in hypotheses)
+        room = self._most_tokens - tokens_of_longest - _SLACK
+        if room < self._most_tokens // 4:
             raise ContextWindowExceeded(
-                f"a claim of {most_tokens} tokens leaves too little room for contexts in a"
-                f" window of {self._longest}; give window=, if the model can read more"
+                f"a claim of {tokens_of_longest} tokens leaves too little room for contexts"
+                f" in a window of {self._most_tokens}; give window=, if the model can read"
+                " more"
             )
         premise = self._clean(premise)
         spans = self._token_spans(premise)
@@ -403,6 +441,7 @@ class EncoderJudge(Judge):
             return [""]
         overlap = room // 4
         windows: list[str] = []
+        # no window begins within the last overlap: the one before holds it whole
         for start in range(0, max(1, len(spans) - overlap), room - overlap):
             window_spans = spans[start : start + room]
             window_start, _ = window_spans[0]
@@ -412,11 +451,11 @@ class EncoderJudge(Judge):
 
     def _count_tokens(self, hypothesis: str) -> int:
         """Tokens of a hypothesis with what the model puts around it."""
-        return len(self._read([("", hypothesis)])["input_ids"][0])
+        return len(self._tokenize([("", hypothesis)])["input_ids"][0])
 
     def _token_spans(self, text: str) -> list[tuple[int, int]]:
         """Where each token of a text begins and ends, in characters."""
-        with self._reading:
+        with self._tokenizer_lock:
             encoding = self._tokenizer(
                 text,
                 add_special_tokens=False,
@@ -434,48 +473,54 @@ class EncoderJudge(Judge):
         return self._outputs(pairs)
 
     def _outputs(self, pairs: Sequence[Pair]) -> list[Any]:
-        """What the model says of each pair: a probability, or those of its tokens.
+        """Run the model on pairs of texts; other threads may do so at the same time.
 
-        Of several threads that ask, the one that holds the lock runs the model for all
-        that wait.
+        The thread that holds the lock runs the model for all that wait, so that their pairs
+        share batches. The others then find their outputs ready.
+
+        Returns:
+            For each pair a probability; from a token classifier those of its tokens.
         """
         future: Future[list[Any]] = Future()
-        self._waiting.append((pairs, future))
-        with self._running:
+        self._waiting_calls.append((pairs, future))
+        with self._model_lock:
             if not future.done():
-                waiting = [*self._waiting]
-                self._waiting = []
+                waiting_calls = [*self._waiting_calls]
+                self._waiting_calls = []
                 # A pair that the model cannot take fails all of them: below, each
                 # thread asks for its own pairs alone, and only one of them fails.
                 with suppress(Exception):
-                    self._answer_waiting(waiting)
+                    self._answer_waiting(waiting_calls)
             if not future.done():
                 self._answer_waiting([(pairs, future)])
         return future.result()
 
-    def _answer_waiting(self, waiting: Sequence[_Waiting]) -> None:
+    def _answer_waiting(self, waiting_calls: Sequence[_WaitingCall]) -> None:
         """Run the model on the pairs of all threads that wait, and give each its outputs."""
-        all_pairs = [pair for pairs, _ in waiting for pair in pairs]
+        all_pairs = [pair for pairs, _ in waiting_calls for pair in pairs]
         outputs = iter(self._run_in_batches(all_pairs))
-        for pairs, future in waiting:
+        for pairs, future in waiting_calls:
             future.set_result(list(islice(outputs, len(pairs))))
 
     def _run_in_batches(self, pairs: Sequence[Pair]) -> list[Any]:
-        """The model's output for each pair, with probabilities rounded to four places.
+        """Return the model's output for each pair, in the order of the pairs.
 
-        So they hardly depend on what else is in a batch.
+        Probabilities are rounded to four places: so they hardly depend on what else is in a
+        batch.
         """
         outputs: list[Any] = [0.0] * len(pairs)
-        # texts of about the same length need little padding
-        places = sorted(range(len(pairs)), key=lambda place: _length(pairs[place]))
-        for start in range(0, len(places), self.batch):
-            places_of_batch = places[start : start + self.batch]
-            tokens = self._read(
+        # A batch is padded to its longest pair, so pairs of like length are put together.
+        places_by_length = sorted(
+            range(len(pairs)), key=lambda place: _length(pairs[place])
+        )
+        for start in range(0, len(pairs), self.batch):
+            places_of_batch = places_by_length[start : start + self.batch]
+            tokens = self._tokenize(
                 [pairs[place] for place in places_of_batch],
                 padding=True,
                 return_tensors=self._tensors,
             )
-            logits_of_batch = self._run(tokens)
+            logits_of_batch = self._logits_of(tokens)
             for row, logits in enumerate(logits_of_batch):
                 place = places_of_batch[row]
                 if self.kind == "tokens":
@@ -489,7 +534,19 @@ class EncoderJudge(Judge):
     def _token_chances(
         self, pair: Pair, tokens: Any, row: int, logits: Sequence[Sequence[float]]
     ) -> _TokenChances:
-        """Start, end and probability of each token of a pair's second text, blanks left out."""
+        """Return how probable it is that each token of a pair's second text is supported.
+
+        Tokens of blanks are left out.
+
+        Args:
+            pair: The pair of texts.
+            tokens: The tokens of a batch of pairs.
+            row: The pair's place in the batch.
+            logits: The model's logits for each token of the pair.
+
+        Returns:
+            Start, end and probability of each token; the places are in the second text.
+        """
         _, hypothesis = pair
         sides = tokens.sequence_ids(row)  # 0 for the first text, 1 for the second
         spans = tokens.encodings[row].offsets
@@ -505,15 +562,29 @@ class EncoderJudge(Judge):
 
         It is the sigmoid of a single output, and the softmax of several.
         """
-        positive = logits[self._positive]
+        positive = logits[self._support_index]
         alternatives = [*logits, 0.0] if len(logits) == 1 else logits
         if not all(isfinite(logit) for logit in alternatives):
             raise JudgeError(f"{self.model} gave no numbers for a pair of texts")
         exponents = [min(_LARGEST_EXPONENT, logit - positive) for logit in alternatives]
         return 1 / sum(exp(exponent) for exponent in exponents)
 
-    def _read(self, pairs: Sequence[Pair], **settings: Any) -> Any:
-        """Tokens of pairs, in the form that the model was trained on."""
+    def _tokenize(
+        self,
+        pairs: Sequence[Pair],
+        *,
+        padding: bool = False,
+        return_tensors: str | None = None,
+    ) -> Any:
+        """Return the tokens of pairs of texts, in the form that the model was trained on.
+
+        That is both texts side by side, or a template that shows them.
+
+        Args:
+            pairs: Premise and hypothesis of each pair.
+            padding: Whether shorter pairs are padded to the longest.
+            return_tensors: The form of the tensors, "pt" or "np"; None for lists.
+        """
         premises = [self._clean(premise) for premise, _ in pairs]
         hypotheses = [self._clean(hypothesis) for _, hypothesis in pairs]
         if self.template is None:
@@ -525,15 +596,17 @@ class EncoderJudge(Judge):
             ]
             # a token classifier reads the answer as a text of its own
             texts = [prompts, hypotheses] if self.kind == "tokens" else [prompts]
-        with self._reading:
-            return self._tokenizer(*texts, **settings)
+        with self._tokenizer_lock:
+            return self._tokenizer(
+                *texts, padding=padding, return_tensors=return_tensors
+            )
 
     def _clean(self, text: str) -> str:
         """Return a text without the model's own marks.
 
         Without them it cannot pose as the other text.
         """
-        return self._mark.sub(" ", text)
+        return self._special_tokens.sub(" ", text)
 
 
 def _check_kind(kind: str) -> None:
@@ -587,9 +660,10 @@ def _check_template(template: object, kind: Kind) -> None:
 _NAMES = re.compile(r"\{(premise|hypothesis)\}")
 
 
-def _filled(template: str, **texts: str) -> str:
+def _filled(template: str, *, premise: str, hypothesis: str) -> str:
     """A template with texts in place of its names; all other braces stay."""
-    return _NAMES.sub(lambda name: texts[name[1]], template)
+    text_by_name = {"premise": premise, "hypothesis": hypothesis}
+    return _NAMES.sub(lambda match: text_by_name[match[1]], template)
 
 
 def _span(answer: str, claim: str, position: int) -> tuple[int, int]:
@@ -599,17 +673,25 @@ def _span(answer: str, claim: str, position: int) -> tuple[int, int]:
     return (0, len(answer)) if match is None else match.span()
 
 
-def _reason(claims: Sequence[ClaimSupport], others: Sequence[str], weakest: str) -> str:
-    """How many claims are supported, which is the weakest, and what claims nothing."""
+def _reason(
+    claims: Sequence[ClaimSupport], other_parts: Sequence[str], weakest_in_words: str
+) -> str:
+    """Say how many claims are supported, how weak the weakest is, and what claims nothing.
+
+    Args:
+        claims: The claims of the answer with their probabilities; at least one.
+        other_parts: Parts of the answer that claim nothing, of which some are quoted.
+        weakest_in_words: The probability of the weakest claim, e.g. "p = 0.4".
+    """
     n_supported = sum((claim.probability or 0.0) >= 0.5 for claim in claims)
     reason = (
         f"{n_supported} of {len(claims)} claims are supported by the contexts"
-        f" ({n_supported / len(claims):.0%}); the weakest has {weakest}"
+        f" ({n_supported / len(claims):.0%}); the weakest has {weakest_in_words}"
     )
-    if others:
-        shown = ", ".join(f'"{text}"' for text in others[:_SHOWN_OTHERS])
+    if other_parts:
+        shown = ", ".join(f'"{text}"' for text in other_parts[:_SHOWN_OTHERS])
         reason += f"; no claim: {shown}"
-    n_more = len(others) - _SHOWN_OTHERS
+    n_more = len(other_parts) - _SHOWN_OTHERS
     if n_more > 0:
         reason += f" and {n_more} more"
     return reason

@@ -139,7 +139,7 @@ class GuardJudge(ModelJudge):
         self._check_number("max_tokens", least=1)
         super().__post_init__()
         # of a run, once the control has shown that no question can be answered
-        self._failure: JudgeUnavailable | None = None
+        self._failure_of_control: JudgeUnavailable | None = None
 
     @property
     def details(self) -> dict[str, str]:
@@ -147,12 +147,15 @@ class GuardJudge(ModelJudge):
         return {"guard": _VERSION}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
-        """Answer one question.
+        """Answer one question, by one request for each claim, fact or chunk.
+
+        Before the first question a control is asked, if the judge has one; if the guard
+        fails it, no question is answered.
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
         """
-        if self._run is None:
+        if self._run_session is None:
             return await self._for_one_call().answer(question)
         try:
             asked = guard_questions(self.model.form, question)
@@ -160,82 +163,97 @@ class GuardJudge(ModelJudge):
             return Answer(NotAnswered(error.with_traceback(None)))
         if not asked.requests:
             return Answer(asked.reads(()))
-        failed, usage = await self._control_failure(self._run)
-        if failed is not None:
-            return Answer(NotAnswered(failed), usage)
-        outcomes = await gather_all(
-            self._asked(self._run, request) for request in asked.requests
+        failure, usage = await self._control_failure(self._run_session)
+        if failure is not None:
+            return Answer(NotAnswered(failure), usage)
+        outcomes_with_cost = await gather_all(
+            self._ask_in_windows(self._run_session, request)
+            for request in asked.requests
         )
-        for _, spent in outcomes:
-            usage += spent
-        return Answer(_reply(asked, [outcome for outcome, _ in outcomes]), usage)
+        for _, cost in outcomes_with_cost:
+            usage += cost
+        outcomes = [outcome for outcome, _ in outcomes_with_cost]
+        return Answer(_reply(asked, outcomes), usage)
 
     async def _control_failure(
         self, session: Session
     ) -> tuple[JudgeError | None, Usage]:
-        """Why the guard cannot be asked, if the control shows it, and what it cost.
+        """Ask the control, and return why the guard cannot be used; None if it can.
 
-        Whoever takes the replies from the store pays nothing and counts nothing.
+        The control is a claim that its document holds, and a foreign one: a guard that is
+        served in a wrong way says the same of both, or gives no verdict. Such a failure is
+        kept for the whole run. The error of a call, which may pass, is not.
+
+        With it comes what the control cost. Whoever takes its replies from the store pays
+        nothing and counts nothing.
         """
-        if self._failure is not None or not self.control:
-            return self._failure, Usage()
-        outcomes = await gather_all(
-            self._whole(session, request) for request in control_requests()
+        if self._failure_of_control is not None or not self.control:
+            return self._failure_of_control, Usage()
+        outcomes_with_cost = await gather_all(
+            self._ask_whole(session, request) for request in control_requests()
         )
         usage = Usage()
-        for _, spent in outcomes:
-            if spent.calls:
-                usage += spent
+        for _, cost in outcomes_with_cost:
+            if cost.calls:
+                usage += cost
         verdicts: list[bool] = []
-        for outcome, _ in outcomes:
+        for outcome, _ in outcomes_with_cost:
             if isinstance(outcome, UnusableReply):
-                self._failure = _unusable_control(self.model, outcome)
-                return self._failure, usage
+                self._failure_of_control = _unusable_control(self.model, outcome)
+                return self._failure_of_control, usage
             if isinstance(outcome, JudgeError):
                 return outcome, usage
             verdicts.append(outcome.holds)
-        if verdicts == [True, False]:
+        holds_only_the_held_claim = verdicts == [True, False]
+        if holds_only_the_held_claim:
             return None, usage
-        self._failure = _failed_control(self.model, verdicts)
-        return self._failure, usage
+        self._failure_of_control = _failed_control(self.model, verdicts)
+        return self._failure_of_control, usage
 
-    async def _asked(
+    async def _ask_in_windows(
         self, session: Session, request: GuardRequest
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
-        """The verdict on one text; of documents that are too long that of the best half."""
-        outcome, usage = await self._whole(session, request)
+        """Ask about one text, and return the verdict or the error, and the cost.
+
+        If the documents are too long, they are divided, again and again if need be, and the
+        best half counts.
+        """
+        outcome, usage = await self._ask_whole(session, request)
         if not isinstance(outcome, ContextWindowExceeded):
             return outcome, usage
         halves = divide_texts(request.documents)
         if not halves:
             return outcome, usage
-        outcomes = await gather_all(
-            self._asked(
+        outcomes_with_cost = await gather_all(
+            self._ask_in_windows(
                 session, GuardRequest(request.criterion, documents, request.text)
             )
             for documents in halves
         )
         usage += Usage(fallbacks=("windows",))
-        for _, spent in outcomes:
-            usage += spent
-        return _best([half for half, _ in outcomes]), usage
+        for _, cost in outcomes_with_cost:
+            usage += cost
+        return _best([outcome for outcome, _ in outcomes_with_cost]), usage
 
-    async def _whole(
+    async def _ask_whole(
         self, session: Session, request: GuardRequest
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
-        """The verdict on one text, asked in one request.
+        """Ask about one text in one request; return the verdict or the error, and the cost.
 
-        What the session learns of the endpoint changes what it sends, and never the
-        request: replies are kept under that, and would be asked for again.
+        Log-probabilities are asked for unless the model is stated not to give them. What
+        the session learns of the endpoint does not change the request: replies are kept
+        under it, and would be asked for again.
         """
         await session.prepare()
-        has_none = self.model.capabilities().logprobs is False
-        sent = ChatRequest(
+        lacks_logprobs = self.model.capabilities().logprobs is False
+        chat_request = ChatRequest(
             (Message("user", request.to_json()),),
-            top_logprobs=0 if has_none else self.top_logprobs,
+            top_logprobs=0 if lacks_logprobs else self.top_logprobs,
             max_tokens=self.max_tokens,
         )
-        answers = await session.ask(sent, partial(read_verdict, self.model.form))
+        answers = await session.ask(
+            chat_request, partial(read_verdict, self.model.form)
+        )
         (outcome,) = answers.outcomes
         if isinstance(outcome, CutOffReply):
             outcome = CutOffReply(
@@ -254,13 +272,15 @@ def _reply(
 ) -> Asked[Any] | NotAnswered:
     """What the verdicts make, or why one of them is missing.
 
-    What ends the run counts first.
+    Of several errors one that ends the run counts first.
     """
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, GuardVerdict)]
     errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
-    ending = [error for error in errors if isinstance(error, JudgeUnavailable)]
+    for error in errors:
+        if isinstance(error, JudgeUnavailable):
+            return NotAnswered(error)
     if errors:
-        return NotAnswered((ending or errors)[0])
+        return NotAnswered(errors[0])
     return asked.reads(verdicts)
 
 
@@ -274,12 +294,12 @@ def control_requests() -> tuple[GuardRequest, GuardRequest]:
 
 
 def _failed_control(model: GuardModel, verdicts: Sequence[bool]) -> JudgeUnavailable:
+    """The error of a guard that judged the control claims wrongly."""
     held, foreign = verdicts
-    said = f"it says {_in_words(held)} of a claim that the document holds, and "
-    said += f"{_in_words(foreign)} of a foreign one"
     return JudgeUnavailable(
-        f"{model.name} at {model.address} does not judge what it is asked: {said}."
-        f" {_HOW_TO_SERVE}"
+        f"{model.name} at {model.address} does not judge what it is asked: it says"
+        f" {_in_words(held)} of a claim that the document holds, and"
+        f" {_in_words(foreign)} of a foreign one. {_HOW_TO_SERVE}"
     )
 
 
@@ -294,42 +314,52 @@ def _in_words(holds: bool) -> str:
     return '"held"' if holds else '"not held"'
 
 
-def _best(halves: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | JudgeError:
-    """What was said of several windows: one that holds is enough.
+def _best(outcomes: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | JudgeError:
+    """Make one verdict of those about several windows: one that holds is enough.
 
-    A window that was not answered cannot turn a yes into a no.
+    A window that was not answered cannot turn a yes into a no: without it a yes stands,
+    and in place of a no its error is returned. The probability is that of the window
+    that supports most; None unless all windows have one.
     """
-    verdicts = [half for half in halves if isinstance(half, GuardVerdict)]
-    errors = [half for half in halves if isinstance(half, JudgeError)]
+    verdicts = [outcome for outcome in outcomes if isinstance(outcome, GuardVerdict)]
+    errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
     holds = any(verdict.holds for verdict in verdicts)
     if errors and not holds:
         return errors[0]
     probabilities = [verdict.probability for verdict in verdicts]
     known = [chance for chance in probabilities if chance is not None]
-    is_known = len(known) == len(verdicts)
+    are_all_known = len(known) == len(verdicts)
     n_windows = sum(verdict.windows for verdict in verdicts) + len(errors)
-    return GuardVerdict(holds, max(known) if is_known else None, n_windows)
+    return GuardVerdict(holds, max(known) if are_all_known else None, n_windows)
 
 
 # What is read
 
 
 def read_verdict(form: GuardForm, choice: Choice) -> GuardVerdict:
-    """What a reply says, with the probability of its word where the tokens tell it.
+    """Read a guard's reply: its word, and how probable the word was.
 
-    Behind a reasoning the word follows from that, so that its probability tells nothing.
+    The probability is read from the tokens, and unknown where these do not tell it.
+    Where the guard reasoned first, it is unknown too: the word then follows from the
+    reasoning, and its probability tells nothing.
+
+    Args:
+        form: How this family of guards replies, and which of its words is favourable.
+        choice: The reply.
 
     Raises:
-        UnusableReply: As ``word_of`` says.
+        UnusableReply: If it is not one word in the guard's form, as ``word_of`` says.
     """
-    found = word_of(form, choice)
-    holds = found.word == form.favourable
-    if found.after_thinking or _has_hidden_thoughts(choice):
+    guard_word = word_of(form, choice)
+    holds = guard_word.word == form.favourable
+    if guard_word.after_thinking or _has_hidden_thoughts(choice):
         return GuardVerdict(holds, None)
     weigh = LabelProbability("word", positive=form.favourable, labels=_WORDS)
-    (weight,) = weights_at(choice, [found.start], weigh, "logprobs") or (None,)
+    weights = weights_at(choice, [guard_word.start], weigh, "logprobs")
+    weight = weights[0] if weights else None
     if weight is None:
         return GuardVerdict(holds, None)
+    # the more probable word counts, whether or not it is the one that was written
     return GuardVerdict(weight.p > 0.5, weight.p)
 
 
@@ -388,17 +418,29 @@ def _about_answer(question: Question[Any]) -> GuardQuestions:
 
 
 def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
-    """The poll of the weakest claim; it abstains where nothing is claimed."""
+    """Make the reply to "is the answer adherent?" of the verdicts on its claims.
+
+    It is yes if all claims are held. Its weight is the probability of the weakest claim.
+    An answer that claims nothing abstains.
+
+    Args:
+        parts: The claims of the answer, and what in it claims nothing.
+        verdicts: The verdict on each claim.
+    """
     if not parts.claims:
         return Asked((Poll(verdict="abstains", reason="The answer makes no claim."),))
-    by_claim = list(zip(parts.claims, verdicts, strict=True))
-    unsupported = tuple(claim for claim, verdict in by_claim if not verdict.holds)
-    n_held = len(by_claim) - len(unsupported)
+    unsupported = tuple(
+        claim
+        for claim, verdict in zip(parts.claims, verdicts, strict=True)
+        if not verdict.holds
+    )
+    n_claims = len(parts.claims)
+    n_held = n_claims - len(unsupported)
     probabilities = _probabilities(verdicts)
     poll = Poll(
         verdict="no" if unsupported else "yes",
         reason=(
-            f"{n_held} of {len(by_claim)} claims are held by the contexts;"
+            f"{n_held} of {n_claims} claims are held by the contexts;"
             f" {_weakest_in_words(probabilities)}"
         ),
         unsupported=unsupported,
@@ -447,7 +489,7 @@ def _about_facts(question: Question[Any]) -> GuardQuestions:
         GuardRequest("groundedness", documents, fact)
         for fact in question.parts[name].texts
     )
-    return GuardQuestions(requests, partial(_cells, question, name, "covered"))
+    return GuardQuestions(requests, partial(_reply_of_cells, question, name, "covered"))
 
 
 def _about_chunks(question: Question[Any]) -> GuardQuestions:
@@ -463,7 +505,7 @@ def _about_chunks(question: Question[Any]) -> GuardQuestions:
         GuardRequest("context_relevance", (chunk,), asked)
         for chunk in question.parts[name].texts
     )
-    return GuardQuestions(requests, partial(_cells, question, name, "useful"))
+    return GuardQuestions(requests, partial(_reply_of_cells, question, name, "useful"))
 
 
 def _fields_of_verdicts(question: Question[Any]) -> frozenset[str]:
@@ -473,24 +515,32 @@ def _fields_of_verdicts(question: Question[Any]) -> frozenset[str]:
     return frozenset(name for kind in kinds for name in kind.get("properties", {}))
 
 
-def _cells(
-    question: Question[Any], name: str, field: str, verdicts: Sequence[GuardVerdict]
+def _reply_of_cells(
+    question: Question[Any],
+    part_name: str,
+    verdict_field: str,
+    verdicts: Sequence[GuardVerdict],
 ) -> Asked[Any]:
-    """One reply that holds a verdict for each text of a part."""
-    labels = question.parts[name].labels
+    """Make one reply that holds a verdict for each text of a part of a question.
+
+    Args:
+        question: The question.
+        part_name: The part, which is also the name of the reply's list of verdicts.
+        verdict_field: The field of a verdict that is 1 or 0.
+        verdicts: The guard's verdict on each text of the part.
+    """
+    labels = question.parts[part_name].labels
     cells = [
-        {"label": label, field: int(verdict.holds), "reason": _reason(verdict)}
+        {"label": label, verdict_field: int(verdict.holds), "reason": _reason(verdict)}
         for label, verdict in zip(labels, verdicts, strict=True)
     ]
-    reply = question.read({**cells[0], name: cells})
-    counts = tuple(verdict.windows for verdict in verdicts)
-    return Asked(
-        (reply,),
-        weights=tuple(
-            Weight(chance, "logprobs") for chance in _probabilities(verdicts)
-        ),
-        windows=counts if max(counts) > 1 else (),
-    )
+    # the reply about one text is its cell, that about several a list of cells
+    reply = question.read({**cells[0], part_name: cells})
+    weights = tuple(Weight(chance, "logprobs") for chance in _probabilities(verdicts))
+    windows = tuple(verdict.windows for verdict in verdicts)
+    if max(windows) == 1:  # no text was divided
+        windows = ()
+    return Asked((reply,), weights=weights, windows=windows)
 
 
 def _reason(verdict: GuardVerdict) -> str:

@@ -92,8 +92,15 @@ class LocalDecisionModel(DecisionModel):
         window: int | None = None,
         device: str | None = None,
     ) -> None:
+        """Load the model, and check that it can answer typed questions.
+
+        Raises:
+            MissingDependency: If the extra ``local`` is not installed.
+            SettingError: As the class says.
+        """
         if window is not None:
             check_number("LocalDecisionModel(window=)", window, least=1)
+        # what a copy in another process is made with
         self._settings: dict[str, Any] = {
             "model": model,
             "revision": revision,
@@ -108,12 +115,16 @@ class LocalDecisionModel(DecisionModel):
         self._commit = _commit_with_settings(folder)
         self.name = f"{LOCAL}{name_of(model)}"
         self.cache_key = f"{LOCAL}{self._commit}|{self._window}"
-        self._running = Lock()
+        # held while the model answers: it answers one question at a time
+        self._model_lock = Lock()
+        # what the model gave for the token that follows the last prompt
         self._logits: Any = None
-        self._reads_labels = not hasattr(self._pipeline.model, "decide")
+        # A model that was trained for decisions has a head of its own. Any other answers
+        # by the probability of a label as the next token.
+        self._answers_by_labels = not hasattr(self._pipeline.model, "decide")
         self._pipeline.model.register_forward_hook(self._keep_logits)
         _check_template(model, self._pipeline)
-        if self._reads_labels:
+        if self._answers_by_labels:
             _check_labels(model, self._pipeline)
 
     def __repr__(self) -> str:
@@ -145,38 +156,49 @@ class LocalDecisionModel(DecisionModel):
         )
         return await asyncio.wrap_future(reply)
 
-    def _answer_each(self, text: str) -> ChatReply:
-        """Answer each question of a request by itself, one after the other."""
-        asked = systemone_fields(text)
+    def _answer_each(self, request: str) -> ChatReply:
+        """Answer each question of a request by itself, one after the other.
+
+        Args:
+            request: A state and questions about it, as JSON.
+
+        Returns:
+            A choice for each question: its probabilities, or why there are none.
+        """
+        asked = systemone_fields(request)
         answers: dict[str, Any] = {}
-        failures: dict[int, Choice] = {}
+        failure_by_place: dict[int, Choice] = {}
         n_tokens = 0
         for place, (name, question) in enumerate(asked["questions"].items()):
-            request = {"state": asked["state"], "questions": {name: question}}
-            with self._running:
-                outcome = self._answer_one(request)
+            single_request = {"state": asked["state"], "questions": {name: question}}
+            with self._model_lock:
+                outcome = self._answer_one(single_request)
             n_tokens += outcome.n_tokens
             if outcome.failure is None:
                 answers |= outcome.answers
             else:
-                failures[place] = outcome.failure
-        choices = list(systemone_choices(self.name, text, {"answers": answers}))
-        for place, failure in failures.items():
+                failure_by_place[place] = outcome.failure
+        choices = list(systemone_choices(self.name, request, {"answers": answers}))
+        for place, failure in failure_by_place.items():
             choices[place] = failure
         usage = Usage(calls=1, prompt_tokens=n_tokens, cost=0.0)
         return ChatReply(tuple(choices), usage)
 
     def _answer_one(self, request: Mapping[str, Any]) -> _QuestionOutcome:
-        """The pipeline's answer to one question, or why there is none."""
+        """Return the pipeline's answer to one question, or why there is none.
+
+        There is none if the prompt is longer than the window, which the pipeline does not
+        check, or if the model would hardly reply with any of the labels.
+        """
         prompts = self._pipeline.preprocess(request)
         n_tokens = _length(prompts)
         if n_tokens > self._window:
             return _QuestionOutcome(failure=Choice(f"{n_tokens} tokens", "length"))
         outputs = self._pipeline.forward(prompts)
-        label_mass = self._label_mass(prompts)
+        probability_of_labels = self._probability_of_labels(prompts)
         # written so that "not a number" fails, too
-        if not label_mass >= MASS_FLOOR:
-            failure = Choice(f"{LABELS_UNLIKELY}{label_mass:.3f}", "other")
+        if not probability_of_labels >= MASS_FLOOR:
+            failure = Choice(f"{LABELS_UNLIKELY}{probability_of_labels:.3f}", "other")
             return _QuestionOutcome(n_tokens, failure)
         return _QuestionOutcome(n_tokens, answers=self._pipeline.postprocess(outputs))
 
@@ -185,12 +207,12 @@ class LocalDecisionModel(DecisionModel):
         del model, inputs  # as torch hands them over
         self._logits = getattr(outputs, "logits", None)
 
-    def _label_mass(self, prompts: Any) -> float:
+    def _probability_of_labels(self, prompts: Any) -> float:
         """The probability that the next token is any label of the last question.
 
         1.0 for a model that answers by a head of its own.
         """
-        if not self._reads_labels:
+        if not self._answers_by_labels:
             return 1.0
         ((_, (question,)),) = prompts["prompts"]
         labels = list(self._pipeline.label_token_ids(tuple(question.labels)))
@@ -199,7 +221,16 @@ class LocalDecisionModel(DecisionModel):
 
 
 def _pipeline(folder: Path, device: str | None) -> Any:
-    """The pipeline on a model; ``SettingError`` if there is none."""
+    """Load the pipeline of transformers that answers typed questions.
+
+    Args:
+        folder: Where the model lies.
+        device: Where torch runs it; None for a GPU if there is one, else the CPU.
+
+    Raises:
+        MissingDependency: If transformers or torch is not installed.
+        SettingError: If transformers has no such pipeline, or it cannot be loaded.
+    """
     transformers = import_extra("transformers", "local", _USED_FOR)
     torch = import_extra("torch", "local", _USED_FOR)
     if _TASK not in transformers.pipelines.get_supported_tasks():
@@ -236,9 +267,14 @@ def _commit_with_settings(folder: Path) -> str:
 
 
 def _model_and_tokenizer(transformers: Any, folder: Path) -> dict[str, Any]:
-    """What the pipeline is made of: the folder, or what one GGUF file holds."""
+    """Return the arguments of the pipeline: the model and its tokenizer.
+
+    The pipeline loads a usual folder by itself, and is given its path. Where a folder
+    has no config but one GGUF file, the model is loaded from that file here.
+    """
     gguf_files = sorted(folder.glob("*.gguf"))
-    if (folder / "config.json").is_file() or len(gguf_files) != 1:
+    has_config = (folder / "config.json").is_file()
+    if has_config or len(gguf_files) != 1:
         options: dict[str, Any] = {"local_files_only": True}
         return {
             "model": str(folder),
@@ -251,26 +287,40 @@ def _model_and_tokenizer(transformers: Any, folder: Path) -> dict[str, Any]:
     }
 
 
-def _window(model: str | Path, pipeline: Any, wanted: int | None) -> int:
-    """Most tokens of a prompt: those wanted, else what tokenizer and config state."""
+def _window(model: str | Path, pipeline: Any, wanted_window: int | None) -> int:
+    """Return how many tokens a prompt may have at most.
+
+    They are those wanted; else the fewer of what the tokenizer and the config state.
+
+    Args:
+        model: Name or folder of the model, for messages.
+        pipeline: The pipeline on the model.
+        wanted_window: Most tokens, as the user says; None for what is stated.
+
+    Raises:
+        SettingError: If more tokens are wanted than the model has positions, or none
+            are wanted and none are stated.
+    """
     config = pipeline.model.config.get_text_config()
-    positions: int | None = getattr(config, "max_position_embeddings", None)
-    if wanted is not None and positions and wanted > positions:
-        raise SettingError(
-            f"window={wanted} is more than {model} reads: it has {positions:,} positions"
-        )
-    if wanted is not None:
-        return wanted
-    windows: list[int] = []
-    for stated_window in (pipeline.tokenizer.model_max_length, positions):
+    n_positions: int | None = getattr(config, "max_position_embeddings", None)
+    if wanted_window is not None:
+        if n_positions and wanted_window > n_positions:
+            raise SettingError(
+                f"window={wanted_window} is more than {model} reads: it has"
+                f" {n_positions:,} positions"
+            )
+        return wanted_window
+    stated_windows: list[int] = []
+    for stated_window in (pipeline.tokenizer.model_max_length, n_positions):
+        # a tokenizer that knows no window states a huge number
         if stated_window and stated_window < _NO_STATED_WINDOW:
-            windows.append(stated_window)
-    if not windows:
+            stated_windows.append(stated_window)
+    if not stated_windows:
         raise SettingError(
             f"neither the tokenizer nor the config of {model} states how many tokens it"
             " reads: give LocalDecisionModel(model, window=), e.g. window=4096"
         )
-    return min(windows)
+    return min(stated_windows)
 
 
 def _check_template(model: str | Path, pipeline: Any) -> None:

@@ -110,10 +110,10 @@ class DecisionJudge(ModelJudge):
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
             SettingError: In a run in batches, which take no typed questions.
         """
-        if self._run is None:
+        if self._run_session is None:
             return await self._for_one_call().answer_all(questions)
         forms = [await _render(question) for question in questions]
-        decisions = await self._ask_typed_questions(self._run, forms)
+        decisions = await self._ask_typed_questions(self._run_session, forms)
         answers = _answers_with_usage(forms, decisions)
         return await gather_all(
             self._ask_in_windows(question, answer)

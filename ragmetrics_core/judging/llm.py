@@ -102,9 +102,9 @@ class LLMJudge(ModelJudge):
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
             SettingError: If the template shows a part that the question does not have.
         """
-        if self._run is None:
+        if self._run_session is None:
             return await self._for_one_call().answer(question)
-        answer = await self._answer_whole(self._run, question)
+        answer = await self._answer_whole(self._run_session, question)
         partial_questions = windows.halve_questions(question, answer)
         if not partial_questions:
             return answer

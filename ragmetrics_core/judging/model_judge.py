@@ -20,7 +20,7 @@ _CALLS_OF_A_QUESTION_ALONE = 32  # most in flight where a question belongs to no
 class ModelJudge(Judge):
     """A judge that asks one model, through a session of its own.
 
-    A class on it answers questions by ``_run``, the session of a run. Outside of a run
+    A class on it answers questions by ``_run_session``, the session of a run. Outside of a run
     that is None, and ``_for_one_call()`` makes a judge that has one.
 
     Args:
@@ -64,7 +64,7 @@ class ModelJudge(Judge):
             replicate=self.replicate,
         )
         # the session of a run; None in a judge that belongs to no run
-        self._run: Session | None = None
+        self._run_session: Session | None = None
 
     def _check_number(self, name: str, *, least: int) -> None:
         """Refuse a whole number of that name that is too small."""
@@ -83,7 +83,7 @@ class ModelJudge(Judge):
         Calls in flight, and what is learned, are shared by all runs of this object.
         """
         judge = copy(self)
-        vars(judge)["_run"] = self._session.during(
+        vars(judge)["_run_session"] = self._session.during(
             store=store, concurrency=concurrency, budget=budget
         )
         return judge

@@ -143,7 +143,14 @@ class AdapterContract:
         return Sample(question=turn.question, contexts=contexts, answer=turn.answer)
 
     def check(self, samples: list[Sample], turn: GoldenTurn) -> None:
-        """Assert that one sample equals the expected one in all that metrics read."""
+        """Assert that there is one sample, and that it is the one expected of a turn.
+
+        It has the same question, answer and contexts: all that metrics read.
+
+        Args:
+            samples: What was captured.
+            turn: The turn that was played.
+        """
         assert len(samples) == 1, f"{turn.name}: {len(samples)} samples"
         (sample,) = samples
         expected = self.expected(turn)
@@ -159,8 +166,8 @@ class AdapterContract:
             self.check(self.play(turn)[0], turn)
 
     def test_what_the_prompt_shows(self) -> None:
-        """The same prompt gives the same contexts in the order that it shows."""
-        ids = {context.text: context.id for context in SHOWN_TURN.contexts}
+        """The same prompt gives the same contexts, in the order in which it shows them."""
+        id_by_text = {context.text: context.id for context in SHOWN_TURN.contexts}
         for case in SHOWN_CASES:
             (sample,) = self.play_prompt(SHOWN_TURN, case.prompt)
             assert sample.capture is not None
@@ -170,9 +177,9 @@ class AdapterContract:
             assert sample.capture.grade == case.grade, case.name
             if self.keeps_ids:
                 for context in sample.contexts:
-                    # a text that was cut is nobody's
-                    if context.text in ids:
-                        assert context.id == ids[context.text], case.name
+                    # a prompt may show a part of a document only, which has no id
+                    if context.text in id_by_text:
+                        assert context.id == id_by_text[context.text], case.name
 
     def test_ledger(self) -> None:
         """Each retrieval is one call, an empty one too.
@@ -207,15 +214,22 @@ class AdapterContract:
         assert report.results[0].results["context_adherence"].status == "undefined"
 
     def test_same_result_as_the_core(self) -> None:
-        """Scores and reasons are those of the core on the hand-written sample."""
+        """A captured sample has the scores and reasons of the sample written by hand.
+
+        What the application cannot know is added to the captured one: the reference. What
+        only a capture knows is added to the other: the documents before they were selected.
+        """
         for turn in GOLDEN_TURNS:
-            sample = self.play(turn)[0][0]
+            (sample,) = self.play(turn)[0]
             captured = sample.model_copy(update={"reference": turn.sample.reference})
             if captured.retrieved is not None:
-                retrieved = [context.text for context in captured.retrieved]
-                assert retrieved == [c.text for c in turn.contexts], turn.name
+                retrieved_texts = [context.text for context in captured.retrieved]
+                texts = [context.text for context in turn.contexts]
+                assert retrieved_texts == texts, turn.name
             written = turn.sample.model_copy(update={"retrieved": captured.retrieved})
-            assert _facts_of(captured) == _facts_of(written), turn.name
+            assert _outcomes_in_short(captured) == _outcomes_in_short(written), (
+                turn.name
+            )
 
     def test_native_result_carries_score_and_reason(self) -> None:
         """The framework's own result has the same score and reason.
@@ -334,6 +348,11 @@ class AdapterContract:
         await asyncio.gather(*requests)
 
     async def _request(self, tenant: str, turn: GoldenTurn) -> None:
+        """Play a turn as the request of a tenant, and assert that the sample is theirs.
+
+        The tenant's name is given as metadata, as the conversation and by ``redact``; all
+        three must arrive in the sample, and the contexts must be those of the turn.
+        """
         with self.door().capture(
             metadata={"tenant": tenant},
             conversation=tenant,
@@ -350,9 +369,10 @@ class AdapterContract:
         assert sample.ledger.conversation == tenant
 
     def test_nothing_gets_a_sample_before_redact(self) -> None:
-        """A watch hands on what ``redact`` gave.
+        """Whoever listens gets what ``redact`` returned, and nothing where it raises.
 
-        Where it raises, nothing is handed on and it is counted.
+        Two watches and a block listen. One watch masks; the other watch and the block have
+        a ``redact`` that raises, which is counted among their problems.
         """
         door = self.door()
         turn = GOLDEN_TURNS[0]
@@ -367,6 +387,7 @@ class AdapterContract:
         finally:
             assert masking.stop(60)
             assert failing.stop(60)
+        # the turn was played twice, and the masking watch alone handed it on
         assert [result.sample.answer for result in results] == ["x", "x"]
         assert captured.samples == ()
         assert _n_problems(masking) == 0
@@ -375,14 +396,22 @@ class AdapterContract:
 
 
 def _check_ledger(samples: list[Sample], turns: Sequence[GoldenTurn]) -> None:
-    """Assert that the ledger has one retrieval for each turn, all of it shown."""
+    """Assert that a sample's ledger has one retrieval for each turn, all of it shown.
+
+    The ledger is the sample's list of calls that brought texts. Each retrieval is a
+    plain one: of the first turn of a conversation, outside of any agent or tool.
+
+    Args:
+        samples: The one sample that was captured.
+        turns: What was retrieved, in order.
+    """
     (sample,) = samples
     assert sample.ledger is not None
     for call, turn in zip(sample.ledger.calls, turns, strict=True):
         texts = [context.text for context in turn.contexts]
-        every_place = tuple(range(len(texts)))
+        indices_of_all = tuple(range(len(texts)))
         assert [context.text for context in call.items] == texts, turn.name
-        assert call.shown == every_place, turn.name
+        assert call.shown == indices_of_all, turn.name
         assert call.kind == "retrieval", turn.name
         assert call.turn == 1, turn.name
         assert call.step == 0, turn.name
@@ -436,12 +465,12 @@ def _fail_to_redact(sample: Sample) -> Sample:
     raise LookupError(sample.question)
 
 
-def _facts_of(sample: Sample) -> list[tuple[str, str, float | None, str]]:
-    """What every metric says of a sample."""
-    facts: list[tuple[str, str, float | None, str]] = []
-    for outcome in _outcomes(sample):
-        facts.append((outcome.metric, outcome.status, outcome.value, outcome.reason))
-    return facts
+def _outcomes_in_short(sample: Sample) -> list[tuple[str, str, float | None, str]]:
+    """What every metric says of a sample: its name, status, value and reason."""
+    return [
+        (outcome.metric, outcome.status, outcome.value, outcome.reason)
+        for outcome in _outcomes(sample)
+    ]
 
 
 def _outcomes(sample: Sample) -> list[MetricResult]:

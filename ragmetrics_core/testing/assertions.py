@@ -39,9 +39,12 @@ def assert_score(
 ) -> None:
     """Assert that a score, or a report's mean score, is high enough.
 
-    A result must be scored and reach the threshold. Of a report the 95 % interval of
-    the mean decides, with failed samples at 0 and at 1: passed if all of it reaches the
-    threshold, failed if none of it does, else undecided.
+    A result must be scored and reach the threshold.
+
+    Of a report, or of rows, the 95 % interval of the mean decides. It is widened by the
+    failed samples, which count as 0 at its lower end and as 1 at its upper end. The
+    report has passed if all of the interval reaches the threshold, has failed if none
+    of it does, and is undecided otherwise.
 
     Args:
         measured: One result, a report, or with ``until_decided`` rows, which are judged
@@ -135,7 +138,18 @@ def _decide_rows(
     until: UntilDecided,
     settings: JudgedRunSettings,
 ) -> list[Decision]:
-    """Judge rows until gates are decided, without a metric for all that apply."""
+    """Judge rows until it is decided whether means reach a threshold.
+
+    Args:
+        rows: The rows.
+        at_least: The threshold of each mean.
+        metric: The metric; None for all that apply to at least one row.
+        until: How the run stops.
+        settings: Further arguments of ``evaluate``.
+
+    Raises:
+        InputError: If there are no rows.
+    """
     metrics = choose_metrics(metric)
     if metric is None:
         rows = list(iterate_samples(rows, {}))

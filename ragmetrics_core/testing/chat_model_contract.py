@@ -197,7 +197,10 @@ class ChatModelContract:
         return caught.value
 
     def test_a_request_arrives_as_it_is(self, loopback_server: Servers) -> None:
-        """Messages, parameters and key."""
+        """The server gets the messages, the parameters, the schema and the key of a request.
+
+        What the model names in ``lacks`` is not expected.
+        """
         server = loopback_server()
         self._check_capabilities(server)
         self.complete(server, REQUEST)
@@ -215,7 +218,7 @@ class ChatModelContract:
             assert schema["properties"]["useful"]["type"] == "integer"
 
     def _check_parameters(self, body: dict[str, Any]) -> None:
-        """Assert that a request has the parameters of ``REQUEST`` that the model can send."""
+        """Assert that a body has the parameters of ``REQUEST`` that the model can send."""
         temperature = None if "temperature" in self.lacks else 1.0
         top_logprobs = None if "logprobs" in self.lacks else 5
         n_replies = 1 if "n" in self.lacks else 2
@@ -233,13 +236,14 @@ class ChatModelContract:
         assert unable == self.lacks.intersection(abilities)
 
     def test_a_schema_arrives(self, loopback_server: Servers) -> None:
-        """As the form of the reply, or as that of a function to call."""
+        """The schema of the reply is sent: as such, or as that of a function to call."""
         server = loopback_server()
         has_schema = "json_schema" not in self.lacks
         schema = REQUEST.schema if has_schema else None
         self.complete(server, replace(PLAIN, schema=schema, temperature=0.0))
         body = dict(server.requests[0].body)
         del body["messages"]
+        # wherever a protocol puts the schema, the name of its field is there
         assert ("useful" in json.dumps(body)) is has_schema
 
     def test_a_bare_request_sends_no_options(self, loopback_server: Servers) -> None:
@@ -251,17 +255,21 @@ class ChatModelContract:
         assert options - {"model", "messages", "extra_body", "stream"} == self.adds
 
     def test_a_reply_is_read(self, loopback_server: Servers) -> None:
-        """Texts, log-probabilities, usage, and the model's name as returned."""
+        """A reply has its texts, log-probabilities, usage, and the model's own name.
+
+        What the model names in ``lacks`` is not expected.
+        """
         texts = ['{"useful": 1}', '{"useful": 0}']
         server = loopback_server(lambda _: texts)
         reply = self.complete(server, REQUEST)
         expected_texts = texts[:1] if "n" in self.lacks else texts
         assert [choice.text for choice in reply.choices] == expected_texts
         tokens = reply.choices[0].tokens
-        text_of_tokens = "" if "logprobs" in self.lacks else texts[0]
-        assert "".join(token.token for token in tokens) == text_of_tokens
-        labels = [token for token in tokens if token.token.strip() == "1"]
-        assert all(len(label.alternatives) == 3 for label in labels)
+        expected_text_of_tokens = "" if "logprobs" in self.lacks else texts[0]
+        assert "".join(token.token for token in tokens) == expected_text_of_tokens
+        # the server lists three alternatives for a token that is 0 or 1
+        label_tokens = [token for token in tokens if token.token.strip() == "1"]
+        assert all(len(token.alternatives) == 3 for token in label_tokens)
         if "model" in self.lacks:
             assert reply.usage.models == ()
         else:
@@ -278,7 +286,15 @@ class ChatModelContract:
         text: str,
         loopback_server: Servers,
     ) -> None:
-        """Cut off, refused, empty, with reasoning beside."""
+        """A choice says why it ended: cut off, refused, empty, or as it should.
+
+        Args:
+            message: What the server sends as the message of the reply.
+            reason: What it sends as the reason of its end, in OpenAI's words.
+            finish: The end that the choice must state, in ours.
+            text: The text that the choice must have.
+            loopback_server: Makes servers.
+        """
         choice = {"message": {"role": "assistant", **message}, "finish_reason": reason}
         reply = self.complete(loopback_server(lambda _: choice), PLAIN)
         expected = (finish, text)
@@ -286,22 +302,33 @@ class ChatModelContract:
             expected = ("stop", "")
         assert (reply.choices[0].finish, reply.choices[0].text) == expected
 
-    @pytest.mark.parametrize(("fault", "kind"), FAULTS)
+    @pytest.mark.parametrize(("fault", "error_class"), FAULTS)
     def test_faults_are_typed_and_tell_nothing_private(
-        self, fault: Fault, kind: type[errors.JudgeError], loopback_server: Servers
+        self,
+        fault: Fault,
+        error_class: type[errors.JudgeError],
+        loopback_server: Servers,
     ) -> None:
-        """One call, one typed error, without key and text."""
+        """One call, one typed error, which holds neither the key nor a text.
+
+        Args:
+            fault: What goes wrong with the request.
+            error_class: The class that the error must have. Two lacks of a model excuse
+                another one: a model that lacks "bodies" may give any error that is not
+                misleading, and one that lacks "codes" goes by the status alone.
+            loopback_server: Makes servers.
+        """
         server = loopback_server(faults=lambda _: fault)
-        error = self.raised(server, 0.3 if fault.hang else 30.0)
+        error = self.raised(server, timeout=0.3 if fault.hang else 30.0)
         is_answered = not (fault.hang or fault.reset)
-        is_bad_body = is_answered and fault.status == 200
-        if is_bad_body and "bodies" in self.lacks:
+        has_bad_body = is_answered and fault.status == 200
+        if has_bad_body and "bodies" in self.lacks:
             misleading = (errors.TransientJudgeError, errors.RequestRejected)
-            assert type(error) is kind or not isinstance(error, misleading)
+            assert type(error) is error_class or not isinstance(error, misleading)
         else:
             if is_answered and "codes" in self.lacks:
-                kind = BY_STATUS[fault.status]
-            assert type(error) is kind
+                error_class = BY_STATUS[fault.status]
+            assert type(error) is error_class
             assert self.model(server.base_url, KEY, 30.0).name in str(error)
         assert KEY not in str(error)
         assert TEXT not in str(error)
@@ -309,16 +336,21 @@ class ChatModelContract:
 
     @pytest.mark.parametrize("status", [429, 503])
     def test_retry_after_is_read(self, status: int, loopback_server: Servers) -> None:
-        """How long the endpoint asks to wait: in seconds, or until a date."""
-        in_seconds = Fault(status, {"Retry-After": "17"})
-        error = self.raised(loopback_server(faults=lambda _: in_seconds))
+        """An error says how long the endpoint asks to wait.
+
+        The header gives a number of seconds, or a date until which to wait.
+        """
+        fault = Fault(status, {"Retry-After": "17"})
+        error = self.raised(loopback_server(faults=lambda _: fault))
         assert isinstance(error, errors.TransientJudgeError)
         assert error.retry_after == 17.0
         date = datetime.now(UTC) + timedelta(seconds=90)
-        until_date = Fault(status, {"Retry-After": format_datetime(date, usegmt=True)})
-        error = self.raised(loopback_server(faults=lambda _: until_date))
+        date_in_header = format_datetime(date, usegmt=True)
+        fault_with_date = Fault(status, {"Retry-After": date_in_header})
+        error = self.raised(loopback_server(faults=lambda _: fault_with_date))
         assert isinstance(error, errors.TransientJudgeError)
         assert error.retry_after is not None
+        # less than 90 seconds by the time that the test took
         assert 60 < error.retry_after <= 90
 
     def test_too_long_a_request_says_the_window(self, loopback_server: Servers) -> None:
@@ -360,15 +392,22 @@ class ChatModelContract:
     def test_what_an_endpoint_cannot_do_is_replaced(
         self, n: Any, json_schema: Any, loopback_server: Servers
     ) -> None:
-        """Five polls, whatever the endpoint supports."""
+        """A judge gets its five replies, whatever the endpoint supports.
+
+        Args:
+            n: Whether the server gives several replies in a request, gives one without a
+                word, or rejects the parameter.
+            json_schema: The same of schemas; "in_object" takes them in another form.
+            loopback_server: Makes servers.
+        """
         server = loopback_server(n=n, json_schema=json_schema)
         template = Instructions('Reply {"verdict": "yes"}.\n---\n{contexts}\n{answer}')
         parts = {"contexts": Part("Context", ("c",)), "answer": Part("Answer", "a")}
-        polled = Question(
+        question = Question(
             parts=parts, instructions=template, Reply=Poll, polls=5, temperature=1.0
         )
         answer = self.using(
-            lambda model: LLMJudge(model).answer(polled), server.base_url
+            lambda model: LLMJudge(model).answer(question), server.base_url
         )
         assert isinstance(answer.reply, Asked)
         assert len(answer.reply.replies) == 5

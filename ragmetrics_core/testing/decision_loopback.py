@@ -113,6 +113,16 @@ def _n_options(question: Body) -> int:
 
 
 def _openai_answer(question: Body, chance: Chance) -> Body:
+    """Make the server's answer to one question, in the form of OpenAI.
+
+    A predicate is answered with one probability. A choice and a score are answered with
+    one for each option, and with what follows from these: the likeliest option, or the
+    expected level.
+
+    Args:
+        question: The question as it was sent.
+        chance: The probability or probabilities; None for a refusal.
+    """
     kind = question["type"]
     name = question.get("name")
     if chance is None:
@@ -123,17 +133,18 @@ def _openai_answer(question: Body, chance: Chance) -> Body:
     answer: Body = {"type": kind, "name": name, "confidence": max(chances)}
     if kind == "choice":
         values = [option["value"] for option in question["choices"]]
-        likeliest = chances.index(max(chances))
-        answer["choice"] = values[likeliest]
+        index_of_likeliest = chances.index(max(chances))
+        answer["choice"] = values[index_of_likeliest]
         answer["probabilities"] = [
             {"value": value, "probability": probability}
             for value, probability in zip(values, chances, strict=True)
         ]
         return answer
-    answer["score"] = _expected_score(chances)
+    # a score, whose levels are counted from 0
+    answer["score"] = _expected_level(chances)
     answer["probabilities"] = [
-        {"value": place, "label": level["label"], "probability": chances[place]}
-        for place, level in enumerate(question["levels"])
+        {"value": index, "label": level["label"], "probability": chances[index]}
+        for index, level in enumerate(question["levels"])
     ]
     return answer
 
@@ -146,6 +157,19 @@ def _check_chances(chance: float | Sequence[float]) -> list[float]:
 
 
 def _systemone_answer(question: Body, chance: Chance) -> Body | None:
+    """Make the server's answer to one question, in the form of System One.
+
+    A statement ("noul") is answered with one probability. A choice and a score are
+    answered with one for each option, and with what follows from these: the likeliest
+    option, or the expected level.
+
+    Args:
+        question: The question as it was sent.
+        chance: The probability or probabilities; None for a refusal.
+
+    Returns:
+        None for a refusal: the service leaves such an answer out.
+    """
     kind = question["type"]
     if chance is None:
         return None
@@ -155,16 +179,17 @@ def _systemone_answer(question: Body, chance: Chance) -> Body | None:
     answer: Body = {"type": kind, "confidence": max(chances)}
     criteria = list(question["criteria"])
     if kind == "choice":
-        likeliest = chances.index(max(chances))
-        answer["choice"] = criteria[likeliest]
+        index_of_likeliest = chances.index(max(chances))
+        answer["choice"] = criteria[index_of_likeliest]
         answer["probabilities"] = dict(zip(criteria, chances, strict=True))
         return answer
-    places = [str(place) for place in range(len(criteria))]
-    answer["score"] = _expected_score(chances)
-    answer["legend"] = dict(zip(places, criteria, strict=True))
-    answer["probabilities"] = dict(zip(places, chances, strict=True))
+    # a score, whose levels are named by their numbers from 0
+    levels = [str(index) for index in range(len(criteria))]
+    answer["score"] = _expected_level(chances)
+    answer["legend"] = dict(zip(levels, criteria, strict=True))
+    answer["probabilities"] = dict(zip(levels, chances, strict=True))
     return answer
 
 
-def _expected_score(chances: Sequence[float]) -> float:
-    return sum(place * chance for place, chance in enumerate(chances))
+def _expected_level(chances: Sequence[float]) -> float:
+    return sum(index * chance for index, chance in enumerate(chances))

@@ -108,14 +108,16 @@ class LoopbackServer:
         to_openai: Callable[[Body], Body] = dict,
         from_openai: Callable[[Body], Body] = dict,
     ) -> None:
+        """Say what the server will do; it starts in a ``with`` statement."""
         self.requests: list[Recorded] = []
         self.most_in_flight = 0
-        self._in_flight = 0
+        self._n_in_flight = 0
         self.reply = reply
         self.latency = latency
         self.faults = faults
         self.to_openai = to_openai
         self.from_openai = from_openai
+        # how the server takes each parameter of OpenAI's
         self.supports = {
             "n": n,
             "logprobs": logprobs,
@@ -124,7 +126,9 @@ class LoopbackServer:
         }
         self.probability = probability
         self.mass = mass
+        # set when the ``with`` statement ends; a reply that hangs waits for it
         self.stopped = threading.Event()
+        # None while the server does not run
         self._port: int | None = None
 
     @property
@@ -154,13 +158,20 @@ class LoopbackServer:
         self._port = None
 
     async def _serve(self, port: Future[int]) -> None:
+        """Serve on a port that the system chooses, until ``stopped`` is set.
+
+        Args:
+            port: Gets the port as soon as the server answers there.
+        """
+        # Functions of a test run in these threads, and may wait.
         pool = ThreadPoolExecutor(256, "loopback-server")
         asyncio.get_running_loop().set_default_executor(pool)
         app = web.Application(client_max_size=2**30)
         app.add_routes(self.routes())
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=256)
+        any_free_port = 0
+        site = web.TCPSite(runner, "127.0.0.1", any_free_port, backlog=256)
         await site.start()
         _, chosen_port = runner.addresses[0][:2]
         port.set_result(chosen_port)
@@ -172,6 +183,10 @@ class LoopbackServer:
         return [web.post("/{path:.*}", self._answer)]
 
     async def _answer(self, request: web.Request) -> web.Response:
+        """Record a request, and answer it as the settings of the server say.
+
+        A body that is no JSON counts as an empty one.
+        """
         try:
             body = self.to_openai(json.loads(await request.read()))
         except ValueError:
@@ -179,13 +194,13 @@ class LoopbackServer:
         headers = {name.lower(): value for name, value in request.headers.items()}
         number = len(self.requests)
         self.requests.append(Recorded(request.path_qs, headers, body))
-        self._in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        self._n_in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self._n_in_flight)
         try:
             # a test's functions may wait
             outcome = await asyncio.to_thread(self._outcome, number, body)
         finally:
-            self._in_flight -= 1
+            self._n_in_flight -= 1
         if outcome.reset or outcome.hang:
             _break_connection(request)
         return web.Response(
@@ -195,7 +210,14 @@ class LoopbackServer:
         )
 
     def _outcome(self, number: int, body: Body) -> Fault:
-        """What a request ends with, be it a fault or not."""
+        """Make the reply to a request: a fault, a rejection, or a completion.
+
+        All three are given as a ``Fault``, which has the status and the body of a reply.
+
+        Args:
+            number: The number of the request, from 0.
+            body: The body of the request, in OpenAI's form.
+        """
         time.sleep(self.latency)
         fault = self.faults(number) if self.faults else None
         if fault is not None:
@@ -223,7 +245,10 @@ class LoopbackServer:
         return ""
 
     def completion(self, body: Body) -> Body:
-        """Return the body of the reply to a request."""
+        """Return the body of the reply to a request, in OpenAI's form.
+
+        It has as many choices as were asked for, if the server supports that, else one.
+        """
         n_choices = 1
         if self.supports["n"] is True:  # it may also be "ignore" or "reject"
             n_choices = body.get("n") or 1
@@ -232,8 +257,8 @@ class LoopbackServer:
             choices.append(self._choice(index, reply, body))
         prompts = [message.get("content") for message in body.get("messages", ())]
         prompt_tokens = _n_tokens(prompts)
-        replies = [choice["message"].get("content") for choice in choices]
-        completion_tokens = _n_tokens(replies)
+        texts = [choice["message"].get("content") for choice in choices]
+        completion_tokens = _n_tokens(texts)
         return {
             "id": "chatcmpl-loopback",
             "object": "chat.completion",
@@ -257,6 +282,15 @@ class LoopbackServer:
         return [reply] * n_choices
 
     def _choice(self, index: int, reply: str | Body, body: Body) -> Body:
+        """Make one choice of a reply, in OpenAI's form.
+
+        It has log-probabilities if they were asked for and the server supports them.
+
+        Args:
+            index: The choice's place among all.
+            reply: Its text; or fields of the choice, which replace the usual ones.
+            body: The body of the request.
+        """
         if isinstance(reply, str):
             reply = {"message": {"role": "assistant", "content": reply}}
         choice: Body = {
@@ -304,6 +338,9 @@ def _error(message: str, code: str, parameter: str | None = None) -> str:
 def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, Any]]:
     """Split a reply into tokens with log-probabilities, as OpenAI returns them.
 
+    A token that is 0 or 1 has the other label, and "maybe", as alternatives. Any other
+    token is alone.
+
     Args:
         text: The reply.
         probability: p(1) / (p(0) + p(1)) at every token that is 0 or 1; None: 0.98 for
@@ -312,19 +349,19 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
     """
     entries = []
     for token in _TOKEN.findall(text):
-        probabilities = _alternatives(token, probability, mass)
-        entry_by_token = {}
-        for alternative, chance in probabilities.items():
-            entry_by_token[alternative] = {
+        probability_by_text = _alternatives(token, probability, mass)
+        entry_by_text = {}
+        for alternative, chance in probability_by_text.items():
+            entry_by_text[alternative] = {
                 "token": alternative,
                 "logprob": math.log(max(chance, _RARE)),
                 "bytes": list(alternative.encode()),
             }
         likeliest_first = sorted(
-            probabilities, key=probabilities.__getitem__, reverse=True
+            probability_by_text, key=probability_by_text.__getitem__, reverse=True
         )
-        top = [entry_by_token[alternative] for alternative in likeliest_first]
-        entries.append({**entry_by_token[token], "top_logprobs": top})
+        top_entries = [entry_by_text[alternative] for alternative in likeliest_first]
+        entries.append({**entry_by_text[token], "top_logprobs": top_entries})
     return entries
 
 

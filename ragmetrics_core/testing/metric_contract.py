@@ -61,13 +61,17 @@ class MetricContract:
         assert best.evidence is not None
 
     def test_each_missing_field_is_undefined_without_a_call(self) -> None:
-        """Without what it requires the metric is undefined, and asks nothing."""
+        """Without what it requires the metric is undefined, and asks nothing.
+
+        ``needs`` lists groups of fields, of each of which a sample must have one: so all
+        fields of one group are left out at a time.
+        """
         sample, _ = self.good()
         assert self._the_metric().needs
         for group in self._the_metric().needs:
             silent_judge = ScriptedJudge({})
-            missing = {field: getattr(Sample(), field) for field in group}
-            outcome = self.outcome(sample.model_copy(update=missing), silent_judge)
+            empty_fields = {field: getattr(Sample(), field) for field in group}
+            outcome = self.outcome(sample.model_copy(update=empty_fields), silent_judge)
             assert outcome.status == "undefined"
             assert outcome.value is None
             assert outcome.reason
@@ -89,7 +93,7 @@ class MetricContract:
 
     def test_reads_nothing_else(self) -> None:
         """Fields that the metric does not declare to read do not change its result."""
-        required = set().union(*self._the_metric().needs)
+        required_fields = set().union(*self._the_metric().needs)
         ledger = Ledger.model_validate(
             {"calls": [{"kind": "tool", "items": ["other"]}]}
         )
@@ -101,9 +105,9 @@ class MetricContract:
             "metadata": {"a": 1},
             "ledger": ledger,
         }
-        for field in sorted(other_values.keys() - required - self.reads):
+        for field in sorted(other_values.keys() - required_fields - self.reads):
             sample, judge = self.good()
-            _, equal_judge = self.good()
+            _, equal_judge = self.good()  # a judge may remember what it was asked
             changed = sample.model_copy(update={field: other_values[field]})
             outcome = self.outcome(changed, equal_judge)
             assert outcome == self.outcome(sample, judge), field

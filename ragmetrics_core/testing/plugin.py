@@ -54,7 +54,11 @@ def make_measure(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
-    """The arguments that the nearest settings file gives, by their names."""
+    """Return the arguments of ``evaluate`` that the nearest settings file gives.
+
+    Where it gives no judge or store, there is no such argument. The path of a store is
+    relative to the folder of the file.
+    """
     from ragmetrics_core.data import project_settings
     from ragmetrics_core.engine.resolve import resolve_judge
 
@@ -65,8 +69,8 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
         "gates": settings.gates,
         "on": "interval",
     }
-    for name, column in settings.columns.items():
-        arguments[f"{name}_column"] = column
+    for field, column in settings.columns.items():
+        arguments[f"{field}_column"] = column
     if settings.judge:
         arguments["judge"] = resolve_judge(settings.judge, api_base=settings.api_base)
     if settings.store:
@@ -75,7 +79,17 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
 
 
 def _measure(test: pytest.Item, samples: Any, arguments: dict[str, Any]) -> Any:
-    """Evaluate samples, and fail the test unless its gates pass."""
+    """Evaluate samples, and fail the test unless its gates pass; return the report.
+
+    What was measured is kept for the summary at the end of the session.
+
+    Args:
+        test: The test that measures.
+        samples: What holds the samples.
+        arguments: Arguments of ``evaluate``; beside them ``gates`` and ``on``, which
+            says whether the interval or the mean alone decides a gate. They are taken
+            out of it.
+    """
     from ragmetrics_core.engine.evaluation import evaluate
     from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
 
@@ -89,17 +103,16 @@ def _measure(test: pytest.Item, samples: Any, arguments: dict[str, Any]) -> Any:
     test.stash[_MEASURED] = True
     report = evaluate(samples, progress=False, **arguments)
     decisions: list[Decision] = list(report.decisions)
-    if until is None:
+    if until is None:  # else the run has decided the gates
         for gate in gates:
             parsed_gate = parse_gate(gate, report.metrics)
             decisions.append(decide(parsed_gate, report, on=on))
     _note_summary(test, report.table(), decisions)
-    not_passed = []
-    for decision in decisions:
-        if decision.outcome != "passed":
-            not_passed.append(decision.sentence)
-    if not_passed:
-        pytest.fail("\n".join(not_passed), pytrace=False)
+    sentences_of_not_passed = [
+        decision.sentence for decision in decisions if decision.outcome != "passed"
+    ]
+    if sentences_of_not_passed:
+        pytest.fail("\n".join(sentences_of_not_passed), pytrace=False)
     return report
 
 
@@ -114,14 +127,18 @@ def _note_summary(test: pytest.Item, table: str, decisions: Sequence[Decision]) 
     test.user_properties.append(("ragmetrics", "\n".join(lines)))
 
 
-def _arguments_of_markers(node: pytest.Item) -> dict[str, Any]:
-    """What all markers of a test say.
+def _arguments_of_markers(test: pytest.Item) -> dict[str, Any]:
+    """Return the arguments of ``evaluate`` that the markers of a test give.
 
-    Their gates count together; of anything else that of the nearest marker.
+    A test has its own markers, and those of its class and its module. The gates of all
+    of them count. Of any other argument, that of the nearest marker counts.
+
+    Raises:
+        pytest.UsageError: If a marker gives gates both as arguments and as ``gates=``.
     """
     arguments: dict[str, Any] = {}
     gates: list[str] = []
-    for marker in node.iter_markers("ragmetrics"):  # the nearest first
+    for marker in test.iter_markers("ragmetrics"):  # the nearest first
         if marker.args and "gates" in marker.kwargs:
             raise pytest.UsageError(
                 "the marker ragmetrics names gates twice: write them as arguments, or"
@@ -132,6 +149,7 @@ def _arguments_of_markers(node: pytest.Item) -> dict[str, Any]:
             gates.append(gates_of_marker)
         else:
             gates += gates_of_marker
+        # what a nearer marker has given stays
         arguments = {**marker.kwargs, **arguments}
     arguments.pop("gates", None)
     if gates:

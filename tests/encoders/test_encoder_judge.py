@@ -266,8 +266,8 @@ def test_texts_of_all_kinds_are_read(bag: EncoderJudge) -> None:
 
 def test_questions_that_come_together_are_read_together(tmp_path: Path) -> None:
     judge = EncoderJudge(tiny.in_onnx_form(tmp_path / "bag"))
-    sizes, run = list[int](), judge._run
-    judge._run = lambda read: sizes.append(len(read["input_ids"])) or run(read)  # type: ignore[func-returns-value]
+    sizes, run = list[int](), judge._logits_of
+    judge._logits_of = lambda read: sizes.append(len(read["input_ids"])) or run(read)  # type: ignore[func-returns-value]
 
     def question(number: int) -> Adherent:
         parts = {
@@ -281,12 +281,12 @@ def test_questions_that_come_together_are_read_together(tmp_path: Path) -> None:
             *(judge.answer(question(number)) for number in range(200))
         )
 
-    with judge._running:  # as if the model was busy
+    with judge._model_lock:  # as if the model was busy
         answers = asyncio.new_event_loop()
         future = asyncio.run_coroutine_threadsafe(ask(), answers)
         loop = threading.Thread(target=answers.run_forever, daemon=True)
         loop.start()
-        while len(judge._waiting) < 200:
+        while len(judge._waiting_calls) < 200:
             pass
     chances = [answer.reply.weights[0].p for answer in future.result(60)]
     answers.call_soon_threadsafe(answers.stop)
@@ -302,7 +302,7 @@ def test_questions_that_come_together_are_read_together(tmp_path: Path) -> None:
 
 def test_what_fails_takes_no_other_question_with_it(tmp_path: Path) -> None:
     judge = EncoderJudge(tiny.in_onnx_form(tmp_path / "bag"))
-    run = judge._run
+    run = judge._logits_of
 
     def failing(read: Any) -> list[list[float]]:
         found = run(read)
@@ -311,7 +311,7 @@ def test_what_fails_takes_no_other_question_with_it(tmp_path: Path) -> None:
             for ids, logits in zip(read["input_ids"], found, strict=True)
         ]
 
-    judge._run = failing
+    judge._logits_of = failing
     rows = [
         {"contexts": ["Fog. " * (20 if number == 7 else 1)], "answer": "Fog."}
         for number in range(30)
@@ -348,7 +348,7 @@ def test_which_label_supports_a_claim(
     names: dict[int, str], label: str | None, place: int
 ) -> None:
     labels = None if label is None else Labels(label)
-    assert checkpoints._place_of_support("m", names, labels) == place
+    assert checkpoints._index_of_support("m", names, labels) == place
 
 
 @pytest.mark.parametrize(
@@ -876,7 +876,7 @@ def test_the_labels_of_known_checkpoints(
     name = "lytang/MiniCheck-RoBERTa-Large"
     Path("lytang").mkdir()
     tiny.roberta(Path(name), 2)
-    assert EncoderJudge(name, kind="score")._positive == 1
+    assert EncoderJudge(name, kind="score")._support_index == 1
     assert KNOWN[name].support == "LABEL_1"
     shutil.copytree(name, "other")
     with pytest.raises(SettingError, match="Give label=, of: LABEL_0, LABEL_1"):
