@@ -67,6 +67,8 @@ _Response = Response | PydanticResponse | AgentChatResponse | Streamed
 Returned = _Response | AgentOutput  # what engines and agents return
 
 _DEPTH = 10
+# stands for calls of tools that are told in the form of the provider only
+_CALL_OF_PROVIDER = ToolCall("")
 
 _conversations: dict[tuple[int, str], str] = {}  # names, by what keeps the messages
 _ROLES = {
@@ -80,35 +82,48 @@ _ROLES = {
 def copy_arguments(
     kind: Kind, node: Node, arguments: Mapping[str, Any], instance: object
 ) -> None:
-    """Copy into a call what its method was given: names, query, prompt, documents."""
+    """Copy what a method was given into the recorded call of it.
+
+    That is the name and argument of a tool, the prompt of a model, and the query and
+    the documents of any other call. A workflow or a structured output has none.
+
+    Args:
+        kind: What the call does.
+        node: The recorded call.
+        arguments: What the method was given.
+        instance: The object whose method it is.
+    """
     if kind == "tool" and isinstance(instance, BaseTool):
-        node.name, node.query = instance.metadata.name or "", argument_of(arguments)
-        node.control |= (
-            isinstance(instance, FunctionTool) and instance.real_fn is handoff
-        )
+        node.name = instance.metadata.name or ""
+        node.query = argument_of(arguments)
+        # the framework's own tool by which one agent hands over to another
+        if isinstance(instance, FunctionTool) and instance.real_fn is handoff:
+            node.control = True
     elif kind == "model" and isinstance(instance, BaseLLM):
-        node.prompt, name = prompt_of(arguments), instance.metadata.model_name
+        node.prompt = prompt_of(arguments)
+        model_name = instance.metadata.model_name
         # the framework's word for no name
-        node.model = None if name == "unknown" else name
+        node.model = None if model_name == "unknown" else model_name
     elif kind not in ("workflow", "program"):
-        names = (
-            "message",
-            "user_msg",
-            "query",
-            "query_str",
-            "query_bundle",
-            *arguments,
-        )
-        node.query = question_of(
-            next(
-                (arguments[name] for name in names if arguments.get(name) is not None),
-                None,
+        node.query = question_of(_query_among(arguments))
+        node.taken = documents_of(arguments.get("nodes"))
+        if not node.taken:
+            chunks = arguments.get("text_chunks") or ()
+            node.taken = tuple(
+                Document(chunk) for chunk in chunks if isinstance(chunk, str)
             )
-        )
-        texts = (
-            text for text in arguments.get("text_chunks") or () if isinstance(text, str)
-        )
-        node.taken = documents_of(arguments.get("nodes")) or tuple(map(Document, texts))
+
+
+def _query_among(arguments: Mapping[str, Any]) -> object:
+    """The argument that holds the query: one of a usual name, else the first.
+
+    Arguments that are None are passed over; None if all are.
+    """
+    usual_names = ("message", "user_msg", "query", "query_str", "query_bundle")
+    for name in (*usual_names, *arguments):
+        if arguments.get(name) is not None:
+            return arguments[name]
+    return None
 
 
 def copy_event(node: Node, event: object) -> None:
@@ -128,55 +143,82 @@ def copy_start(
     run: Run,
     arguments: Mapping[str, Any],
     instance: object,
-    data: bool,
+    needs_data: bool,
     context: Context | None,
 ) -> None:
-    """Copy what the outermost call says of the conversation.
+    """Copy into a run what its outermost call says of question and conversation.
 
     Args:
         run: The run.
-        arguments: What the call was given.
-        instance: Whose method it is.
-        data: All that it was given is needed.
+        arguments: What the outermost call was given.
+        instance: The object whose method it is.
+        needs_data: Whether all that it was given is copied, because the user names keys
+            or paths in it.
+        context: The context that a workflow's run goes on with; None if it has none.
+    """
+    if needs_data:
+        run.inputs = plain({**arguments, **start_fields(arguments)})
+    if run.kind not in ("chat", "workflow"):
+        return
+    fields = start_fields(arguments)
+    _copy_history(run, arguments, fields, instance, context)
+    if not run.history:
+        run.talk = _talk_handed_in(fields)
+    documents: list[Document] = []
+    for name, value in fields.items():
+        text = question_of(value)
+        if text:
+            run.fields[name] = text
+        documents += documents_of(value)
+    run.root.taken = tuple(documents)
+
+
+def _copy_history(
+    run: Run,
+    arguments: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    instance: object,
+    context: Context | None,
+) -> None:
+    """Copy the earlier turns of a run, and the name of its conversation.
+
+    The turns are those that the application hands in as ``chat_history``, else those
+    that a memory keeps. A conversation has a name only with a memory.
+
+    Args:
+        run: The run of a chat engine or a workflow.
+        arguments: What it was given.
+        fields: The fields of a workflow's start event.
+        instance: The chat engine or the workflow.
         context: The context that a workflow's run goes on with.
     """
-    if data:
-        run.inputs = plain({**arguments, **start_fields(arguments)})
-    if run.kind in ("chat", "workflow"):
-        fields = start_fields(arguments)
-        memory = (
-            fields.get("memory") or arguments.get("ctx") or context
-            if run.kind == "workflow"
-            else vars(instance).get("_memory") or instance
-        )
-        handed_history = {**arguments, **fields}.get("chat_history")
-        emptied = (
-            handed_history == []
-            and run.kind == "chat"
-            and not isinstance(instance, CondenseQuestionChatEngine)
-        )
-        if emptied:
-            start_over(instance)
-        run.conversation = (
-            None if handed_history or memory is None else _conversation(memory)
-        )
-        run.history = (
-            ()
-            if emptied
-            else spoken(_messages(handed_history or _messages_kept_by(memory)))
-        )
-        run.fields = {
-            name: text for name, value in fields.items() if (text := question_of(value))
-        }
-        if not run.history:
-            run.talk = _talk_handed_in(fields)
-        run.root.taken = tuple(
-            document for value in fields.values() for document in documents_of(value)
-        )
+    if run.kind == "workflow":
+        memory = fields.get("memory") or arguments.get("ctx") or context
+    else:
+        # an engine without a memory keeps the messages itself
+        memory = vars(instance).get("_memory") or instance
+    handed_history = {**arguments, **fields}.get("chat_history")
+    begins_anew = (
+        handed_history == []
+        and run.kind == "chat"
+        # to this engine an empty history says nothing: it takes that of its memory
+        and not isinstance(instance, CondenseQuestionChatEngine)
+    )
+    if begins_anew:
+        start_over(instance)
+    run.conversation = None
+    if not handed_history and memory is not None:
+        run.conversation = _conversation(memory)
+    run.history = ()
+    if not begins_anew:
+        run.history = spoken(_messages(handed_history or _messages_kept_by(memory)))
 
 
 def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
-    """Those fields of a start event that hold an earlier talk by their names, as plain data."""
+    """Pick the fields of a start event that, by their names, hold an earlier talk.
+
+    They are plain data.
+    """
     talk: dict[str, Any] = {}
     for name, value in fields.items():
         if names_a_talk(name):
@@ -185,24 +227,39 @@ def _talk_handed_in(fields: Mapping[str, object]) -> dict[str, Any]:
 
 
 def copy_result(kind: Kind, node: Node, result: object, instance: object) -> None:
-    """Copy into a call what its method returned: documents, text, reply or error."""
+    """Copy what a method returned into the recorded call of it.
+
+    Args:
+        kind: What the call does: a retriever or postprocessor returns documents, a tool
+            text and perhaps documents, a model a reply, a program a structured answer,
+            any other call an answer.
+        node: The recorded call.
+        result: What the method returned.
+        instance: The object whose method it is.
+    """
     if kind in ("retrieve", "post"):
         node.documents = documents_of(result)
     elif kind == "tool" and isinstance(result, ToolOutput):
-        output, node.text = result.raw_output, _text_of_blocks(result)
-        is_of_nodes = isinstance(output, list) and all(
-            isinstance(element, NodeWithScore) for element in output
-        )
-        # an empty list may be one of rows or numbers
-        if is_of_nodes and (output or _says_it_returns_nodes(instance)):
-            node.documents = documents_of(output)
-        node.error = "the tool failed" if result.is_error else None
+        _copy_tool_output(node, result, instance)
     elif kind == "model":
         note_reply(node, result, instance)
     elif kind == "program":
         node.text = result.model_dump_json() if isinstance(result, BaseModel) else None
     else:
         node.text = answer_of(result)
+
+
+def _copy_tool_output(node: Node, output: ToolOutput, tool: object) -> None:
+    """Copy the text of a tool, its documents, and whether it failed."""
+    node.text = _text_of_blocks(output)
+    node.error = "the tool failed" if output.is_error else None
+    returned = output.raw_output
+    if not isinstance(returned, list):
+        return
+    is_of_nodes = all(isinstance(element, NodeWithScore) for element in returned)
+    # An empty list is one of documents only if the tool says so: it may be one of rows.
+    if is_of_nodes and (returned or _says_it_returns_nodes(tool)):
+        node.documents = documents_of(returned)
 
 
 def _says_it_returns_nodes(tool: object) -> bool:
@@ -213,10 +270,10 @@ def _says_it_returns_nodes(tool: object) -> bool:
     return NodeWithScore.__name__ in str(annotations.get("return", ""))
 
 
-def copy_outcome(run: Run, result: object, data: bool) -> None:
-    """Copy the source nodes of a run's result; with ``data`` all of it."""
+def copy_outcome(run: Run, result: object, needs_data: bool) -> None:
+    """Copy the source nodes of a run's result; with ``needs_data`` all of it."""
     run.sources = sources_of(result)
-    if data:
+    if needs_data:
         plain_result = plain(result_of(result))
         run.outputs = {
             **plain(fields_of(result)),
@@ -255,53 +312,55 @@ def _shown(message: ChatMessage) -> tuple[Message, ...]:
 
 
 def _reasoned(message: Message) -> tuple[Message, ...]:
-    """The messages that one message of a memory stands for.
+    """Split a message of a ReAct agent into those that it stands for.
 
-    A memory keeps one text of a turn of a ReAct agent. It stands for what the tools
-    returned and the answer. Any other message stands for itself.
+    In a memory such an agent keeps one text of a whole turn: thoughts, actions, what
+    the tools returned ("Observation: …") and the answer ("Answer: …"). It stands for a
+    message of each tool and for one with the answer. Any other message stands for
+    itself.
     """
+    flags = re.MULTILINE | re.DOTALL
     observations = re.findall(
-        r"^Observation: (.*?)\nThought: ", message.text, flags=re.MULTILINE | re.DOTALL
+        r"^Observation: (.*?)\nThought: ", message.text, flags=flags
     )
+    # what a tool returned may itself hold "Answer:"
     without_observations = re.sub(
-        r"^Observation: .*?\n(?=Thought: )",
-        "",
-        message.text,
-        flags=re.MULTILINE | re.DOTALL,
+        r"^Observation: .*?\n(?=Thought: )", "", message.text, flags=flags
     )
-    answer = (
-        without_observations.partition("\nAnswer: ")[2]
-        if message.role == "assistant" and without_observations.startswith("Thought: ")
-        else ""
-    )
-    return (
-        (
-            *(Message("tool", text) for text in observations),
-            Message("assistant", answer),
-        )
-        if answer
-        else (message,)
-    )
+    is_of_assistant = message.role == "assistant"
+    if not is_of_assistant or not without_observations.startswith("Thought: "):
+        return (message,)
+    _, _, answer = without_observations.partition("\nAnswer: ")
+    if not answer:
+        return (message,)
+    tool_messages = [Message("tool", text) for text in observations]
+    return (*tool_messages, Message("assistant", answer))
 
 
 def message_of(
     message: ChatMessage, calls: tuple[ToolCall, ...] | None = None
 ) -> Message:
-    """Copy a message; the calls of tools, where the framework names them."""
+    """Copy a message of the framework.
+
+    Args:
+        message: The message.
+        calls: The calls of tools that it makes; None to read them from its blocks. If
+            they stand there only in the form of the provider, the message has one call
+            without a name.
+    """
     if calls is None:
-        calls_in_blocks = [
-            (block.tool_name, block.tool_kwargs, block.tool_call_id)
-            for block in message.blocks
-            if block.block_type == "tool_call"  # 0.14.0 has no class for it
-        ]
         calls = tuple(
             ToolCall(
-                name, call_arguments if isinstance(call_arguments, dict) else {}, id_
+                block.tool_name,
+                block.tool_kwargs if isinstance(block.tool_kwargs, dict) else {},
+                block.tool_call_id,
             )
-            for name, call_arguments, id_ in calls_in_blocks
+            for block in message.blocks
+            if block.block_type == "tool_call"  # 0.14.0 has no class for it
         )
-        if message.additional_kwargs.get("tool_calls"):
-            calls = calls or (ToolCall(""),)  # in the form of its provider
+        has_calls_of_provider = bool(message.additional_kwargs.get("tool_calls"))
+        if has_calls_of_provider and not calls:
+            calls = (_CALL_OF_PROVIDER,)
     role = str(message.role.value)
     return Message(_ROLES.get(role, role), _text_of_blocks(message), calls)
 
@@ -326,22 +385,28 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
 
 
 def _provider_evidence_of(response: object) -> ProviderEvidence:
-    """What a provider found while a model answered.
+    """Read what a model's provider searched and found while the model answered.
 
-    The provider's own response tells it, else what an integration made of it.
+    It stands in the provider's own response, else in what an integration of the
+    framework made of it: the arguments and the citing blocks of the message, and the
+    arguments of the response. The evidence is empty for any other object.
     """
     if not isinstance(response, (ChatResponse, CompletionResponse, AgentOutput)):
         return ProviderEvidence()
+    places = []
     raw = _data(response.raw)
-    places = [raw.get("response"), raw] if isinstance(raw, dict) else []
-    text = response.text if isinstance(response, CompletionResponse) else ""
-    if not isinstance(response, CompletionResponse):
-        message = response.message if isinstance(response, ChatResponse) else None
-        message = response.response if isinstance(response, AgentOutput) else message
-        if message is not None:
-            text = message.content or ""
-            places += [_data(message.additional_kwargs), _citations_of(message)]
-    if not isinstance(response, AgentOutput):
+    if isinstance(raw, dict):
+        places += [raw.get("response"), raw]
+    if isinstance(response, CompletionResponse):
+        text = response.text
+    else:
+        if isinstance(response, AgentOutput):
+            message = response.response
+        else:
+            message = response.message
+        text = message.content or ""
+        places += [_data(message.additional_kwargs), _citations_of(message)]
+    if not isinstance(response, AgentOutput):  # which has no such arguments
         places.append(_data(response.additional_kwargs))
     return evidence_in_reply({"content": text}, *places)
 
@@ -361,37 +426,46 @@ def _citations_of(message: ChatMessage) -> dict[str, Any]:
 
 
 def _data(value: object, depth: int = _DEPTH) -> Any:
-    """A provider's objects as plain data, as deep as evidence lies in them."""
+    """Turn a provider's objects into plain data: dicts, lists, texts and numbers.
+
+    Args:
+        value: An object of the provider's client, or data.
+        depth: How many containers inside of each other are read: as deep as evidence
+            lies. Anything deeper, and what is no data, becomes None.
+    """
     if isinstance(value, BaseModel):
         value = dict(value)
-    if depth and isinstance(value, Mapping):
+    if isinstance(value, Mapping) and depth > 0:
         return {str(key): _data(inner, depth - 1) for key, inner in value.items()}
-    if depth and isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)) and depth > 0:
         return [_data(element, depth - 1) for element in value]
     return value if isinstance(value, (str, int, float)) else None
 
 
 def reply_of(response: object, llm: object = None) -> Message | None:
-    """What a model said; None while it still streams.
+    """Copy what a model said.
 
-    The LLM itself reads calls in the form of its provider.
+    Args:
+        response: What the model or the step of an agent returned.
+        llm: The LLM. It reads the calls of tools that stand in the response only in the
+            form of its provider.
+
+    Returns:
+        The message; None if the response is not there yet, such as a stream.
     """
     if isinstance(response, AgentOutput):
         return message_of(response.response, _calls(response.tool_calls))
+    if isinstance(response, CompletionResponse):
+        return Message("assistant", response.text)
     if not isinstance(response, ChatResponse):
-        return (
-            Message("assistant", response.text)
-            if isinstance(response, CompletionResponse)
-            else None
-        )
+        return None
     reply = message_of(response.message)
-    if reply.calls == (ToolCall(""),) and isinstance(llm, FunctionCallingLLM):
-        return replace(
-            reply,
-            calls=_calls(
-                llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-            ),
+    needs_llm = reply.calls == (_CALL_OF_PROVIDER,)
+    if needs_llm and isinstance(llm, FunctionCallingLLM):
+        selections = llm.get_tool_calls_from_response(
+            response, error_on_no_tool_call=False
         )
+        return replace(reply, calls=_calls(selections))
     return reply
 
 
@@ -448,25 +522,24 @@ def documents_of(value: object) -> tuple[Document, ...]:
 
 
 def argument_of(arguments: Mapping[str, Any]) -> str:
-    """The one text argument of a tool, else all of them as JSON."""
-    values = {
-        **dict(enumerate(arguments.get("args", ()))),
-        **dict(arguments.get("kwargs", {})),
-    }
-    values |= {
-        name: value
-        for name, value in arguments.items()
-        if name not in ("args", "kwargs")
-    }
-    values = {
-        name: value for name, value in values.items() if not isinstance(value, Context)
-    }
-    only, *more_values = values.values() or (None,)
-    return (
-        only
-        if isinstance(only, str) and not more_values
-        else json.dumps(plain(values), ensure_ascii=False)
-    )
+    """The one text argument of a tool, else all its arguments as JSON.
+
+    A workflow's context, which the framework hands in, does not count. Positional
+    arguments are named by their number.
+    """
+    values: dict[Any, Any] = dict(enumerate(arguments.get("args", ())))
+    values.update(arguments.get("kwargs", {}))
+    for name, value in arguments.items():
+        if name not in ("args", "kwargs"):
+            values[name] = value
+    for name, value in list(values.items()):
+        if isinstance(value, Context):
+            del values[name]
+    if len(values) == 1:
+        (only_value,) = values.values()
+        if isinstance(only_value, str):
+            return only_value
+    return json.dumps(plain(values), ensure_ascii=False)
 
 
 def _messages_kept_by(memory: object) -> list[ChatMessage] | None:
@@ -529,30 +602,34 @@ def question_of(value: object) -> str | None:
 
 
 def prompted_turns(llm_arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
-    """The earlier turns in what a model's template was given; empty if it holds none.
+    """Read the earlier turns of a conversation from what a model's template was given.
 
-    They stand in a template of messages, or as the text that the framework writes into
-    a template that condenses a question.
+    They stand in a template of messages, or as a text with lines such as "user: …",
+    which the framework writes to have a question condensed.
+
+    Args:
+        llm_arguments: What the model's method was given.
+
+    Returns:
+        The turns; empty if there are none.
     """
-    prompt, turns_in_words = (
-        llm_arguments.get("prompt"),
-        llm_arguments.get("prompt_args"),
-    )
-    turns_in_words = (
-        turns_in_words.get("chat_history") if isinstance(turns_in_words, dict) else None
-    )
-    if not isinstance(turns_in_words, str):
-        templates = (
-            prompt.message_templates if isinstance(prompt, ChatPromptTemplate) else None
-        )
+    prompt = llm_arguments.get("prompt")
+    prompt_arguments = llm_arguments.get("prompt_args")
+    history = None
+    if isinstance(prompt_arguments, dict):
+        history = prompt_arguments.get("chat_history")
+    if not isinstance(history, str):
+        templates = None
+        if isinstance(prompt, ChatPromptTemplate):
+            templates = prompt.message_templates
         return history_in(prompt_of({"messages": templates}))
-    parts = re.split(
-        r"^(user|assistant|system|tool): ", turns_in_words, flags=re.MULTILINE
-    )[1:]
-    return spoken(
-        Message(role, text.strip())
-        for role, text in zip(parts[::2], parts[1::2], strict=True)
-    )
+    parts = re.split(r"^(user|assistant|system|tool): ", history, flags=re.MULTILINE)
+    # what stands before the first role, then role and text in turns
+    roles, texts = parts[1::2], parts[2::2]
+    messages = []
+    for role, text in zip(roles, texts, strict=True):
+        messages.append(Message(role, text.strip()))
+    return spoken(messages)
 
 
 def fields_of(event: object) -> dict[str, Any]:
@@ -587,20 +664,23 @@ def result_of(result: object) -> object:
 
 
 def answer_of(result: object) -> str | None:
-    """The answer's text in anything that an engine returns.
+    """Read the answer's text in anything that an engine returns.
 
-    None if there is none, or not yet.
+    Of a structured result or of a mapping it is a field of a usual name for an answer,
+    else all of a structured response as text.
+
+    Returns:
+        The answer; None if there is none, or if it is still streaming.
     """
     returned = result_of(result)
-    if isinstance(returned, (str, Response, AgentChatResponse)):
-        return answer_text(returned if isinstance(returned, str) else returned.response)
+    if isinstance(returned, str):
+        return answer_text(returned)
+    if isinstance(returned, (Response, AgentChatResponse)):
+        return answer_text(returned.response)
     if isinstance(returned, PydanticResponse):
         fields = {} if returned.response is None else returned.response.model_dump()
-        texts = (fields.get(name) for name in ANSWER_KEYS)
-        return next(
-            (text for text in texts if isinstance(text, str) and text.strip()),
-            str(returned) if fields else None,
-        )
+        text = _text_of_answer_field(fields)
+        return text or (str(returned) if fields else None)
     if isinstance(returned, (StreamingResponse, AsyncStreamingResponse)):
         return returned.response_txt
     if isinstance(returned, StreamingAgentChatResponse):
@@ -608,19 +688,21 @@ def answer_of(result: object) -> str | None:
     if isinstance(returned, AgentOutput):
         return returned.response.content
     if isinstance(returned, Mapping):
-        return next(
-            (
-                str(returned[name])
-                for name in ANSWER_KEYS
-                if returned.get(name) is not None
-            ),
-            None,
-        )
+        for name in ANSWER_KEYS:
+            if returned.get(name) is not None:
+                return str(returned[name])
+        return None
     if isinstance(returned, BaseModel):
-        texts = (vars(returned).get(name) for name in ANSWER_KEYS)
-        return next(
-            (text for text in texts if isinstance(text, str) and text.strip()), None
-        )
+        return _text_of_answer_field(vars(returned))
+    return None
+
+
+def _text_of_answer_field(fields: Mapping[str, Any]) -> str | None:
+    """The first text under a usual name for an answer; None if there is none."""
+    for name in ANSWER_KEYS:
+        text = fields.get(name)
+        if isinstance(text, str) and text.strip():
+            return text
     return None
 
 
@@ -649,9 +731,12 @@ def sources_of(result: object) -> tuple[Document, ...]:
 
 
 def plain(value: object, depth: int = 6) -> Any:
-    """Plain data of a value, for keys and paths that the user names.
+    """Turn a value into plain data, in which the user names keys and paths.
 
-    What is no data becomes None.
+    Args:
+        value: What a call was given or returned.
+        depth: How many containers inside of each other are read. Anything deeper, and
+            what is no data, becomes None.
     """
     if value is None or isinstance(value, (str, int, float, bool, Document)):
         return value
@@ -666,22 +751,15 @@ def plain(value: object, depth: int = 6) -> Any:
             "metadata": document.metadata,
         }
     if isinstance(value, Returned):
-        fields = {
-            name: getattr(value, name, None) for name in ("source_nodes", "metadata")
-        }
         return {
             "response": answer_of(value),
-            **{
-                name: plain(field_value, depth - 1)
-                for name, field_value in fields.items()
-            },
+            "source_nodes": plain(getattr(value, "source_nodes", None), depth - 1),
+            "metadata": plain(getattr(value, "metadata", None), depth - 1),
         }
     if isinstance(value, Event):
         value = fields_of(value)
-    if depth and isinstance(value, Mapping):
+    if isinstance(value, Mapping) and depth > 0:
         return {str(key): plain(element, depth - 1) for key, element in value.items()}
-    return (
-        [plain(element, depth - 1) for element in value]
-        if depth and isinstance(value, (list, tuple))
-        else None
-    )
+    if isinstance(value, (list, tuple)) and depth > 0:
+        return [plain(element, depth - 1) for element in value]
+    return None
