@@ -36,9 +36,9 @@ from llama_index_instrumentation.span_handlers import BaseSpanHandler
 from pydantic import Field, PrivateAttr
 
 # called once with what was read, and what broke it off
-Ended = Callable[[str, BaseException | None], None]
-# around each piece: a model may be called only then
-Within = Callable[[], AbstractContextManager[object]]
+OnEnd = Callable[[str, BaseException | None], None]
+# a context around the fetching of each piece: a model may be called only then
+WhileFetching = Callable[[], AbstractContextManager[object]]
 
 
 class Spans(BaseSpanHandler[BaseSpan]):
@@ -131,34 +131,37 @@ class _RunsWithTheirContext:
 
     def __init__(self) -> None:
         self._original: Any = None
-        self._follower: Any = None
+        self._replacement: Any = None
 
     def begin(self) -> None:
-        """Note the context of each run from now on."""
-        if self._follower is not None:
+        """Have each run of a workflow note the context that it is given, from now on.
+
+        ``Workflow.run`` is replaced by a method that notes the context (its first
+        argument, or ``ctx=``) and then runs the workflow as before.
+        """
+        if self._replacement is not None:
             return
         original = Workflow.run
 
         def run(workflow: Workflow, *args: Any, **kwargs: Any) -> Any:
-            first_argument = args[0] if args else kwargs.get("ctx")
-            before = _given_context.get()
-            _given_context.set(
-                first_argument if isinstance(first_argument, Context) else None
-            )
+            argument = args[0] if args else kwargs.get("ctx")
+            context = argument if isinstance(argument, Context) else None
+            context_before = _given_context.get()
+            _given_context.set(context)
             try:
                 return original(workflow, *args, **kwargs)
             finally:
-                _given_context.set(before)
+                _given_context.set(context_before)
 
-        follower: Any = functools.wraps(original)(run)
-        self._original, self._follower = original, follower
-        Workflow.run = follower  # type: ignore[method-assign]  # its own, with what it was given noted
+        replacement: Any = functools.wraps(original)(run)
+        self._original, self._replacement = original, replacement
+        Workflow.run = replacement  # type: ignore[method-assign]  # its own, with what it was given noted
 
     def end(self) -> None:
         """Put the original back, unless others have replaced it meanwhile."""
-        if Workflow.run is self._follower:
+        if Workflow.run is self._replacement:
             Workflow.run = self._original  # type: ignore[method-assign]  # as it was
-            self._original = self._follower = None
+            self._original = self._replacement = None
 
 
 CONTEXTS = _RunsWithTheirContext()
@@ -173,11 +176,11 @@ class _SearchesOfStores:
 
     def __init__(self) -> None:
         self._original: Any = None
-        self._follower: Any = None
+        self._replacement: Any = None
 
     def begin(self, on_result: Callable[[VectorStoreQueryResult], object]) -> None:
         """Call ``on_result`` with each result from now on."""
-        if self._follower is not None:
+        if self._replacement is not None:
             return
         original = VectorStoreQueryResult.__init__
 
@@ -185,48 +188,47 @@ class _SearchesOfStores:
             original(result, *args, **kwargs)
             on_result(result)
 
-        follower: Any = functools.wraps(original)(init)
-        self._original, self._follower = original, follower
-        VectorStoreQueryResult.__init__ = follower  # type: ignore[method-assign]  # its own, and told
+        replacement: Any = functools.wraps(original)(init)
+        self._original, self._replacement = original, replacement
+        VectorStoreQueryResult.__init__ = replacement  # type: ignore[method-assign]  # its own, and told
 
     def end(self) -> None:
         """Put the original back, unless others have replaced it meanwhile."""
-        if VectorStoreQueryResult.__init__ is self._follower:
+        if VectorStoreQueryResult.__init__ is self._replacement:
             VectorStoreQueryResult.__init__ = self._original  # type: ignore[method-assign]  # as it was
-            self._original = self._follower = None
+            self._original = self._replacement = None
 
 
 SEARCHES = _SearchesOfStores()
 
 
-def observe(response: Streamed, ended: Ended, within: Within) -> None:
+def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) -> None:
     """Replace the stream of a response by one that tells how its reading ended.
 
-    Only generators are replaced, by a generator of the same kind and content. Of an
-    object of another kind the application may use what no wrapper has. It stays as it
-    is, and is taken for a stream that was never read.
+    A generator is replaced by one of the same kind that hands on the same pieces. A
+    stream of any other class stays as it is, because the application may use what a
+    wrapper lacks; it counts as a stream that was never read.
 
     Args:
         response: The response.
-        ended: Called with the text read, and with the error that ended the reading.
-        within: Makes the context in which each piece is fetched.
+        on_end: Called with the text read, and with the error that ended the reading.
+        while_fetching: Makes the context in which each piece is fetched.
     """
     for name in ("response_gen", "chat_stream", "achat_stream"):
         stream = vars(response).get(name)
+        if stream is None:
+            continue
+        wrapper: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
         if isinstance(stream, AsyncGeneratorType):
-            wrapped: Generator[Any, Any, Any] | AsyncGenerator[Any, Any] = _areading(
-                stream, ended, within
-            )
+            wrapper = _areading(stream, on_end, while_fetching)
         elif isinstance(stream, GeneratorType):
-            wrapped = _reading(stream, ended, within)
-        elif stream is not None:
-            ended("", GeneratorExit())
-            continue
+            wrapper = _reading(stream, on_end, while_fetching)
         else:
+            on_end("", GeneratorExit())
             continue
-        # never started, it ends without a word
-        weakref.finalize(wrapped, ended, "", GeneratorExit()).atexit = False
-        setattr(response, name, wrapped)
+        # a generator that is dropped before its first piece runs nothing of its own
+        weakref.finalize(wrapper, on_end, "", GeneratorExit()).atexit = False
+        setattr(response, name, wrapper)
 
 
 class _Untaken(deque[str]):
@@ -282,35 +284,35 @@ def untaken_of(
     return pieces.untaken
 
 
-def _telling_of_the_end(ended: Ended, pieces_read: list[str]) -> ExitStack:
-    """Return a context that calls ``ended`` when it is left.
+def _calling_at_the_end(on_end: OnEnd, pieces_read: list[str]) -> ExitStack:
+    """Return a context that calls ``on_end`` when it is left.
 
     It hands on the text read, and the error that ended the reading.
     """
     on_leaving = ExitStack()
-    on_leaving.push(lambda _, error, __: ended("".join(pieces_read), error))
+    on_leaving.push(lambda _, error, __: on_end("".join(pieces_read), error))
     return on_leaving
 
 
 def _reading(
-    pieces: Generator[Any, Any, Any], ended: Ended, within: Within
+    pieces: Generator[Any, Any, Any], on_end: OnEnd, while_fetching: WhileFetching
 ) -> Generator[Any, Any, Any]:
-    """Hand on the pieces of a streamed answer, and say at the end what was read.
+    """Hand on the pieces of a streamed answer, and tell at the end what was read.
 
-    The application sees its own generator: what it sends or throws in reaches that, and
-    what that returns comes back.
+    To the application it behaves like the generator inside: what the application sends
+    or throws in goes to that one, and what that one returns comes back.
 
     Args:
-        pieces: The application's generator.
-        ended: Called with the text read, and with the error that ended the reading.
-        within: Makes the context in which each piece is fetched.
+        pieces: The framework's generator of the pieces.
+        on_end: Called with the text read, and with the error that ended the reading.
+        while_fetching: Makes the context in which each piece is fetched.
     """
     pieces_read: list[str] = []
-    with _telling_of_the_end(ended, pieces_read):
-        advance = partial(next, pieces)
+    with _calling_at_the_end(on_end, pieces_read):
+        advance = partial(next, pieces)  # how the next piece is fetched
         while True:
             try:
-                with within():
+                with while_fetching():
                     piece = advance()
             except StopIteration as end:
                 return end.value
@@ -325,15 +327,24 @@ def _reading(
 
 
 async def _areading(
-    pieces: AsyncGenerator[Any, Any], ended: Ended, within: Within
+    pieces: AsyncGenerator[Any, Any], on_end: OnEnd, while_fetching: WhileFetching
 ) -> AsyncGenerator[Any, Any]:
-    """The same for pieces that are awaited."""
+    """Hand on the pieces of an async stream, and tell at the end what was read.
+
+    To the application it behaves like the generator inside: what the application sends
+    or throws in goes to that one.
+
+    Args:
+        pieces: The framework's generator of the pieces.
+        on_end: Called with the text read, and with the error that ended the reading.
+        while_fetching: Makes the context in which each piece is fetched.
+    """
     pieces_read: list[str] = []
-    with _telling_of_the_end(ended, pieces_read):
-        advance = partial(anext, pieces)
+    with _calling_at_the_end(on_end, pieces_read):
+        advance = partial(anext, pieces)  # how the next piece is fetched
         while True:
             try:
-                with within():
+                with while_fetching():
                     piece = await advance()
             except StopAsyncIteration:
                 return

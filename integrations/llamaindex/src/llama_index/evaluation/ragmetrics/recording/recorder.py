@@ -99,29 +99,31 @@ _NOT_READ_YET = (
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class _Live:
+class _OpenRun:
     """A run that goes on, and who gets it.
 
     Attributes:
         run: The run.
         listeners: Who gets it once it has ended.
-        data: Whether its inputs and outputs are needed whole.
+        needs_data: Whether its inputs and outputs are needed whole.
         spans: The ids of the spans that stand in it.
-        written: By the identity of a streamed chat's response: the answer that was
-            written, and the error that broke it off.
-        awaits: The identity of the response whose answer the run waits for.
-        untaken: Pieces of that answer that the application has not taken.
+        written_answers: By the identity of a streamed chat's response: the answer that
+            was written, and the error that broke it off.
+        awaited_response_id: The identity of the response whose answer the run waits
+            for.
+        untaken_pieces: Pieces of that answer that the application has not taken.
         ended: Whether it was handed over.
     """
 
     run: Run
     listeners: tuple[Listener, ...]
-    data: bool  # inputs and outputs are needed whole
+    needs_data: bool
     spans: list[str] = field(default_factory=list)
-    written: dict[int, tuple[str, BaseException | None]] = field(default_factory=dict)
-    awaits: int | None = None
-    # pieces of that answer that the application has not taken
-    untaken: Collection[str] = ()
+    written_answers: dict[int, tuple[str, BaseException | None]] = field(
+        default_factory=dict
+    )
+    awaited_response_id: int | None = None
+    untaken_pieces: Collection[str] = ()
     ended: bool = False
 
     def is_streamed_to(self, listener: Listener) -> bool:
@@ -129,7 +131,7 @@ class _Live:
         return listener in self.listeners and self.run.streamed
 
 
-_Track = tuple[_Live, Node]
+_CallOfRun = tuple[_OpenRun, Node]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,18 +141,17 @@ class _Place:
     It stands in one run, in several if a capture was opened within a run, or in none.
 
     Attributes:
-        tracks: The runs, each with the call of the span in it.
+        calls_of_runs: The runs, each with the call of the span in it.
         kind: The kind of a span that is a call of its own; None for others.
-        within: Kinds of the calls around it.
-        event: What the step that it stands in was sent.
+        kinds_around: Kinds of the calls around it.
+        event_of_step: What the step that it stands in was sent.
         node: The innermost call, which stands in all runs but those that are cut.
     """
 
-    tracks: tuple[_Track, ...] = ()  # the runs, with the call in each
-    kind: Kind | None = None  # of a span that is a call of its own
-    within: frozenset[Kind] = frozenset()  # kinds of the calls around it
-    event: object = None  # what the step that it stands in was sent
-    # the innermost call, which stands in all runs but those that are cut
+    calls_of_runs: tuple[_CallOfRun, ...] = ()
+    kind: Kind | None = None
+    kinds_around: frozenset[Kind] = frozenset()
+    event_of_step: object = None
     node: Node | None = None
 
 
@@ -160,9 +161,9 @@ _reading: ContextVar[_Place | None] = ContextVar("ragmetrics_reading", default=N
 
 
 @contextmanager
-def _within(live: _Live) -> Iterator[None]:
+def _reading_of(open_run: _OpenRun) -> Iterator[None]:
     before = _reading.get()
-    _reading.set(_Place(((live, live.run.root),)))
+    _reading.set(_Place(((open_run, open_run.run.root),)))
     try:
         yield
     finally:
@@ -193,7 +194,7 @@ class Recorder:
         # pieces of a streamed chat answer, by the span that writes it
         self._writing: dict[str, list[str]] = {}
         # by open span, what tells that nothing will end it
-        self._ends: dict[str, weakref.finalize[Any, Any]] = {}
+        self._end_watchers: dict[str, weakref.finalize[Any, Any]] = {}
         # strands in which a store was queried outside of all runs, the last one last
         self._searched_by_hand: dict[str, None] = {}
         # nodes that generators of test data made for themselves
@@ -215,36 +216,45 @@ class Recorder:
             CONTEXTS.end()
             SEARCHES.end()
             self._searched_by_hand.clear()
-        lives = {
-            live for place in list(self._places.values()) for live, _ in place.tracks
+        open_runs = {
+            open_run
+            for place in list(self._places.values())
+            for open_run, _ in place.calls_of_runs
         }
-        if any(live.is_streamed_to(listener) for live in lives):
+        if any(open_run.is_streamed_to(listener) for open_run in open_runs):
             listener.problems.note(_NOT_READ_YET)
 
-    def _wanted(
+    def _listeners_of_new_run(
         self, parent_id: str | None, around: _Place | None
     ) -> tuple[Listener, ...]:
-        """Return the listeners for whom a run begins with a span."""
+        """Find those who want a run to begin with a span that begins now.
+
+        Inside of a recorded run, a new one begins only for those who do not get that
+        run, because they began to listen inside of it. Outside of all runs it begins
+        for everybody who listens. But a span inside of one that nobody recorded is a
+        part of something that began before, and is wanted only by those who began to
+        listen in that very span.
+
+        Args:
+            parent_id: The id of the span around it; None if there is none.
+            around: Where the span around it stands; None if nobody recorded it.
+        """
         listening = self.listeners.here()
-        listening_around = (
-            [listener for live, _ in around.tracks for listener in live.listeners]
-            if around is not None
-            else []
-        )
-        # inside of a run for these; another one wants it only if it began to listen in
-        # there
-        if listening_around:
+        listeners_of_runs_around: list[Listener] = []
+        if around is not None:
+            for open_run, _ in around.calls_of_runs:
+                listeners_of_runs_around += open_run.listeners
+        if listeners_of_runs_around:
             return tuple(
                 listener
                 for listener in listening
-                if listener not in listening_around and not listener.everywhere
+                if listener not in listeners_of_runs_around and not listener.everywhere
             )
-        # If the span around it is unknown, it is a part of something that began before
-        # capturing did.
+        is_outermost_or_known = parent_id is None or around is not None
         return tuple(
             listener
             for listener in listening
-            if parent_id is None or around is not None or parent_id == listener.under
+            if is_outermost_or_known or parent_id == listener.under
         )
 
     @guard_hook
@@ -255,57 +265,75 @@ class Recorder:
         instance: object,
         parent_id: str | None,
     ) -> None:
-        """A span began: find its place, unless it belongs to nothing that is watched.
+        """Find the place of a span that begins, and keep it for as long as it is open.
+
+        A **span** is the framework's record of one call of a method. Its place says in
+        which recorded runs it stands. A span that belongs to nothing that is watched
+        has none; one inside of an ignored span is ignored. A reset of a chat engine
+        begins another conversation.
 
         Args:
             id_: The span's id, which ends in class, method and a UUID.
             arguments: What its method was given.
-            instance: Whose method it is.
-            parent_id: The span around it; None if there is none.
+            instance: The object whose method it is.
+            parent_id: The id of the span around it; None if there is none.
         """
         if isinstance(instance, BaseChatEngine) and ".reset-" in id_:
             snapshot.start_over(instance)
         if not self.listeners.open and not self._places:
             return
-        reading = _reading.get()
+        # the place of a run whose streamed answer is read here, which may make calls
+        place_of_reading = _reading.get()
         parent = None if parent_id is None else self._places.get(parent_id)
-        around = _joined(parent, reading)
+        around = _place_while_reading(parent, place_of_reading)
         owner: type = type(instance)
-        kind = kind_of(owner, id_[:-_UUID].rpartition(".")[2])
-        if kind == "write":
+        method = id_[:-_UUID].rpartition(".")[2]
+        kind = kind_of(owner, method)
+        if kind == "write":  # the engine writes a streamed answer; that is no call
             self._writing[id_] = []
             kind = None
         if around is _IGNORED:
             self._places[id_] = _IGNORED
             return
-        # While a streamed answer is read no run begins.
-        fresh = () if reading is not None else self._wanted(parent_id, around)
+        new_listeners: tuple[Listener, ...] = ()
+        if place_of_reading is None:  # no run begins while a streamed answer is read
+            new_listeners = self._listeners_of_new_run(parent_id, around)
         surroundings = around or _OUTSIDE
-        if surroundings.tracks or fresh:
-            place = self._watched(kind, arguments, instance, surroundings, fresh)
-            if place.kind is not None:
-                for live, _ in place.tracks:
-                    live.spans.append(id_)
-            self._places[id_] = place
+        if not surroundings.calls_of_runs and not new_listeners:
+            return
+        place = self._place_unless_ignored(
+            kind, arguments, instance, surroundings, new_listeners
+        )
+        if place.kind is not None:
+            for open_run, _ in place.calls_of_runs:
+                open_run.spans.append(id_)
+        self._places[id_] = place
 
-    def _watched(
+    def _place_unless_ignored(
         self,
         kind: Kind | None,
         arguments: Mapping[str, Any],
         instance: object,
         around: _Place,
-        fresh: tuple[Listener, ...],
+        new_listeners: tuple[Listener, ...],
     ) -> _Place:
-        """The place of a span in a run, or of one that begins a run for ``fresh``.
+        """Find the place of a span, unless it is ignored with all that it calls.
 
-        What a judge does, or a generator of test data, is ignored with all inside it.
-        A call that only shortens the memory is ignored by itself.
+        That is what a judge does, or a generator of test data. A call with which a
+        memory shortens a conversation is ignored by itself.
+
+        Args:
+            kind: What the span does; None if it is no call that is recorded.
+            arguments: What its method was given.
+            instance: The object whose method it is.
+            around: The place of the span around it.
+            new_listeners: Those for whom a run begins with the span.
         """
         caller = called_by() if kind in ROOTS else None
-        is_judge_work = bool(around.tracks) and capture.is_judge_work()
+        is_judge_work = bool(around.calls_of_runs) and capture.is_judge_work()
         if is_judge_work or (caller is not None and caller not in MEMORY):
             return _IGNORED
-        place = self._placed(kind, arguments, instance, around, fresh)
+        place = self._place_of_span(kind, arguments, instance, around, new_listeners)
         if caller is not None and place.kind is not None and place.node is not None:
             place.node.kind = "ignored"
         return place
@@ -319,46 +347,62 @@ class Recorder:
         gone, nothing more will come.
         """
         if id_ in self._places or id_ in self._writing:
-            self._ends[id_] = weakref.finalize(bound_args, self._lost, id_)
-            self._ends[id_].atexit = False
+            self._end_watchers[id_] = weakref.finalize(bound_args, self._lost, id_)
+            self._end_watchers[id_].atexit = False
 
     @guard_hook
     def _lost(self, id_: str) -> None:
-        if id_ in self._ends:
+        if id_ in self._end_watchers:
             self.leave(id_, None, None, GeneratorExit())
 
-    def _placed(
+    def _place_of_span(
         self,
         kind: Kind | None,
         arguments: Mapping[str, Any],
         instance: object,
         around: _Place,
-        fresh: tuple[Listener, ...],
+        new_listeners: tuple[Listener, ...],
     ) -> _Place:
-        """Find the place of a span, and make its call.
+        """Find the place of a span in the runs around it, and record its call.
 
-        A span that is no call of its own has the place around it.
+        A span that is no call of its own has the place around it: one that capturing
+        looks through, and a second span of the same call of a model. For
+        ``new_listeners`` a run begins with the call, if calls of its kind may begin
+        one. Arguments are as for ``_place_unless_ignored``.
         """
-        twin = _twin(around, snapshot.prompt_of(arguments)) if kind == "model" else None
-        if kind is None or twin is not None or _is_looked_through(kind, around):
-            self._prompted(around, arguments)
+        call_of_same_model: Node | None = None
+        if kind == "model":
+            prompt = snapshot.prompt_of(arguments)
+            call_of_same_model = _call_of_same_model(around, prompt)
+        belongs_to_other_call = call_of_same_model is not None
+        if kind is None or belongs_to_other_call or _is_looked_through(kind, around):
+            self._note_history_of_prompt(around, arguments)
             return replace(
                 around,
                 kind=None,
-                event=arguments.get("ev", around.event),
-                node=twin or around.node,
+                event_of_step=arguments.get("ev", around.event_of_step),
+                node=call_of_same_model or around.node,
             )
-        if not around.tracks and kind not in ROOTS:
+        if not around.calls_of_runs and kind not in ROOTS:
             return _Place(kind=kind)
-        node = self._call(kind, arguments, instance, around)
-        tracks = tuple(_added(node, live, parent) for live, parent in around.tracks)
-        if fresh and kind in ROOTS:
-            live = self._begun(kind, node, arguments, instance, fresh)
-            tracks = (*tracks, (live, node))
-        entered = "synth" if kind == "respond" else kind
-        return _Place(tracks, kind, around.within | {entered}, None, node)
+        node = self._make_call(kind, arguments, instance, around)
+        calls_of_runs = []
+        for open_run, parent in around.calls_of_runs:
+            calls_of_runs.append(_add_call(node, open_run, parent))
+        if new_listeners and kind in ROOTS:
+            open_run = self._begin_run(kind, node, arguments, instance, new_listeners)
+            calls_of_runs.append((open_run, node))
+        # a part of a synthesizer counts as a whole one for what is inside of it
+        kind_for_calls_inside: Kind = "synth" if kind == "respond" else kind
+        return _Place(
+            tuple(calls_of_runs),
+            kind,
+            around.kinds_around | {kind_for_calls_inside},
+            event_of_step=None,
+            node=node,
+        )
 
-    def _call(
+    def _make_call(
         self,
         kind: Kind,
         arguments: Mapping[str, Any],
@@ -367,38 +411,49 @@ class Recorder:
     ) -> Node:
         """The call of a span, with copies of what it was given."""
         node = Node(_NODES.get(kind, kind), type(instance).__name__, next(_clock))
-        if kind == "tool" and "program" in around.within:
+        if kind == "tool" and "program" in around.kinds_around:
             node.kind = "ignored"  # a structured answer
-        self._copied(snapshot.copy_event, node, around.event)
-        self._copied(snapshot.copy_arguments, kind, node, arguments, instance)
+        self._copy_guarded(snapshot.copy_event, node, around.event_of_step)
+        self._copy_guarded(snapshot.copy_arguments, kind, node, arguments, instance)
         return node
 
-    def _begun(
+    def _begin_run(
         self,
         kind: Kind,
         node: Node,
         arguments: Mapping[str, Any],
         instance: object,
         listeners: tuple[Listener, ...],
-    ) -> _Live:
-        """Begin a run with a call, for those who listen."""
+    ) -> _OpenRun:
+        """Begin a run with its outermost call, and copy what that was given.
+
+        A model that is called after the application searched a store by itself may
+        show what it found, which nobody recorded: its run is in doubt.
+
+        Args:
+            kind: What the call does.
+            node: The recorded call.
+            arguments: What its method was given.
+            instance: The object whose method it is.
+            listeners: Those who get the run.
+        """
         needs_data = any(listener.data for listener in listeners)
         run = Run(node, kind=kind, strand=strand())
         if kind in _ANSWER_BY_THEMSELVES and run.strand in self._searched_by_hand:
             del self._searched_by_hand[run.strand]
             run.doubts = (_SEARCHED_BY_HAND,)
-        live = _Live(run, listeners, needs_data)
+        open_run = _OpenRun(run, listeners, needs_data)
         for listener in listeners:
             listener.begun = True
-        self._copied(
+        self._copy_guarded(
             snapshot.copy_start,
-            live.run,
+            open_run.run,
             arguments,
             instance,
             needs_data,
             given_context(),
         )
-        return live
+        return open_run
 
     @guard_hook
     def leave(
@@ -406,9 +461,11 @@ class Recorder:
     ) -> None:
         """Record the end of a span, with a result or an exception.
 
-        The call gets its result, its end and its error. If it is the root of a run, the
-        run ends with it. The place of a call is known until its run ends, because a
-        part of its reply may come late. The place of any other span is forgotten here.
+        A span is the framework's record of one call of a method. Its recorded call gets
+        the result, the end and the error. If the call is the outermost one of a run,
+        the run ends with it, or when its streamed answer is read. The place of a call
+        is known until its run ends, because a part of its reply may come late. The
+        place of any other span is forgotten here.
 
         Args:
             id_: The id of the span.
@@ -416,40 +473,43 @@ class Recorder:
             result: What it returned; None if it raised.
             error: What it raised; None if it returned.
         """
-        waiting_end = self._ends.pop(id_, None)
-        if waiting_end is not None:
-            # the span has ended, so its end need not be told when its object goes
-            waiting_end.detach()
+        end_watcher = self._end_watchers.pop(id_, None)
+        if end_watcher is not None:
+            # it would tell of the end once the arguments of the span are gone
+            end_watcher.detach()
         place = self._places.get(id_, _OUTSIDE)
         node = place.node if place.kind is not None else None
-        if node is None or not place.tracks:
+        if node is None or not place.calls_of_runs:
             self._places.pop(id_, None)
-        self._wrote(id_, place, instance, error)
+        self._note_written_answer(id_, place, instance, error)
         self._note_test_data(place, result)
-        if isinstance(result, AgentOutput) and instance is None:
-            self._agent_said(place, result)
+        is_step_of_workflow = instance is None
+        if isinstance(result, AgentOutput) and is_step_of_workflow:
+            self._note_reply_of_agent(place, result)
         if node is None or place.kind is None:
             return
         if error is None:
-            self._copied(snapshot.copy_result, place.kind, node, result, instance)
+            self._copy_guarded(snapshot.copy_result, place.kind, node, result, instance)
         _note_end(node, error)
         is_of_test_data = self._found_test_data(node)
-        for live, _ in place.tracks:
-            if is_of_test_data and live.run.kind in ("query", "retrieve"):
-                live.run.root.kind = "ignored"
-            if node is live.run.root:
-                self._leave_root(live, result, error)
+        for open_run, _ in place.calls_of_runs:
+            if is_of_test_data and open_run.run.kind in ("query", "retrieve"):
+                open_run.run.root.kind = "ignored"
+            if node is open_run.run.root:
+                self._leave_root(open_run, result, error)
 
     def _leave_root(
-        self, live: _Live, result: object, error: BaseException | None
+        self, open_run: _OpenRun, result: object, error: BaseException | None
     ) -> None:
         """End a run whose outermost call failed; one whose call returned may still stream."""
         if error is None:
-            self._copied(snapshot.copy_outcome, live.run, result, live.data)
-            self._finish(live, result)
+            self._copy_guarded(
+                snapshot.copy_outcome, open_run.run, result, open_run.needs_data
+            )
+            self._end_or_follow(open_run, result)
         else:
-            live.run.complete = isinstance(error, Exception)
-            self._end(live)
+            open_run.run.complete = isinstance(error, Exception)
+            self._end(open_run)
 
     def _note_test_data(self, place: _Place, result: object) -> None:
         """Remember the nodes that a generator of test data made for itself."""
@@ -474,21 +534,29 @@ class Recorder:
 
     @guard_hook
     def searched(self, result: VectorStoreQueryResult) -> None:
-        """Record a search that the application made without a retriever."""
+        """Record what a vector store found for a search without a retriever.
+
+        What a retriever searches is left out, and what prepares or remembers, such as
+        the building of an index. A search outside of all runs is only noted.
+
+        Args:
+            result: The store's result. It may name ids alone, whose texts are unknown.
+        """
         place = self._places.get(active_span_id.get() or "", _OUTSIDE)
-        is_of_a_retriever = place.kind == "retrieve" or "retrieve" in place.within
-        if place is _IGNORED or is_of_a_retriever or called_by() is not None:
+        is_of_retriever = place.kind == "retrieve" or "retrieve" in place.kinds_around
+        is_preparation = called_by() is not None
+        if place is _IGNORED or is_of_retriever or is_preparation:
             return
-        if not place.tracks:
+        if not place.calls_of_runs:
             self._search_by_hand()
             return
         documents = snapshot.documents_of_result(result)
         node = Node("retriever", "vector store", next(_clock), documents=documents)
         node.ended = next(_clock)
-        for live, parent in place.tracks:
-            _added(node, live, parent)
+        for open_run, parent in place.calls_of_runs:
+            _add_call(node, open_run, parent)
             if documents is None:
-                live.run.ids_alone |= set(result.ids or ())
+                open_run.run.ids_alone |= set(result.ids or ())
 
     def _search_by_hand(self) -> None:
         """Note a search outside of all runs.
@@ -505,22 +573,28 @@ class Recorder:
 
     @guard_hook
     def said(self, id_: str | None, reply: object) -> None:
-        """Note the whole reply of a model; it ends a run that is a streaming model alone."""
+        """Note the whole reply of a model, which the framework tells in an event.
+
+        The reply is the end of a run that consists of a streaming model alone. Nothing
+        is noted if the span is no call of a model or has its reply already.
+
+        Args:
+            id_: The id of the span in which the event was sent; None if in none.
+            reply: The reply.
+        """
         place = self._places.get(id_ or "", _OUTSIDE)
-        if (
-            place.node is None
-            or place.node.kind != "model"
-            or place.node.reply is not None
-        ):
+        node = place.node
+        if node is None or node.kind != "model" or node.reply is not None:
             return
-        self._copied(snapshot.note_reply, place.node, reply)
-        place.node.ended = next(_clock)
-        for live, _ in place.tracks:
-            if place.node is live.run.root and live.run.streamed:
-                self._end(live)
+        self._copy_guarded(snapshot.note_reply, node, reply)
+        node.ended = next(_clock)
+        for open_run, _ in place.calls_of_runs:
+            is_outermost_call = node is open_run.run.root
+            if is_outermost_call and open_run.run.streamed:
+                self._end(open_run)
 
     @guard_hook
-    def _copied(self, copy: Callable[..., object], *arguments: object) -> None:
+    def _copy_guarded(self, copy: Callable[..., object], *arguments: object) -> None:
         """Copy something for a run.
 
         Each copy is guarded by itself: what cannot be copied is missing, and the run is
@@ -529,154 +603,189 @@ class Recorder:
         copy(*arguments)
 
     @guard_hook
-    def _prompted(self, place: _Place, llm_arguments: Mapping[str, Any]) -> None:
+    def _note_history_of_prompt(
+        self, place: _Place, llm_arguments: Mapping[str, Any]
+    ) -> None:
         """Take the history from a model's template, where no memory could be read."""
-        for live, _ in place.tracks:
-            if live.run.kind == "chat":
-                live.run.history = live.run.history or snapshot.prompted_turns(
+        for open_run, _ in place.calls_of_runs:
+            if open_run.run.kind == "chat":
+                open_run.run.history = open_run.run.history or snapshot.prompted_turns(
                     llm_arguments
                 )
 
     @guard_hook
-    def _agent_said(self, place: _Place, output: AgentOutput) -> None:
+    def _note_reply_of_agent(self, place: _Place, output: AgentOutput) -> None:
         """Note the reply of an agent's model, and the tools that it called."""
-        for _, node in place.tracks:
+        for _, node in place.calls_of_runs:
             model = next(
                 (child for child in reversed(node.children) if child.kind == "model"),
                 None,
             )
             if model is not None and (output.tool_calls or model.reply is None):
-                self._copied(snapshot.note_reply, model, output)
+                self._copy_guarded(snapshot.note_reply, model, output)
                 model.ended = next(_clock)
 
     @guard_hook
-    def _finish(self, live: _Live, result: object) -> None:
-        """End a run whose root returned, or follow its answer while that is streaming."""
-        run, response = live.run, snapshot.result_of(result)
-        # a thread may have written all of it by now
+    def _end_or_follow(self, open_run: _OpenRun, result: object) -> None:
+        """End a run whose outermost call returned, or follow its streamed answer.
+
+        A streamed answer is followed, and the run ends when it was read or is dropped.
+        That is: a chat's answer, which the engine writes to its memory by itself; the
+        stream of a model, whose whole reply an event tells; any other response with a
+        stream in it. By now a thread may have written all of the answer.
+
+        Args:
+            open_run: The run.
+            result: What the outermost call returned.
+        """
+        run = open_run.run
+        response = snapshot.result_of(result)
         run.streamed = isinstance(response, snapshot.Streamed)
         if run.kind == "model" and isinstance(result, (Generator, AsyncGenerator)):
             run.streamed = True
-            weakref.finalize(result, self._end, live).atexit = False
-        elif (
+            weakref.finalize(result, self._end, open_run).atexit = False
+            return
+        if (
             isinstance(response, StreamingAgentChatResponse)
             and response.is_writing_to_memory
         ):
-            self._follow_chat(live, response)
-        elif not isinstance(response, snapshot.Streamed) or run.root.text is not None:
-            self._end(live)
-        else:
-            observe(response, partial(self._streamed, live), partial(_within, live))
+            self._follow_chat(open_run, response)
+            return
+        is_whole = run.root.text is not None
+        if is_whole or not isinstance(response, snapshot.Streamed):
+            self._end(open_run)
+            return
+        observe(
+            response,
+            on_end=partial(self._end_stream, open_run),
+            while_fetching=partial(_reading_of, open_run),
+        )
 
     @guard_hook
-    def _wrote(
+    def _note_written_answer(
         self, id_: str, place: _Place, response: object, error: BaseException | None
     ) -> None:
-        """Note for its runs that a streamed chat answer was written to its end.
+        """Note that the engine of a chat has written a streamed answer to its end.
 
-        At that moment its chat may not have returned yet, or be no run of its own.
+        Nothing is done for a span that wrote none. At this moment the chat itself may
+        not have returned yet; if a run waits for the answer, it may end now.
+
+        Args:
+            id_: The id of the span that wrote.
+            place: Its place, which says in which runs it stands.
+            response: The response with the answer.
+            error: What broke the writing off; None if it came to its end.
         """
-        heard = self._writing.pop(id_, None)
-        if heard is None or not isinstance(response, StreamingAgentChatResponse):
+        pieces = self._writing.pop(id_, None)
+        if pieces is None or not isinstance(response, StreamingAgentChatResponse):
             return
-        # where it ended well the response has it, but in older cores
-        heard_text = "".join(heard)
-        written = (
-            (heard_text, error)
-            if error is not None
-            else (response.response or heard_text.strip(), None)
-        )
-        for live, _ in place.tracks:
-            live.written[id(response)] = written
-            self._awaited(live)
+        text = "".join(pieces)
+        if error is None:
+            # older releases leave it out of the response
+            text = response.response or text.strip()
+        for open_run, _ in place.calls_of_runs:
+            open_run.written_answers[id(response)] = (text, error)
+            self._end_if_written_and_read(open_run)
 
-    def _follow_chat(self, live: _Live, response: StreamingAgentChatResponse) -> None:
+    def _follow_chat(
+        self, open_run: _OpenRun, response: StreamingAgentChatResponse
+    ) -> None:
         """Wait until a chat's answer is written and read, or its response is gone.
 
         The engine of the chat writes the answer, perhaps after the chat has returned.
         """
-        weakref.finalize(response, self._left, live).atexit = False
+        weakref.finalize(response, self._end_unread, open_run).atexit = False
         # first: from then on the thread that writes may end the run
-        self._copied(self._follow_reading, live, response)
-        live.awaits = id(response)
-        if live.run.root.text is not None:
-            live.written.setdefault(id(response), (live.run.root.text, None))
-        self._awaited(live)
+        self._copy_guarded(self._follow_reading, open_run, response)
+        open_run.awaited_response_id = id(response)
+        if open_run.run.root.text is not None:
+            open_run.written_answers.setdefault(
+                id(response), (open_run.run.root.text, None)
+            )
+        self._end_if_written_and_read(open_run)
 
     def _follow_reading(
-        self, live: _Live, response: StreamingAgentChatResponse
+        self, open_run: _OpenRun, response: StreamingAgentChatResponse
     ) -> None:
         """Know from now on what the application has not read of a run's answer."""
-        live.untaken = untaken_of(response, partial(self._awaited, live))
+        open_run.untaken_pieces = untaken_of(
+            response, partial(self._end_if_written_and_read, open_run)
+        )
 
     @guard_hook
-    def _awaited(self, live: _Live) -> None:
-        """End a run if the answer that it awaits is written and read.
+    def _end_if_written_and_read(self, open_run: _OpenRun) -> None:
+        """End a run if the answer that it waits for is written and read.
 
         The answer may be written before its chat returns, or after.
         """
-        if live.awaits not in live.written:
+        if open_run.awaited_response_id not in open_run.written_answers:
             return
-        text, error = live.written[live.awaits]
-        if error is not None or not live.untaken:
-            self._streamed(live, text, error)
+        text, error = open_run.written_answers[open_run.awaited_response_id]
+        if error is not None or not open_run.untaken_pieces:
+            self._end_stream(open_run, text, error)
 
     @guard_hook
-    def _left(self, live: _Live) -> None:
+    def _end_unread(self, open_run: _OpenRun) -> None:
         """End a run whose response is gone before its answer was read to its end.
 
-        What was read of the answer counts. The run is incomplete if something was left
-        unread. If nobody read anything the whole answer stays, in doubt.
+        What was read counts as the answer, and the run is incomplete. If nothing of a
+        whole answer was read, all of it stays, but whether the user received it is in
+        doubt.
         """
-        # what was never written to its end counts as left
-        text, error = live.written.get(live.awaits or 0, ("", GeneratorExit()))
-        unread = "".join(live.untaken).rstrip()
+        never_written = ("", GeneratorExit())
+        text, error = open_run.written_answers.get(
+            open_run.awaited_response_id or 0, never_written
+        )
+        unread = "".join(open_run.untaken_pieces).rstrip()
         text_read = text.removesuffix(unread)
         if error is None and not text_read.strip():
-            live.run.doubts = (_NOBODY_READ,)
+            open_run.run.doubts = (_NOBODY_READ,)
         elif error is None and unread:
-            text, error = text_read, GeneratorExit()
-        self._streamed(live, text, error)
+            text = text_read
+            error = GeneratorExit()
+        self._end_stream(open_run, text, error)
 
     @guard_hook
-    def _streamed(
-        self, live: _Live, answer_text: str, error: BaseException | None
+    def _end_stream(
+        self, open_run: _OpenRun, answer_text: str, error: BaseException | None
     ) -> None:
         """Note how the reading of a streamed answer ended, and end the run.
 
         Args:
-            live: The run.
+            open_run: The run.
             answer_text: What was read.
             error: The error that broke it off, ``GeneratorExit`` if the application
                 stopped reading; None if it was read to its end.
         """
-        if live.ended:
+        if open_run.ended:
             return
         # what was written by the time that the chat returned may not have been read
-        live.run.root.text = answer_text if error is None else None
+        open_run.run.root.text = answer_text if error is None else None
         if error is not None:
-            live.run.partial, live.run.complete = answer_text or None, False
-            live.run.root.error = (
+            open_run.run.partial, open_run.run.complete = answer_text or None, False
+            open_run.run.root.error = (
                 None if isinstance(error, GeneratorExit) else _error_in_words(error)
             )
-        self._end(live)
+        self._end(open_run)
 
     @guard_hook
-    def _end(self, live: _Live) -> None:
+    def _end(self, open_run: _OpenRun) -> None:
         """Forget the places of a run, and hand it to its listeners, once."""
         with self._lock:
-            if live.ended:
+            if open_run.ended:
                 return
-            live.ended = True
-            for id_ in live.spans:
+            open_run.ended = True
+            for id_ in open_run.spans:
                 place = self._places.pop(id_, _OUTSIDE)
-                other_tracks = tuple(
-                    track for track in place.tracks if track[0] is not live
+                other_calls = tuple(
+                    call_of_run
+                    for call_of_run in place.calls_of_runs
+                    if call_of_run[0] is not open_run
                 )
-                if other_tracks:
-                    self._places[id_] = replace(place, tracks=other_tracks)
-        for listener in live.listeners:
-            listener.record(live.run)
+                if other_calls:
+                    self._places[id_] = replace(place, calls_of_runs=other_calls)
+        for listener in open_run.listeners:
+            listener.record(open_run.run)
 
 
 def _is_looked_through(kind: Kind, around: _Place) -> bool:
@@ -688,41 +797,47 @@ def _is_looked_through(kind: Kind, around: _Place) -> bool:
     if kind == "tool":
         return around.kind == "tool"
     if kind == "respond":
-        return "synth" in around.within
-    return kind == "predict" and bool(around.tracks)
+        return "synth" in around.kinds_around
+    return kind == "predict" and bool(around.calls_of_runs)
 
 
-def _joined(around: _Place | None, reading: _Place | None) -> _Place | None:
+def _place_while_reading(
+    around: _Place | None, reading: _Place | None
+) -> _Place | None:
     """The place around a span, with the runs whose streamed answer is read there.
 
     None if the span stands nowhere and nothing is read.
     """
     if around is None or reading is None or around is _IGNORED:
         return around or reading
-    lives = [live for live, _ in around.tracks]
+    open_runs = [open_run for open_run, _ in around.calls_of_runs]
     return replace(
         around,
-        tracks=(
-            *around.tracks,
-            *(track for track in reading.tracks if track[0] not in lives),
+        calls_of_runs=(
+            *around.calls_of_runs,
+            *(
+                call_of_run
+                for call_of_run in reading.calls_of_runs
+                if call_of_run[0] not in open_runs
+            ),
         ),
     )
 
 
-def _added(node: Node, live: _Live, parent: Node) -> _Track:
+def _add_call(node: Node, open_run: _OpenRun, parent: Node) -> _CallOfRun:
     """Add a call to a run below another call, and return the place of the call.
 
     Where the run has too many calls already it is marked as cut, and the call is left
     out.
     """
-    if live.run.calls >= MOST_CALLS:
-        live.run.cut = True
-        return live, parent
-    live.run.calls += 1
+    if open_run.run.calls >= MOST_CALLS:
+        open_run.run.cut = True
+        return open_run, parent
+    open_run.run.calls += 1
     # a node stands in several runs
     if not any(child is node for child in parent.children[-1:]):
         parent.children.append(node)
-    return live, node
+    return open_run, node
 
 
 def _note_end(node: Node, error: BaseException | None) -> None:
@@ -744,25 +859,31 @@ def _error_in_words(error: BaseException | None) -> str | None:
     )
 
 
-def _twin(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
-    """The call of a model that another span belongs to; None if there is none.
+def _call_of_same_model(around: _Place, prompt: tuple[Message, ...]) -> Node | None:
+    """Find the recorded call of a model to which another span of a model belongs.
 
-    It is the call around the span, or a call just before it with the same prompt: the
-    framework may make two spans of one call.
+    The framework may make two spans of one call. The call is the one around the span,
+    or the last one just before it, if it has the same prompt and no reply yet.
+
+    Args:
+        around: The place of the span around it.
+        prompt: What the model is given.
+
+    Returns:
+        The call; None if the span is a call of its own.
     """
-    if around.node is not None and around.node.kind == "model" and around.node.prompt:
-        return around.node
-    last_children = [
-        child for _, parent in around.tracks[:1] for child in parent.children[-1:]
-    ]
-    return next(
-        (
-            child
-            for child in last_children
-            if child.kind == "model" and child.reply is None and child.prompt == prompt
-        ),
-        None,
-    )
+    node = around.node
+    if node is not None and node.kind == "model" and node.prompt:
+        return node
+    if not around.calls_of_runs:
+        return None
+    # its calls are the same in all runs
+    _, parent = around.calls_of_runs[0]
+    if not parent.children:
+        return None
+    last_call = parent.children[-1]
+    has_same_prompt = last_call.kind == "model" and last_call.prompt == prompt
+    return last_call if has_same_prompt and last_call.reply is None else None
 
 
 RECORDER = Recorder()
