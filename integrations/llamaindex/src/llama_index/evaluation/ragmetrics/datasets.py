@@ -48,29 +48,37 @@ def load_rag_dataset(
     """
     data: Any = dataset
     if isinstance(dataset, (str, PathLike)):
-        try:
-            data = json.loads(Path(dataset).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(f"{Path(dataset).name} is no JSON file: {error}") from None
+        data = _json_of_file(Path(dataset))
     if isinstance(data, BaseModel):
         data = data.model_dump(mode="json")
-    if isinstance(data, Mapping) and isinstance(data.get("queries"), Mapping):
-        references = data.get("responses") or {}
-        return [
-            Sample(id=id_, question=query, reference=references.get(id_))
-            for id_, query in data["queries"].items()
-        ]
-    examples = (
-        data.get("examples")
-        if isinstance(data, Mapping)
-        else getattr(data, "examples", None)
-    )
+    examples = getattr(data, "examples", None)  # of a class that is no pydantic model
+    if isinstance(data, Mapping):
+        queries = data.get("queries")
+        if isinstance(queries, Mapping):
+            references = data.get("responses") or {}
+            return [
+                Sample(id=query_id, question=query, reference=references.get(query_id))
+                for query_id, query in queries.items()
+            ]
+        examples = data.get("examples")
     if not isinstance(examples, (list, tuple)):
         raise InputError(
             "a dataset has a list of examples, or queries and responses; got"
             f" {type(data).__name__}"
         )
     return [_sample(example, number) for number, example in enumerate(examples)]
+
+
+def _json_of_file(path: Path) -> Any:
+    """The data in a JSON file.
+
+    Raises:
+        InputError: If it is no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path.name} is no JSON file: {error}") from None
 
 
 def _sample(example: Any, number: int) -> Sample:
@@ -120,12 +128,13 @@ def evaluate_query_engine(
         InputError: If a question is no text, sample or row.
         JudgeUnavailable: If the judge will not answer any question.
     """
-    samples_asked = list(_questions(questions))
+    questions_to_ask = list(_questions(questions))
     samples = []
-    with Display(len(samples_asked), progress) as display:
-        for number, sample_asked in enumerate(samples_asked):
-            samples.append(_run(query_engine, sample_asked))
-            display.add(SampleResult(index=number, sample=samples[-1]))
+    with Display(len(questions_to_ask), progress) as display:
+        for number, sample_to_ask in enumerate(questions_to_ask):
+            answered_sample = _run(query_engine, sample_to_ask)
+            samples.append(answered_sample)
+            display.add(SampleResult(index=number, sample=answered_sample))
     with as_judge_work():
         return evaluate(
             samples, metrics, judge=as_judge(judge), progress=progress, **settings
@@ -133,7 +142,10 @@ def evaluate_query_engine(
 
 
 def _questions(questions: Any) -> Iterable[Sample]:
-    """Yield the questions as samples, in any form in which the user may give them.
+    """Yield the user's questions as samples that have no answer yet.
+
+    Args:
+        questions: A dataset of LlamaIndex, or an iterable of texts, samples and rows.
 
     Raises:
         InputError: If one is blank, or is no text, sample or row.
@@ -146,45 +158,60 @@ def _questions(questions: Any) -> Iterable[Sample]:
             for entry in questions
         ]
     for number, sample in enumerate(iterate_samples(questions, {})):
-        if not isinstance(sample, Sample) or sample.question is None:
-            raise InputError(
-                f"question {number}:"
-                f" {'it is blank' if isinstance(sample, Sample) else sample}"
-            )
+        if not isinstance(sample, Sample):
+            raise InputError(f"question {number}: {sample}")  # why the row is none
+        if sample.question is None:
+            raise InputError(f"question {number}: it is blank")
         yield sample
 
 
-def _run(query_engine: BaseQueryEngine, sample_asked: Sample) -> Sample:
-    """One run of the engine, a streamed answer read to its end, as one sample."""
-    response, error = None, None
-    question = sample_asked.question or ""
+def _run(query_engine: BaseQueryEngine, sample_to_ask: Sample) -> Sample:
+    """Ask a query engine one question, and make the sample of what it did.
+
+    A streamed answer is read to its end. If the engine fails, the sample has its error.
+    Of an engine that LlamaIndex's spans do not show, the sample is made of what the
+    engine returned.
+
+    Args:
+        query_engine: The engine.
+        sample_to_ask: The question, with the reference, id, metadata and facts that go
+            into the sample.
+    """
+    response = None
+    error = None
+    question = sample_to_ask.question or ""
     with capture(
         question=question,
-        reference=sample_asked.reference,
-        id=sample_asked.id,
-        metadata=sample_asked.metadata,
+        reference=sample_to_ask.reference,
+        id=sample_to_ask.id,
+        metadata=sample_to_ask.metadata,
     ) as captured:
         try:
             response = query_engine.query(question)
             if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
-                str(response)
-        except Exception as failed:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
-            error = f"{type(failed).__name__}: {failed}"
+                str(response)  # reads the stream to its end
+        except Exception as failure:  # noqa: BLE001  # a failure boundary: the sample says so, the next question is asked
+            error = f"{type(failure).__name__}: {failure}"
     if captured.samples:
-        return captured.samples[0].model_copy(update={"facts": sample_asked.facts})
-    try:
-        # of a run without spans
-        (sample,) = (
-            samples_from(response) if response is not None else [Sample(error=error)]
-        )
-    except SettingError as unread:
-        error = (
-            "LlamaIndex's spans show no query, and the engine's result cannot be read:"
-            f" {unread}"
-        )
+        return captured.samples[0].model_copy(update={"facts": sample_to_ask.facts})
+    if response is None:
         sample = Sample(error=error)
-    captured_fields = {
+    else:
+        sample = _sample_of_response(response)
+    fields_of_run = {
         name: getattr(sample, name)
         for name in ("contexts", "retrieved", "answer", "capture", "error")
     }
-    return sample_asked.model_copy(update=captured_fields)
+    return sample_to_ask.model_copy(update=fields_of_run)
+
+
+def _sample_of_response(response: object) -> Sample:
+    """The sample of what an engine returned; one with an error if that is not read."""
+    try:
+        (sample,) = samples_from(response)
+    except SettingError as error:
+        return Sample(
+            error="LlamaIndex's spans show no query, and the engine's result cannot be"
+            f" read: {error}"
+        )
+    return sample

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.response.schema import (
@@ -121,34 +121,32 @@ class MetricEvaluator(BaseEvaluator):
         }
 
     def _update_prompts(self, prompts_dict: PromptDictType) -> None:
-        """Replace templates that differ from the metric's own.
+        """Replace the metric by one with other prompt templates.
 
-        The metric checks their placeholders.
+        Templates that equal the present ones change nothing: one that is the default
+        stays the default, and the metric's signature stays what it was. Names that are
+        none of the metric's are passed over.
+
+        Args:
+            prompts_dict: The templates, by the names of the metric's settings.
 
         Raises:
             SettingError: If a placeholder is missing or unknown.
         """
-        present = {
-            name: prompt.get_template() for name, prompt in self._get_prompts().items()
+        changed_templates = {}
+        for name, present_prompt in self._get_prompts().items():
+            if name in prompts_dict:
+                template = prompts_dict[name].get_template()
+                if template != present_prompt.get_template():
+                    changed_templates[name] = template
+        if not changed_templates:
+            return
+        fields = {
+            name: getattr(self._metric, name)
+            for name in type(self._metric).model_fields
         }
-        templates = {
-            name: prompts_dict[name].get_template()
-            for name in present
-            if name in prompts_dict
-        }
-        changes = {
-            name: template
-            for name, template in templates.items()
-            if template != present[name]
-        }
-        # one that is as before stays a default, so that the metric's signature stays
-        # what it was
-        if changes:
-            fields = {
-                name: getattr(self._metric, name)
-                for name in type(self._metric).model_fields
-            }
-            self._metric = type(self._metric)(**{**fields, **changes})
+        # made anew, because a metric checks the placeholders when it is made
+        self._metric = type(self._metric)(**{**fields, **changed_templates})
 
     async def aevaluate(
         self,
@@ -208,24 +206,28 @@ class MetricEvaluator(BaseEvaluator):
         return await self._scored(lambda: _responded(query, response, reference))
 
     async def _scored(self, make_sample: Callable[[], Sample]) -> RagMetricsResult:
-        """Score a sample, or tell why there is none."""
-        sample, outcome = Sample(), cast("MetricResult | str", "")
+        """Make a sample and score it.
+
+        If the sample cannot be made or judged, the result says why and has no score.
+
+        Args:
+            make_sample: Makes the sample; its errors are caught here.
+        """
+        sample = Sample()
+        outcome: MetricResult | str  # the words why there is none
         try:
             sample = make_sample()
-            judge = (
-                self._judge
-                if self._judge is not None or self._metric.model is not None
-                else settings_judge()
-            )
+            judge = self._judge
+            if judge is None and self._metric.model is None:
+                judge = settings_judge()
             with as_judge_work():
                 outcome = await self._metric.ascore(
                     sample, judge=resolve_judge(judge, metric_model=self._metric.model)
                 )
         except ValidationError as error:
             first_problem = error.errors(include_input=False, include_url=False)[0]
-            outcome = (
-                f"{'.'.join(map(str, first_problem['loc']))}: {first_problem['msg']}"
-            )
+            field = ".".join(map(str, first_problem["loc"]))
+            outcome = f"{field}: {first_problem['msg']}"
         except RagMetricsError as error:
             outcome = str(error)
         return native(outcome, sample, threshold=self._threshold)
@@ -276,8 +278,8 @@ class AnswerRelevanceEvaluator(MetricEvaluator):
 class CitationQualityEvaluator(MetricEvaluator):
     """Do the citations of the response hold?
 
-    What a mark such as ``[1]`` means is known where the texts of the contexts begin with
-    numbers, as those of a ``CitationQueryEngine`` do, or with ``numbered_from=1``.
+    What a mark such as ``[1]`` means is known where the texts of the contexts begin
+    with numbers, as those of a ``CitationQueryEngine`` do, or with ``numbered_from=1``.
     """
 
     metric_class = CitationQuality
@@ -286,23 +288,31 @@ class CitationQualityEvaluator(MetricEvaluator):
 def native(
     outcome: MetricResult | str, sample: Sample, *, threshold: float = 0.5
 ) -> RagMetricsResult:
-    """The framework's result of ours, or of the words why there is none.
+    """Turn the result of a metric into the framework's own type.
 
-    Scores from the threshold on are passing.
+    Args:
+        outcome: The result, or the words why there is none.
+        sample: What was judged.
+        threshold: A score passes if it is at least this.
     """
-    value, feedback = (
-        (None, outcome) if isinstance(outcome, str) else (outcome.value, outcome.reason)
-    )
+    metric_result = None
+    score = None
+    if isinstance(outcome, str):
+        feedback = outcome
+    else:
+        metric_result = outcome
+        score = outcome.value
+        feedback = outcome.reason
     return RagMetricsResult(
         query=sample.question,
         contexts=[context.text for context in sample.contexts],
         response=sample.answer,
-        score=value,
-        passing=None if value is None else value >= threshold,
+        score=score,
+        passing=None if score is None else score >= threshold,
         feedback=feedback,
-        invalid_result=value is None,
-        invalid_reason=feedback if value is None else None,
-        metric_result=None if isinstance(outcome, str) else outcome,
+        invalid_result=score is None,
+        invalid_reason=feedback if score is None else None,
+        metric_result=metric_result,
     )
 
 

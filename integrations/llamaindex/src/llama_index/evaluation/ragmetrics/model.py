@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -83,55 +83,50 @@ class LlamaIndexModel(FrameworkModel):
         )
 
     def _form(self) -> object:
-        """As LlamaIndex writes the LLM to a file, and what this leaves out.
+        """Describe the LLM, so that stored replies are used for an equal one only.
 
-        Functions are told by name, clients by their address.
+        That is what LlamaIndex writes of it to a file, and what LlamaIndex leaves out:
+        the functions that it was given, by name, and the addresses of its clients.
 
         Raises:
-            ValueError: If one of them is the user's own.
+            ValueError: If a function is the user's own: its name does not say what it
+                does.
         """
         functions = {}
         for name, field in type(self.llm).model_fields.items():
-            value = (
-                getattr(self.llm, name)
-                if field.exclude and name not in _WATCHING
-                else None
-            )
-            if value is not None:
-                module, label = (
-                    getattr(value, "__module__", ""),
-                    getattr(value, "__qualname__", ""),
-                )
-                if not label or "<" in label or not is_installed(module):
-                    raise ValueError(f"{name} has no serialised form")
-                functions[name] = f"{module}.{label}"
+            is_left_out = field.exclude and name not in _WATCHING
+            function = getattr(self.llm, name) if is_left_out else None
+            if function is not None:
+                functions[name] = _name_of_installed(name, function)
         form = self.llm.to_dict()
-        clients = [
-            str(getattr(client, "base_url", ""))
-            for client in (self.llm.__pydantic_private__ or {}).values()
-        ]
-        addresses = {address.rstrip("/") for address in clients if address}
-        return [
-            form,
-            functions,
-            sorted(addresses - {str(form.get("api_base")).rstrip("/")}),
-        ]
+        addresses = set()
+        for client in (self.llm.__pydantic_private__ or {}).values():
+            address = str(getattr(client, "base_url", ""))
+            if address:
+                addresses.add(address.rstrip("/"))
+        # the form has this one
+        addresses.discard(str(form.get("api_base")).rstrip("/"))
+        return [form, functions, sorted(addresses)]
 
     def _exchange(self, request: ChatRequest) -> Exchange:
-        """Return what sends a request, sync and async, and what reads the reply.
+        """Make ready how a request is sent to the LLM and how its reply is read.
 
-        A request with a schema is sent as the call of a function, where the LLM can
-        call functions.
+        A request whose reply has a schema is sent as the call of a function with this
+        schema, if the LLM can call functions. Any other request is a plain call.
+
+        Returns:
+            The call that sends it, its async counterpart, and the function that makes a
+            reply of what either of them returns.
         """
-        llm, tools = self._fitted(request), _tools(request)
+        llm = self._with_settings(request)
         messages = [
             ChatMessage(role=MessageRole(message.role), content=message.content)
             for message in request.messages
         ]
         read_reply = partial(_reply, llm, request)
-        if tools and isinstance(llm, FunctionCallingLLM):
+        if _asks_for_function(request) and isinstance(llm, FunctionCallingLLM):
             arguments: dict[str, Any] = {
-                "tools": tools,
+                "tools": [_function_of_schema(request.own_schema())],
                 "chat_history": messages,
                 "tool_required": True,
             }
@@ -142,32 +137,47 @@ class LlamaIndexModel(FrameworkModel):
             )
         return partial(llm.chat, messages), partial(llm.achat, messages), read_reply
 
-    def _fitted(self, request: ChatRequest) -> LLM:
-        """The LLM with the request's settings, where it has fields for them.
+    def _with_settings(self, request: ChatRequest) -> LLM:
+        """A copy of the LLM with the request's settings, such as its temperature.
 
-        A copy is kept for the next request, because it makes a client of its own, and
-        that takes longer than a call.
+        A setting for which the LLM has no field is left out. A limit of the reply's
+        length is only raised, and only if the LLM has one. The copy is kept for the
+        next request of this event loop with the same settings: it makes a client of its
+        own, which takes longer than a call. It is made anew if the user has changed the
+        LLM meanwhile.
         """
-        fields = type(self.llm).model_fields
-        settings_wanted = parameters(
-            replace(request, schema=None, n=1, max_tokens=None)
-        )
+        settings = parameters(replace(request, schema=None, n=1, max_tokens=None))
         own_limit = getattr(self.llm, "max_tokens", None)
         if isinstance(own_limit, int) and request.max_tokens is not None:
-            settings_wanted["max_tokens"] = max(own_limit, request.max_tokens)
-        update = {
-            name: value for name, value in settings_wanted.items() if name in fields
-        }
-        llm_contents = (dict(vars(self.llm)), dict(self.llm.__pydantic_private__ or {}))
+            settings["max_tokens"] = max(own_limit, request.max_tokens)
+        new_values = {}
+        for name, value in settings.items():
+            if name in type(self.llm).model_fields:
+                new_values[name] = value
+        contents = (dict(vars(self.llm)), dict(self.llm.__pydantic_private__ or {}))
         copies = self._copies.setdefault(asyncio.get_running_loop(), {})
-        contents_at_copy, copy = copies.get(
-            key := tuple(update.items()), (None, self.llm)
-        )
-        if (
-            contents_at_copy != llm_contents
-        ):  # none yet, or the user has changed the LLM
-            copies[key] = (llm_contents, copy := self.llm.model_copy(update=update))
+        key = tuple(new_values.items())
+        if key in copies:
+            contents_when_copied, copy = copies[key]
+            if contents_when_copied == contents:
+                return copy
+        copy = self.llm.model_copy(update=new_values)
+        copies[key] = (contents, copy)
         return copy
+
+
+def _name_of_installed(field: str, function: object) -> str:
+    """The full name of a function or class of an installed package.
+
+    Raises:
+        ValueError: If it is the user's own, or has no name that tells what it is.
+    """
+    module = getattr(function, "__module__", "")
+    name = getattr(function, "__qualname__", "")
+    is_nameless = not name or "<" in name  # such as "<lambda>" or one inside another
+    if is_nameless or not is_installed(module):
+        raise ValueError(f"{field} has no serialised form")
+    return f"{module}.{name}"
 
 
 def capabilities_of(llm: LLM) -> Capabilities:
@@ -206,115 +216,128 @@ def settings_judge() -> LlamaIndexModel | None:
     return model_of_settings
 
 
-def _tools(request: ChatRequest) -> list[FunctionTool]:
-    """A function whose parameters are the reply's schema.
+def _asks_for_function(request: ChatRequest) -> bool:
+    """Whether the reply is wanted as the call of a function, if the LLM can call any.
 
-    None where the reply's tokens are to be weighed.
+    A reply whose tokens are to be weighed must be plain text.
     """
-    if request.schema is None or request.top_logprobs:
-        return []
-    schema = request.own_schema()
+    return request.schema is not None and not request.top_logprobs
 
-    def replaced(json_schema: dict[str, Any]) -> None:
-        json_schema.clear()
-        json_schema.update(schema)
+
+def _function_of_schema(schema: Mapping[str, Any]) -> FunctionTool:
+    """A function for the LLM to call, whose parameters are the schema of a reply."""
+
+    def replace_schema(generated_schema: dict[str, Any]) -> None:
+        """Put our schema in the place of the one that pydantic generated."""
+        generated_schema.clear()
+        generated_schema.update(schema)
 
     def reply(**fields: Any) -> dict[str, Any]:
+        """Never called: the arguments of the call are the reply."""
         return fields
 
-    parameters: type[BaseModel] = create_model(
-        "Reply", __config__=ConfigDict(extra="allow", json_schema_extra=replaced)
+    parameters_class: type[BaseModel] = create_model(
+        "Reply",
+        __config__=ConfigDict(extra="allow", json_schema_extra=replace_schema),
     )
-    about = "Give your reply through this function."
-    return [
-        FunctionTool.from_defaults(
-            fn=reply, name="reply", description=about, fn_schema=parameters
-        )
-    ]
+    return FunctionTool.from_defaults(
+        fn=reply,
+        name="reply",
+        description="Give your reply through this function.",
+        fn_schema=parameters_class,
+    )
 
 
 def _reply(llm: LLM, request: ChatRequest, response: ChatResponse) -> ChatReply:
-    """What an LLM replied, with its usage and why it ended where it tells these.
+    """Read what an LLM replied, the tokens that it took, and why it ended.
 
-    Where the reply is a function's call, its arguments are the text.
+    If the reply is a function's call, the call's arguments as JSON are the text. Usage
+    and reason are looked for where the providers' responses have them; what a response
+    does not say stays unknown.
+
+    Args:
+        llm: The LLM.
+        request: What was asked.
+        response: What the LLM returned.
     """
     text = response.message.content or ""
-    if (
-        request.schema is not None
-        and not request.top_logprobs
-        and isinstance(llm, FunctionCallingLLM)
-    ):
+    if _asks_for_function(request) and isinstance(llm, FunctionCallingLLM):
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-        text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False) if calls else text
-    tokens = aligned(text, response.logprobs or ()) if request.top_logprobs else ()
-    raw = (
-        response.raw.model_dump()
-        if isinstance(response.raw, BaseModel)
-        else response.raw
-    )
-    reply_data = {"raw": raw, "more": response.additional_kwargs}
+        if calls:
+            text = json.dumps(calls[0].tool_kwargs, ensure_ascii=False)
+    tokens: tuple[TokenAlternatives, ...] = ()
+    if request.top_logprobs:
+        tokens = aligned(text, response.logprobs or ())
+    raw = response.raw
+    if isinstance(raw, BaseModel):
+        raw = raw.model_dump()
+    facts = {"raw": raw, "more": response.additional_kwargs}
     finish_reason = _first_of_kind(
         str,
-        reply_data,
+        facts,
         "raw.choices.0.finish_reason",
         "raw.stop_reason",
         "raw.done_reason",
     )
-    places = ("more", "raw.usage")
-    usage = {
-        f"{usage_name}_tokens": _first_of_kind(
-            int,
-            reply_data,
-            *(
-                f"{place}.{name}_tokens"
-                for place in places
-                for name in (usage_name, other_name)
-            ),
-        )
-        for usage_name, other_name in (("prompt", "input"), ("completion", "output"))
-    }
-    choice = replace(
-        choice_of(
-            text,
-            finish_reason,
-            _first_of_kind(str, reply_data, "raw.choices.0.message.refusal"),
-        ),
-        tokens=tokens,
+    refusal = _first_of_kind(str, facts, "raw.choices.0.message.refusal")
+    choice = choice_of(text, finish_reason, refusal)
+    return reply_of(
+        llm.class_name(),
+        [replace(choice, tokens=tokens)],
+        usage={
+            "prompt_tokens": _n_tokens(facts, "prompt", "input"),
+            "completion_tokens": _n_tokens(facts, "completion", "output"),
+        },
+        models=[_first_of_kind(str, facts, "raw.model")],
     )
-    models = [_first_of_kind(str, reply_data, "raw.model")]
-    return reply_of(llm.class_name(), [choice], usage=usage, models=models)
 
 
-def _first_of_kind(kind: type[T], reply_data: object, *paths: str) -> T | None:
+def _n_tokens(facts: object, *names: str) -> int | None:
+    """A number of tokens, by the names that providers have for it; None if unknown."""
+    paths = []
+    for place in ("more", "raw.usage"):
+        for name in names:
+            paths.append(f"{place}.{name}_tokens")
+    return _first_of_kind(int, facts, *paths)
+
+
+def _first_of_kind(kind: type[T], data: object, *paths: str) -> T | None:
     """What the first path leads to that leads to something of this kind."""
-    values = (follow_path(reply_data, path.split("."))[1] for path in paths)
+    values = (follow_path(data, path.split("."))[1] for path in paths)
     return next((value for value in values if isinstance(value, kind)), None)
 
 
 def aligned(
     text: str, positions: Sequence[Sequence[LogProb]]
 ) -> tuple[TokenAlternatives, ...]:
-    """Find the token at each position of a reply.
+    """Find which token of a reply stands at each position.
 
-    LlamaIndex gives only the alternatives of each.
+    LlamaIndex gives the alternatives of each position and not which of them was chosen.
+    So tokens are looked for that together spell the text. Where several would do, the
+    likelier one is taken.
+
+    Args:
+        text: The reply.
+        positions: For each position its alternatives.
 
     Returns:
-        One token per position, such that together they spell the text; () if they
-        cannot.
+        The token at each position, with the alternatives; empty if no choice of tokens
+        spells the text.
     """
-    reached: dict[int, tuple[TokenAlternatives, ...]] = {0: ()}
+    # for each length of text that the tokens so far can spell: these tokens
+    tokens_by_length: dict[int, tuple[TokenAlternatives, ...]] = {0: ()}
     for alternatives in positions:
         listed = tuple(
             (alternative.token, alternative.logprob) for alternative in alternatives
         )
-        before, reached = reached, {}
-        for start, spelt in before.items():
-            for token, logprob in sorted(
-                listed, key=lambda alternative: -alternative[1]
-            ):
-                if token and text.startswith(token, start):
-                    reached.setdefault(
-                        start + len(token),
-                        (*spelt, TokenAlternatives(token, logprob, listed)),
-                    )
-    return reached.get(len(text), ())
+        likeliest_first = sorted(
+            listed, key=lambda alternative: alternative[1], reverse=True
+        )
+        longer: dict[int, tuple[TokenAlternatives, ...]] = {}
+        for length, tokens in tokens_by_length.items():
+            for token, logprob in likeliest_first:
+                if token and text.startswith(token, length):
+                    last = TokenAlternatives(token, logprob, listed)
+                    longer.setdefault(length + len(token), (*tokens, last))
+        tokens_by_length = longer
+    return tokens_by_length.get(len(text), ())
