@@ -128,7 +128,10 @@ _REPLIES: dict[str, Callable[[str], object]] = {
     "useful": _judged("useful", _bit, reason="By digest."),
     "covered": _judged("covered", _bit, "facts"),
     "declined": lambda prompt: {"reason": "By digest.", "declined": _bit(prompt)},
-    "missing": lambda prompt: {"missing": "A year.", "sufficient": _bit(prompt)},
+    "missing": lambda prompt: {
+        "missing": "" if _bit(prompt) else "A year.",
+        "sufficient": _bit(prompt),
+    },
     "sufficient": lambda prompt: {
         "reason": "By digest.",
         "sufficient": _bit(prompt),

@@ -418,6 +418,34 @@ def test_answer_and_reference_are_never_shown_where_sufficiency_is_judged(
     assert requests_of(judge.asked[2]) == requests_of(on_contexts)
 
 
+@pytest.mark.parametrize(
+    ("missing", "agrees"),
+    [
+        ("", True),
+        ("-", True),
+        ("Nothing.", True),
+        ("N/A", True),
+        ("All is there.", True),
+        ("Es fehlt nichts.", True),
+        ("无", True),
+        ("the year", False),
+        ("In which month", False),
+    ],
+)
+def test_a_reply_that_contradicts_itself_is_no_reply(
+    missing: str, agrees: bool
+) -> None:
+    judge = ScriptedJudge({SufficientContexts: {"missing": missing, "sufficient": 1}})
+    result = ContextSufficiency(declining=False).score(SAMPLE, judge=judge)
+    if agrees:
+        assert result.value == 1.0
+    else:
+        assert result.status == "failed"
+        assert result.error.type == "MalformedReply"
+    against = ScriptedJudge({SufficientContexts: {"missing": missing, "sufficient": 0}})
+    assert ContextSufficiency(declining=False).score(SAMPLE, judge=against).value == 0
+
+
 # A history that holds this turn, too, in the forms that memories and tables have: of
 # the turns as (role, text).
 Said = list[tuple[str, str]]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from ragmetrics_core.data.intervals import wilson
-from ragmetrics_core.data.metric_evidence import Cell, JudgedChunk
+from ragmetrics_core.data.metric_evidence import AnsweringCase, Cell, JudgedChunk
 from ragmetrics_core.data.results import MetricResult, SampleResult, Scored, Undefined
 from ragmetrics_core.data.sample import Fact, Sample
 from ragmetrics_core.metrics.context_adherence import AdherenceEvidence
 from ragmetrics_core.metrics.context_recall import Rating, RecallEvidence
+from ragmetrics_core.metrics.context_sufficiency import SufficiencyEvidence
 from ragmetrics_core.metrics.context_utilization import UtilizationEvidence
 from ragmetrics_core.metrics.fact_matrix import AccuracyEvidence
 from ragmetrics_core.page.diagnosis import RULES, Diagnosis, diagnose
@@ -35,6 +36,18 @@ def chunks(*verdicts: bool | float) -> Scored:
     hits = [rank for rank, yes in enumerate(useful, 1) if yes]
     value = sum(n / rank for n, rank in enumerate(hits, 1)) / len(hits) if hits else 0.0
     return Scored(metric="mine", value=value, reason="", evidence=evidence)
+
+
+def enough(case: AnsweringCase) -> Scored:
+    """Context Sufficiency of a sample, and what the application did with it."""
+    is_enough = case in ("answered", "over_declined")
+    evidence = SufficiencyEvidence(
+        sufficient=is_enough,
+        probability=float(is_enough),
+        declined=case.endswith("declined"),
+        case=case,
+    )
+    return Scored(metric="s", value=float(is_enough), reason="", evidence=evidence)
 
 
 def polls(yes: int, no: int) -> Scored:
@@ -101,6 +114,10 @@ ABSTAINED = Undefined(metric="a", reason="", code="abstained")
         ([facts(0.4), chunks(True), ABSTAINED], None),  # may be there or not
         ([facts(0.0), chunks(True), ABSTAINED], "outside_store"),
         ([chunks(False, False, True), ABSTAINED], "ranking"),
+        ([enough("over_declined")], "declined"),
+        ([enough("answered")], None),
+        ([enough("rightly_declined")], None),
+        ([chunks(False), enough("over_declined"), ABSTAINED], "outside_store"),
         # generation
         ([chunks(True, False), polls(0, 5)], "generation"),
         ([facts(1.0), polls(5, 0), recall(0.2)], "generation"),

@@ -60,12 +60,14 @@ _SENTENCES_BEFORE = 3  # shown so that a statement's words can be read
 
 _StatementsByPlace = dict[int, "JudgedStatement"]
 
-Fault = Literal["uncited", "misattributed", "unsupported"]
+Fault = Literal["uncited", "misattributed", "unsupported", "unresolved"]
 """What is wrong with a sentence that makes a claim.
 
 - ``uncited``: it cites nothing;
 - ``misattributed``: what it cites does not support it, and another context does alone;
-- ``unsupported``: what it cites does not support it, and no other context is known to.
+- ``unsupported``: what it cites does not support it, and no other context does alone;
+- ``unresolved``: what it cites does not support it, and the judge did not answer whether
+  another context does.
 """
 
 
@@ -166,7 +168,14 @@ class CitationEvidence(Evidence, extra="ignore"):
         description="Number of sentences that a context supports which is not cited."
     )
     unsupported: int = Field(
-        description="Number of sentences that cite, and that nothing known supports."
+        description="Number of sentences that cite, and that no context supports."
+    )
+    unresolved: int = Field(
+        default=0,
+        description=(
+            "Number of sentences that what they cite does not support, where the judge"
+            " did not answer whether another context does."
+        ),
     )
     dangling: int = Field(description="Number of citations of what nobody was shown.")
     irrelevant: int = Field(description="Number of citations that are not needed.")
@@ -496,7 +505,11 @@ class CitationQuality(Metric):
         if cited.supported:
             return {place: judged}
         ranks = yield from _ranks_of_support(answer, support, cited_texts)
-        fault: Fault = "misattributed" if ranks else "unsupported"
+        fault: Fault = "unsupported"
+        if ranks is None:
+            fault = "unresolved"
+        elif ranks:
+            fault = "misattributed"
         update = {"supporting": ranks, "fault": fault}
         return {place: judged.model_copy(update=update)}
 
@@ -553,6 +566,7 @@ def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
         uncited=count_by_fault["uncited"],
         misattributed=count_by_fault["misattributed"],
         unsupported=count_by_fault["unsupported"],
+        unresolved=count_by_fault["unresolved"],
         dangling=n_dangling,
         irrelevant=sum(1 for citation in citations if citation.irrelevant),
         statements=tuple(statements),
@@ -625,6 +639,7 @@ def _reason(evidence: CitationEvidence) -> str:
         "uncited": evidence.uncited,
         "misattributed": evidence.misattributed,
         "unsupported": evidence.unsupported,
+        "unresolved": evidence.unresolved,
         "dangling": evidence.dangling,
         "irrelevant": evidence.irrelevant,
     }

@@ -5,6 +5,7 @@ Beside the score stands what the application did: whether it answered or decline
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -55,11 +56,34 @@ CHUNKS_HOLD_ALL = (
 """Sufficiency as a typed question; the cause of a low adherence asks it, too."""
 
 
+# What judges write of nothing that is missing: a word for none, or that all is there.
+_NOTHING_MISSING = re.compile(
+    r"\b(?:no|not|none|nothing|nil|null|n/?a|all|every\w*|enough|sufficien\w+|complete\w*"
+    r"|is|are|nichts|kein\w*|rien|aucun\w*|nada|ningun\w*|ningún|nulla|nessun\w*|niets"
+    r"|geen)\b|[无無没沒不]|없|なし|ない",
+    re.IGNORECASE,
+)
+
+
 class SufficientReply(SilentData, extra="ignore"):
-    """A judgement whether contexts are enough, with what is missing named before it."""
+    """A judgement whether contexts are enough, with what is missing named before it.
+
+    One that names something missing and calls the contexts sufficient contradicts
+    itself, and is none.
+    """
 
     missing: Comment = ""
     sufficient: Bit
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> SufficientReply:
+        is_blank = re.search(r"\w", self.missing) is None
+        says_nothing = is_blank or _NOTHING_MISSING.search(self.missing) is not None
+        if self.sufficient and not says_nothing:
+            raise ValueError(
+                "it names what is missing, and calls the contexts sufficient"
+            )
+        return self
 
 
 class SufficientContexts(Question[SufficientReply]):

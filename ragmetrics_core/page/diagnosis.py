@@ -33,6 +33,7 @@ from ragmetrics_core.data import (
     Undefined,
     has_answer_without_context,
 )
+from ragmetrics_core.data.metric_evidence import Sufficed
 from ragmetrics_core.metrics.average_precision import average_precision
 from ragmetrics_core.reporting.sample_journey import journey_of
 
@@ -159,6 +160,8 @@ def _sayings_of_result(result: MetricResult) -> dict[str, Says]:
         reach_of_polls = evidence.repeatability or around_value
         bounds = evidence.bounds or ()
         return {"adherent": _side_of_half(result.value, *reach_of_polls, *bounds)}
+    if isinstance(evidence, Sufficed):
+        return {"over_declined": evidence.case == "over_declined"}
     if evidence is not None and evidence.kind == "context_recall":
         return {"matching": _side_of_half(*around_value)}
     return {}
