@@ -24,6 +24,7 @@ from ragmetrics_core.capture import (
     Tree,
     samples_of,
 )
+from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.data import Turn
 from ragmetrics_core.data.sample import Sample
 
@@ -421,6 +422,86 @@ def test_a_document_shown_twice_in_one_prompt_is_two_contexts(seed: int) -> None
         *(one.id for one in run.shown),
         repeated.id,
     ]
+
+
+def _failed(tree: Tree) -> None:
+    tree.error = "ValueError()"
+
+
+def _left(tree: Tree) -> None:
+    tree.complete = False
+
+
+def _without_answer(tree: Tree) -> None:
+    tree.answers = ()
+    tree.root.children.pop()
+
+
+def _without_search(tree: Tree) -> None:
+    tree.root.children = [
+        node
+        for node in tree.root.children
+        if not any(inner.kind == "retriever" for inner in nodes(node))
+    ]
+    tree.is_query = True
+
+
+def _without_prompt(tree: Tree) -> None:
+    tree.root.children.pop()
+
+
+def _with_unread_documents(tree: Tree) -> None:
+    tree.unread = 2
+
+
+def _without_question(tree: Tree) -> None:
+    tree.question = None
+
+
+def _with_an_unended_search(tree: Tree) -> None:
+    tree.root.children.append(Node("retriever", "late", tree.root.ended or 0))
+
+
+def _with_a_tool_that_gave_nothing(tree: Tree) -> None:
+    _without_search(tree)
+    began = tree.root.children[0].began - 0.5
+    tree.root.children.append(Node("tool", "empty", began, began, text=""))
+
+
+def _of_a_conversation_by_words(tree: Tree) -> None:
+    tree.conversation_at = BY_WORDS[0]
+
+
+# a loss, and a word of the warning that names the field
+LOSSES = {
+    _failed: "answer",
+    _left: "answer",
+    _without_answer: "answer",
+    _without_search: "contexts",
+    _without_prompt: "contexts",
+    _with_unread_documents: "documents",
+    _without_question: "question",
+    _with_an_unended_search: "searches",
+    _with_a_tool_that_gave_nothing: "contexts",
+    _of_a_conversation_by_words: "conversation",
+}
+
+
+@law
+@given(SEEDS, st.sampled_from(list(LOSSES)), st.booleans())
+def test_what_is_not_exact_says_why(
+    seed: int, lose: Callable[[Tree], None], cut: bool
+) -> None:
+    whole = generated(seed, cut=cut).tree
+    lost = deepcopy(whole)
+    lose(lost)
+    for sample in samples_of(whole):
+        assert sample.capture is not None
+        assert sample.capture.grade == "exact" or sample.capture.warnings
+    for sample in samples_of(lost):
+        assert sample.capture is not None
+        assert sample.capture.grade != "exact"
+        assert LOSSES[lose] in " ".join(sample.capture.warnings)
 
 
 @law

@@ -53,6 +53,20 @@ class ShownToAnswer:
     prompts: Sequence[str] | None
     known: Sequence[str]
 
+    def calls_as_shown(
+        self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
+    ) -> tuple[tuple[Brought, ...], tuple[EvidenceCall, ...]]:
+        """What the calls of this turn and of earlier ones brought, as the answer was shown it.
+
+        Args:
+            arrivals: What arrived in this turn.
+            earlier: The ledger's calls of earlier turns.
+        """
+        texts_shown = self.texts_shown(arrivals, earlier)
+        brought = self.arrivals_as_shown(arrivals, texts_shown)
+        earlier_as_shown = self.earlier_calls_as_shown(earlier, texts_shown)
+        return tuple(brought), tuple(earlier_as_shown)
+
     def arrivals_as_shown(
         self, arrivals: Sequence[Arrival], texts_shown: set[str]
     ) -> Iterator[Brought]:

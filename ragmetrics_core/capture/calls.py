@@ -574,6 +574,16 @@ class Calls:
         return self.tree.unread + n_unread_by_calls
 
     @cached_property
+    def n_searches_without_end(self) -> int:
+        """How many searches had neither returned nor failed when the run ended."""
+        n_searches = 0
+        for node in self.nodes:
+            has_returned = node.ended is not None or node.documents is not None
+            if node.kind == "retriever" and not has_returned and node.error is None:
+                n_searches += 1
+        return n_searches
+
+    @cached_property
     def remarks(self) -> tuple[str, ...]:
         """What is uncertain about single calls, in words, each once."""
         remarks: list[str] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import Answered
-from ragmetrics_core.capture.arrivals import Arrival, Arrivals
+from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.brought import Brought, ShownToAnswer
 from ragmetrics_core.capture.calls import Calls, end_of, text_of
 from ragmetrics_core.capture.labelled_passages import unknown_passages
@@ -45,6 +45,9 @@ _UNTOLD = (
 )
 _UNSEEN = (
     "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
+)
+_NO_PROMPT = (
+    "no prompt tells which texts the answer rests on; the contexts are taken from: {}"
 )
 _NONE_NAMED = (
     "contexts_from= led to a place without any text; if something was retrieved, name"
@@ -129,6 +132,14 @@ class Evidenced:
     unnamed_tools: tuple[Node, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def grade(self) -> Grade:
+        """The best grade of a sample that rests on it; ``warnings`` say why."""
+        grades = self.contexts.grades
+        if "inferred" in grades or self.unnamed_tools:
+            return "inferred"
+        return "located" if grades else "exact"
+
 
 def evidence(
     turn: Turn, answered: Answered, showings: Showings, arrivals: Arrivals
@@ -151,10 +162,12 @@ def evidence(
         shown = None
         shown_keys = ()
     feeding = _feeding(answered.call, shown)
+    prompts = _messages_shown(answered.call, feeding)
 
     documents_of_steps = arrivals.documents_of_steps(by_key)
     retrieved = arrivals.documents_retrieved(shown_keys, documents_of_steps)
     documents_by_search = {**turn.calls.retrievals, **documents_of_steps}
+    sources = _names_of(documents_by_search)
     passages = passages_of(
         retrieved,
         documents_by_search,
@@ -169,9 +182,8 @@ def evidence(
     arrived = arrivals.arrivals_to_list(
         answered.text, turn.tree.earlier, documents_of_steps
     )
-    prompts = _messages_shown(answered.call, feeding)
     shown_to_answer = ShownToAnswer(by_key, prompts, turn.known)
-    brought, earlier = _calls_as_shown(shown_to_answer, arrived, turn.tree.earlier)
+    brought, earlier = shown_to_answer.calls_as_shown(arrived, turn.tree.earlier)
 
     unnamed_tools = _tools_beside_contexts(contexts, brought)
     if contexts.evidence_from is None and unnamed_tools:
@@ -181,7 +193,7 @@ def evidence(
         contexts=contexts,
         retrieved=retrieved,
         passages=passages,
-        sources=_names_of(documents_by_search),
+        sources=sources,
         feeding=feeding,
         brought=brought,
         earlier=earlier,
@@ -189,24 +201,6 @@ def evidence(
         unnamed_tools=unnamed_tools,
         warnings=(*contexts.warnings, *passages.warnings, *doubtful),
     )
-
-
-def _calls_as_shown(
-    shown_to_answer: ShownToAnswer,
-    arrived: Sequence[Arrival],
-    earlier: Sequence[EvidenceCall],
-) -> tuple[tuple[Brought, ...], tuple[EvidenceCall, ...]]:
-    """What the calls of this turn and of earlier ones brought, as the answer was shown it.
-
-    Args:
-        shown_to_answer: What the answer was shown.
-        arrived: What arrived in this turn.
-        earlier: The ledger's calls of earlier turns.
-    """
-    texts_shown = shown_to_answer.texts_shown(arrived, earlier)
-    brought = shown_to_answer.arrivals_as_shown(arrived, texts_shown)
-    earlier_as_shown = shown_to_answer.earlier_calls_as_shown(earlier, texts_shown)
-    return tuple(brought), tuple(earlier_as_shown)
 
 
 def _names_of(calls: Iterable[Node]) -> tuple[str, ...]:
@@ -568,7 +562,7 @@ def _contexts_of_list(
     evidence_from: EvidenceFrom = "listed"
     if search.answered.call is None and search.tree.gives_documents:
         evidence_from = "retrieved_only"
-    warnings: tuple[str, ...] = ()
+    warnings = (_NO_PROMPT.format(place),)
     if search.shown is not None and search.answered.text is not None:
         is_traced = any(document.key in search.shown.traces for document in documents)
         warnings = (_UNTOLD if is_traced else _UNSEEN,)

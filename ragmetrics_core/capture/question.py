@@ -57,7 +57,7 @@ _BEHIND_A_LABEL = (
 _LABEL = re.compile(r"\n[^\S\n]*[\w' ]{1,40}:\s*(?=\S)")
 _REWRITTEN = (
     "a model wrote every query, and the user's own words were not found; the first"
-    " query stands for them"
+    " query stands for the question"
 )
 
 

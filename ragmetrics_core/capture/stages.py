@@ -6,6 +6,8 @@ Each stage is one function that makes a frozen value of those before it; none ca
 back.
 """
 
+from collections.abc import Iterator
+
 from ragmetrics_core.capture.answer import Answered, answers
 from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.citing import Cited, cited_by
@@ -17,7 +19,7 @@ from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.shared_ids import mark_shared_ids
 from ragmetrics_core.capture.showings import Showings
 from ragmetrics_core.capture.tree import Tree
-from ragmetrics_core.capture.tree_checks import check_tree, n_searches_without_end
+from ragmetrics_core.capture.tree_checks import check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
 
 _GRADES: tuple[Grade, ...] = ("exact", "located", "inferred", "incomplete")
@@ -26,6 +28,17 @@ _BY_HAND = Overrides()
 _UNREAD = "the text of {} retrieved documents was not recorded"
 _UNENDED = (
     "searches that had not ended when the run did: {}; what they found is not known"
+)
+_TOLD_BY_WORDS = (
+    "which conversation this turn goes on with is told by words alone, and so are its"
+    " history and earlier calls: {}"
+)
+_FAILED = "the run failed: its answer is missing or not whole"
+_UNFINISHED = "the run did not end: its answer is missing or not whole"
+_UNANSWERED = "no answer was found: the run only retrieved, or gave none"
+_WITHOUT_EVIDENCE = (
+    "no contexts were found: nothing was searched in this turn, and no tool returned"
+    " text"
 )
 
 
@@ -105,9 +118,13 @@ def _notes(
     for text in dict.fromkeys(intermediate_texts):
         if text.strip():
             intermediate.append(Context(text=text))
-    warnings = dict.fromkeys(_warnings(turn, answered, evidenced))
+    grades: list[Grade] = ["exact"]
+    warnings: dict[str, None] = {}
+    for grade, words in _findings(turn, answered, evidenced):
+        grades.append(grade)
+        warnings[words] = None
     return CaptureNotes(
-        grade=_grade(turn, answered, evidenced),
+        grade=max(grades, key=_GRADES.index),
         evidence_from=contexts.evidence_from,
         provenance={name: place for name, place in places.items() if place},
         warnings=tuple(warnings),
@@ -120,26 +137,44 @@ def _notes(
     )
 
 
-def _warnings(turn: Turn, answered: Answered, evidenced: Evidenced) -> list[str]:
-    """What the user should know, in the order of the stages."""
+def _findings(
+    turn: Turn, answered: Answered, evidenced: Evidenced
+) -> Iterator[tuple[Grade, str]]:
+    """Yield what the user should know, in the order of the stages.
+
+    Each finding comes with the best grade that a sample can have beside it. What makes
+    a sample less than exact is always said.
+    """
     tree = turn.tree
-    warnings = [
-        *tree.warnings,
-        *tree.doubts,
-        *turn.asked.doubts,
-        *evidenced.warnings,
-        *_doubts(answered, evidenced),
-    ]
-    if turn.calls.unread:
-        warnings.append(_UNREAD.format(turn.calls.unread))
-    n_unended = n_searches_without_end(tree)
-    if n_unended:
-        warnings.append(_UNENDED.format(n_unended))
-    warnings += turn.calls.remarks
-    return warnings
+    calls = turn.calls
+    for words in tree.warnings:
+        yield "exact", words
+    for words in (*tree.doubts, *turn.asked.doubts):
+        yield "inferred", words
+    if tree.conversation_at in BY_WORDS:
+        yield "inferred", _TOLD_BY_WORDS.format(tree.conversation_at)
+    for words in evidenced.warnings:
+        yield evidenced.grade, words
+    answer_doubts = _answer_doubts(answered, evidenced)
+    for words in answer_doubts:
+        yield "inferred", words
+    if calls.unread:
+        yield "incomplete", _UNREAD.format(calls.unread)
+    if calls.n_searches_without_end:
+        yield "incomplete", _UNENDED.format(calls.n_searches_without_end)
+    for words in calls.remarks:
+        yield "inferred", words
+    if turn.error:
+        yield "incomplete", _FAILED
+    elif not tree.complete:
+        yield "incomplete", _UNFINISHED
+    elif answered.text is None:
+        yield "incomplete", answer_doubts[0] if answer_doubts else _UNANSWERED
+    if evidenced.contexts.evidence_from is None:
+        yield "incomplete", _WITHOUT_EVIDENCE
 
 
-def _doubts(answered: Answered, evidenced: Evidenced) -> tuple[str, ...]:
+def _answer_doubts(answered: Answered, evidenced: Evidenced) -> tuple[str, ...]:
     """What is uncertain about the call that answered.
 
     It does not matter where the user named the contexts.
@@ -147,26 +182,3 @@ def _doubts(answered: Answered, evidenced: Evidenced) -> tuple[str, ...]:
     if evidenced.contexts.evidence_from == "named":
         return ()
     return (*answered.answer.doubts, *answered.doubts)
-
-
-def _grade(turn: Turn, answered: Answered, evidenced: Evidenced) -> Grade:
-    """The weakest grade of all fields."""
-    tree = turn.tree
-    calls = turn.calls
-    grades: set[Grade] = {"exact", *evidenced.contexts.grades}
-    has_doubts = bool(
-        tree.doubts
-        or turn.asked.doubts
-        or _doubts(answered, evidenced)
-        or calls.remarks
-        or evidenced.unnamed_tools
-    )
-    if has_doubts or tree.conversation_at in BY_WORDS:
-        grades.add("inferred")
-    is_run_whole = tree.complete and not turn.error
-    is_recorded_whole = not calls.unread and not n_searches_without_end(tree)
-    if not is_run_whole or not is_recorded_whole:
-        grades.add("incomplete")
-    if answered.text is None or evidenced.contexts.evidence_from is None:
-        grades.add("incomplete")
-    return max(grades, key=_GRADES.index)

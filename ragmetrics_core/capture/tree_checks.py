@@ -48,15 +48,3 @@ def _problem_of_call(call: Node) -> str:
         kind = type(call.reply).__name__
         return f"has a reply that is a {kind}: give Message('assistant', text)"
     return ""
-
-
-def n_searches_without_end(tree: Tree) -> int:
-    """How many searches had neither returned nor failed when the run ended."""
-    return sum(
-        1
-        for call in tree.root.walk()
-        if call.kind == "retriever"
-        and call.ended is None
-        and call.documents is None
-        and call.error is None
-    )

@@ -6,6 +6,7 @@ import haystack_apps_agents
 import haystack_apps_judged
 import haystack_apps_pipelines
 import pytest
+from grades import warnings_of_its_own
 from haystack_apps import APPS, SHORT, TEXTS, Expected
 from haystack_integrations.components.evaluators.ragmetrics import capture
 
@@ -30,7 +31,8 @@ def test_app(name: str) -> None:
         wanted(expected) for expected in one.expected
     ]
     for sample, expected in zip(samples, one.expected, strict=True):
-        warnings = sample.capture.warnings if sample.capture else ()
+        assert sample.capture is not None
+        warnings = warnings_of_its_own(sample.capture)
         assert len(warnings) == len(expected.warned), warnings
         for said, warning in zip(expected.warned, warnings, strict=True):
             assert said in warning

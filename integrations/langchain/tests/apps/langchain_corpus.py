@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
+from grades import warnings_of_its_own
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
@@ -100,7 +101,7 @@ def seen(sample: Sample) -> Expected:
         sample.question,
         [turn.content for turn in sample.history],
         str(sample.capture.grade),
-        list(sample.capture.warnings),
+        warnings_of_its_own(sample.capture),
         sample.error,
         sample.standalone_question,
     )

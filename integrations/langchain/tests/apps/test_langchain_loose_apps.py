@@ -211,7 +211,7 @@ def a_date_that_stays() -> None:
 
 WRITTEN = (
     "a model wrote every query, and the user's own words were not found; the first"
-    " query stands for them"
+    " query stands for the question"
 )
 
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from grades import warnings_of_its_own
 from llama_index.core import Settings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import (
@@ -222,7 +223,7 @@ def read(sample: Sample) -> dict[str, Any]:
         "answer": sample.answer,
         "history": [(turn.role, turn.content) for turn in sample.history],
         "grade": notes.grade,
-        "warnings": list(notes.warnings),
+        "warnings": warnings_of_its_own(notes),
     }
 
 
