@@ -32,7 +32,7 @@ CITED += [("The bridge was opened in 1874.", (2,), ())]
 CITED += [("The bridge was opened in 1874.", (), ("9",))]
 
 
-def chain(label: str, answer: str = ANSWER) -> Sample:
+def chain(label: str, answer: str = ANSWER, behind: str = "") -> Sample:
     """langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: sources with their ids in the prompt."""
 
     def format_docs(documents: list[Document]) -> str:
@@ -41,7 +41,9 @@ def chain(label: str, answer: str = ANSWER) -> Sample:
             for number, one in enumerate(documents, start=1)
         )
 
-    prompt = ChatPromptTemplate.from_template("{context}\n\nAsked: {question}")
+    prompt = ChatPromptTemplate.from_template(
+        f"{{context}}{behind}\n\nAsked: {{question}}"
+    )
     made = (
         {"context": Found() | format_docs, "question": RunnablePassthrough()}
         | prompt
@@ -55,12 +57,14 @@ def chain(label: str, answer: str = ANSWER) -> Sample:
 
 
 class Cites(CustomLLM):
+    answer: str = ANSWER
+
     @property
     def metadata(self) -> LLMMetadata:
         return LLMMetadata(model_name="scripted", context_window=8192, num_output=256)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-        return CompletionResponse(text=ANSWER)
+        return CompletionResponse(text=self.answer)
 
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
@@ -68,26 +72,25 @@ class Cites(CustomLLM):
         yield self.complete(prompt)
 
 
-def citation_query_engine() -> Sample:
+def citation_query_engine(answer: str = ANSWER) -> Sample:
     """run-llama/llama_index, docs/examples/query_engine/citation_query_engine.ipynb."""
-    engine = CitationQueryEngine(retriever=Nodes(), llm=Cites())
+    engine = CitationQueryEngine(retriever=Nodes(), llm=Cites(answer=answer))
     with capture_llamaindex() as captured:
         engine.query(QUESTION)
     (sample,) = captured.samples
     return sample
 
 
-def pipeline(label: str) -> Sample:
+def pipeline(label: str, answer: str = ANSWER, behind: str = "") -> Sample:
     """deepset-ai/haystack, docs of AnswerBuilder: documents numbered by the template."""
-    template = (
-        "{% for d in documents %}" + label + "{{ d.content }}\n{% endfor %}{{ query }}"
-    )
+    template = "{% for d in documents %}" + label + "{{ d.content }}\n{% endfor %}"
+    template += behind + "{{ query }}"
     made = Pipeline()
     made.add_component("retriever", Finds((0, 1, 2)))
     made.add_component(
         "prompt", PromptBuilder(template, required_variables=["documents", "query"])
     )
-    made.add_component("llm", MockChatGenerator(ANSWER))
+    made.add_component("llm", MockChatGenerator(answer))
     made.connect("retriever.documents", "prompt.documents")
     made.connect("prompt", "llm")
     with haystack_ragmetrics.capture() as captured:
@@ -161,3 +164,72 @@ def test_contexts_that_begin_alike_have_no_number() -> None:
 def test_a_blank_documents_place_is_no_number() -> None:
     assert numbering_in(["[1] "], [" "]) is None
     assert numbering_in(["[1] "], []) is None
+
+
+ANSWERING: dict[str, Callable[[str], Sample]] = {
+    "LangChain": lambda answer: chain("[{}] ", answer),
+    "LlamaIndex": citation_query_engine,
+    "Haystack": lambda answer: pipeline("[{{ loop.index }}] ", answer),
+}
+UNREAD = ("②", "<sup>2</sup>", "{2}", "[2 to 3]", "(2)", "²", "[see 2]", "[S2]")
+
+
+@pytest.mark.parametrize("mark", UNREAD)
+@pytest.mark.parametrize("name", ANSWERING)
+@pytest.mark.parametrize(
+    "form", ["It rises [1]. The bridge was opened in 1874 {}.", "It was opened {}."]
+)
+def test_a_mark_that_is_not_read_is_not_taken_for_none(
+    name: str, form: str, mark: str
+) -> None:
+    sample = ANSWERING[name](form.replace("{}", mark))
+    assert sample.citations is None
+    assert sample.citations_unknown == (
+        "the answer may cite in a form that is not read"
+    )
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_a_source_in_words_beside_a_mark_is_not_taken_for_none(name: str) -> None:
+    sample = ANSWERING[name]("It rises [1]. See Source 2.")
+    assert sample.citations is None
+
+
+READ = ("［2］", "[２]", "〔2〕", "[2, p. 3]", "[Source 2, p. 3]", "[Source 2: a.pdf]")
+
+
+@pytest.mark.parametrize("mark", READ)
+@pytest.mark.parametrize("name", ANSWERING)
+def test_wide_brackets_and_pages_beside_a_number_are_read(name: str, mark: str) -> None:
+    sample = ANSWERING[name](f"It rises [1]. It was opened in 1874 {mark}.")
+    assert [
+        (citation.contexts, citation.dangling) for citation in sample.citations or ()
+    ] == [((0,), ()), ((1,), ())]
+
+
+@pytest.mark.parametrize("mark", ["【2:0†source】", "【12:3†report.pdf】"])
+@pytest.mark.parametrize("name", ANSWERING)
+def test_a_count_of_a_provider_means_nothing_that_is_known(
+    name: str, mark: str
+) -> None:
+    sample = ANSWERING[name](f"It was opened in 1874 {mark}.")
+    assert sample.citations is None
+    assert "does not tell which context" in (sample.citations_unknown or "")
+
+
+HANDBOOK = "\n[4] The handbook of the company says that it closed in 1999.\n"
+NUMBERING: dict[str, Callable[[str], Sample]] = {
+    "LangChain": lambda behind: chain("[{}] ", behind=behind),
+    "Haystack": lambda behind: pipeline("[{{ loop.index }}] ", behind=behind),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERING)
+def test_a_passage_from_elsewhere_under_a_number_is_in_doubt(name: str) -> None:
+    """What the application itself adds behind the passages of its retriever."""
+    sample, with_handbook = (NUMBERING[name](behind) for behind in ("", HANDBOOK))
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert with_handbook.capture is not None
+    assert with_handbook.capture.grade == "inferred"
+    assert any("labelled like" in words for words in with_handbook.capture.warnings)

@@ -197,6 +197,18 @@ def test_what_stands_behind_a_text_in_its_line_makes_it_no_other_text(
     assert unknown_passages([prompt], texts[:1], texts[:1]) == 1
 
 
+@pytest.mark.parametrize("label", ["\n[{}]", "\nSource: {}", " [{}]"])
+def test_labels_may_stand_behind_their_texts(label: str) -> None:
+    handbook = "The handbook of the company says that the tower closed in 1999."
+    texts = [PORTO, FARO, handbook]
+    listed = [text + label.format(place) for place, text in enumerate(texts, 1)]
+    asked = "\nQuestion: what do you know of the towns of the country?"
+    assert unknown_passages(["\n".join(listed[:2]) + asked], texts, texts) == 0
+    found = texts[:2]
+    n_expected = 0 if label.startswith(" ") else 1
+    assert unknown_passages(["\n".join(listed) + asked], found, found) == n_expected
+
+
 def test_short_texts_that_a_function_wrote_anew_are_in_doubt() -> None:
     texts = (PORTO, "In short, a town of the south.", "In short, a temple.")
     prompt = f"{numbered('Source {}:' + chr(10), *texts)}\n\n{QUESTION}"

@@ -6,8 +6,10 @@ neutral tree, as laws.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,7 +45,12 @@ def retriever(number: int, found: Search, inside: Sequence[Node] = ()) -> Node:
     )
 
 
-def run(searches: Sequence[Node], shown: Search, *steps: Node) -> Sample:
+REPLY = "Each of them has a story that is worth telling."
+
+
+def run(
+    searches: Sequence[Node], shown: Search, *steps: Node, reply: str = REPLY
+) -> Sample:
     """The sample of a run that searches, and shows some documents to a model."""
     prompt = "\n\n".join([*(document.text for document in shown), QUESTION])
     model = Node(
@@ -52,7 +59,7 @@ def run(searches: Sequence[Node], shown: Search, *steps: Node) -> Sample:
         90.0,
         91.0,
         prompt=(Message("user", prompt),),
-        reply=Message("assistant", "Each of them has a story that is worth telling."),
+        reply=Message("assistant", reply),
     )
     root = Node("step", "chain", 0.0, 99.0, children=[*searches, *steps, model])
     (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
@@ -179,3 +186,20 @@ def test_a_tool_that_cuts_what_was_found_before_brings_no_other_document() -> No
     tool = Node("tool", "shorten", 20.0, 21.0, documents=(cut,), text=cut.text)
     sample = run([retriever(1, [found])], [cut], tool)
     assert pairs(sample.retrieved or ()) == [("0", TEXTS[0])]
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"), [(("a", "b"), ((0,),)), (("a", "a"), None)]
+)
+def test_an_id_of_two_texts_says_nothing_of_what_is_cited(
+    ids: tuple[str, str], expected: tuple[tuple[int, ...], ...] | None
+) -> None:
+    found = [Document(text, name) for text, name in zip(TEXTS[:2], ids, strict=True)]
+    searches = [retriever(place, [document]) for place, document in enumerate(found, 1)]
+    reply = json.dumps({"answer": "It ships its wine.", "citations": ["a"]})
+    sample = run(searches, found, reply=reply)
+    cited = sample.citations and tuple(one.contexts for one in sample.citations)
+    assert cited == expected
+    if expected is None:
+        assert sample.capture is not None
+        assert "several texts" in (sample.citations_unknown or "")

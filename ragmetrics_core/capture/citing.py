@@ -24,8 +24,13 @@ from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.structured_sources import has_unread_lists, sources_in
 from ragmetrics_core.capture.tree import CitedSource, Node
 from ragmetrics_core.data import Citation
-from ragmetrics_core.data.citations import citations_of_marks, places_of
-from ragmetrics_core.data.marks import marks_in, may_cite, plain_label
+from ragmetrics_core.data.citations import (
+    UNREAD_FORM,
+    citations_of_marks,
+    cites_in_unread_form,
+    places_of,
+)
+from ragmetrics_core.data.marks import is_range, marks_in, may_cite, plain_label
 
 _LONGEST_LABEL = 80
 _OPENING = 200  # signs of a text by which it is found in a prompt
@@ -33,6 +38,8 @@ _OPENING = 200  # signs of a text by which it is found in a prompt
 _ALL_THAT_WAS_SHOWN = ("prompt", "named", "none_found")
 # between the file, the page and the section in the name of a source
 _PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
+# where in a source something stands, beside its name in a mark
+_PAGE = re.compile(r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE)
 _NO_MEANING = "the prompt does not tell which context {} means"
 _SEVERAL = "the prompt shows several texts under {}"
 _SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
@@ -45,7 +52,6 @@ _NOT_RETURNED = (
     " the contexts is called"
 )
 _NOT_KNOWN = "it is not known what the model was shown"
-_UNREAD_FORM = "the answer may cite in a form that is not read"
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 
 
@@ -100,7 +106,7 @@ def _without_marks(search: _Search) -> Cited:
     if search.has_lost_its_marks:
         return Cited(None, _CHANGED)
     if may_cite(search.text):
-        return Cited(None, "" if marks_in(search.text) else _UNREAD_FORM)
+        return Cited(None, "" if marks_in(search.text) else UNREAD_FORM)
     if reply is not None and any(map(has_unread_lists, reply.values)):
         return Cited(None, _UNREAD_FIELDS)
     return Cited(() if search.is_numbered else None)
@@ -272,6 +278,20 @@ class _Search:
             return spans
         return all_of_it if self._has_the_marks_of(self.reply) else None
 
+    @cached_property
+    def text_of_the_model(self) -> str:
+        """The answer with blanks for what the application wrote beside the model's words.
+
+        Places in it are those of the answer.
+        """
+        pieces = []
+        end_of_last = 0
+        for start, end in sorted(self.spans_of_the_model or ()):
+            n_blanks = max(0, start - end_of_last)
+            pieces.append(" " * n_blanks + self.text[max(start, end_of_last) : end])
+            end_of_last = max(end, end_of_last)
+        return "".join(pieces)
+
     def _spans_of_replies(self) -> list[tuple[int, int]]:
         """Where replies stand in the answer as they were written.
 
@@ -416,7 +436,14 @@ def _by_marks(search: _Search) -> tuple[Citation, ...] | None:
         for label in mark.labels:
             if label not in numbering:
                 _check_that_it_dangles(label, search, labels, search.prompts)
+        page = _PAGE.search(search.text[mark.start : mark.end])
+        if page is not None and len(citation.contexts) > len(mark.labels):
+            # several contexts are of one file: the page tells which is meant
+            places = _places_of_page(citation.contexts, page[1], search)
+            citation = citation.model_copy(update={"contexts": places})
         citations.append(citation)
+    if citations and cites_in_unread_form(search.text_of_the_model, numbering):
+        raise _UnknownMeaning(UNREAD_FORM)
     return tuple(citations) or None
 
 
@@ -537,13 +564,22 @@ def _places_of_source(
 
 
 def _places_by_metadata(name: str, search: _Search) -> tuple[int, ...]:
-    """Places of the contexts that have a name as id, or as a value of their metadata."""
-    return tuple(
-        place
-        for place, context in enumerate(search.evidenced.contexts.items)
-        if context.id == name
-        or any(_is_name(value, name) for value in context.metadata.values())
-    )
+    """Places of the contexts that have a name as id, or as a value of their metadata.
+
+    Raises:
+        _UnknownMeaning: If several texts have the id, as where two stores count from 0.
+    """
+    places = []
+    texts_of_id = set()
+    for place, context in enumerate(search.evidenced.contexts.items):
+        has_id = context.id == name
+        if has_id:
+            texts_of_id.add(context.text)
+        if has_id or any(_is_name(value, name) for value in context.metadata.values()):
+            places.append(place)
+    if len(texts_of_id) > 1:
+        raise _UnknownMeaning(_SEVERAL.format("an id that it names"))
+    return tuple(places)
 
 
 def _is_name(value: object, name: str) -> bool:
@@ -583,12 +619,16 @@ def _check_that_it_dangles(
     Raises:
         _UnknownMeaning: If it is not known what the model was shown, or if the prompt
             gives its contexts no numbers or names, gives this number to several texts,
-            or shows the name elsewhere.
+            or shows the name elsewhere; or if the name holds no letter, as ``2:0``.
     """
     label = plain_label(name)
     if not search.knows_what_was_shown:
         raise _UnknownMeaning(_NOT_KNOWN)
     if not label.isdigit():
+        has_letter = any(map(str.isalpha, label))
+        if not has_letter and not is_range(label):
+            # "2:0" of 【2:0†source】 counts a provider's own results
+            raise _UnknownMeaning(_NO_MEANING.format(f"[{label[:_LONGEST_LABEL]}]"))
         parts = _PART_OF_NAME.split(label)
         if any(_is_part_shown(part, prompts) for part in parts):
             raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))

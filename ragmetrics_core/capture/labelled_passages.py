@@ -52,28 +52,30 @@ def unknown_passages(
     return len(unknown)
 
 
-def _passages_under_labels(openings: Sequence[str], prompt: str) -> Iterator[str]:
+def _passages_under_labels(openings: Iterable[str], prompt: str) -> Iterator[str]:
     """Passages of a prompt under labels like those above the openings of some texts.
 
     A number in brackets may number anything, such as the rules of the instructions. So
     it counts where it goes on with the numbers of the texts.
     """
-    shapes: set[str] = set()
-    has_number_in_brackets = False
-    for opening in openings:
-        label = _label_of(opening, prompt)
-        if label is None:
-            continue
+    openings_here = [opening for opening in openings if opening and opening in prompt]
+    openings_here.sort(key=prompt.index)
+    labels = [_label_of(opening, prompt) for opening in openings_here]
+    patterns: dict[str, re.Pattern[str]] = {}
+    for label in labels:
         if _NUMBER_IN_BRACKETS.fullmatch(label):
-            has_number_in_brackets = True
+            patterns["[#]"] = _NUMBER_IN_BRACKETS
         elif _is_numbered(label):
-            shapes.add(_shape(label))
-    for shape in shapes:
-        for labelled in _passages_under(_pattern_of_shape(shape), prompt):
-            yield labelled.text
-    if has_number_in_brackets:
-        labelled_passages = list(_passages_under(_NUMBER_IN_BRACKETS, prompt))
-        yield from _texts_in_runs_of(openings, labelled_passages)
+            patterns[_shape(label)] = _pattern_of_shape(_shape(label))
+    for pattern in patterns.values():
+        passages = list(_passages_under(pattern, prompt))
+        stands_behind_texts = pattern.search(labels[0]) is None
+        if stands_behind_texts:
+            # what follows the last label is no passage
+            passages = passages[:-1]
+        if pattern is _NUMBER_IN_BRACKETS:
+            passages = _passages_in_lists_of(openings_here, passages)
+        yield from (passage.text for passage in passages)
 
 
 @dataclass(frozen=True)
@@ -89,39 +91,38 @@ class _Labelled:
     text: str
 
 
-def _texts_in_runs_of(
-    openings: Sequence[str], labelled_passages: Sequence[_Labelled]
-) -> Iterator[str]:
-    """Yield the passages that stand in one list with some texts.
+def _passages_in_lists_of(
+    openings: Sequence[str], passages: Sequence[_Labelled]
+) -> list[_Labelled]:
+    """Those of some passages that stand in one list with some texts.
 
-    A list ends where the numbers begin anew. Lists that count down are not told apart.
+    A list ends where the numbers begin anew.
 
     Args:
         openings: What the texts begin with.
-        labelled_passages: The passages under numbers, in the order of the prompt.
+        passages: The passages under numbers, in the order of the prompt.
     """
-    runs: list[list[_Labelled]] = []
-    for labelled in labelled_passages:
-        goes_on = bool(runs) and labelled.number > runs[-1][-1].number
+    lists: list[list[_Labelled]] = []
+    for passage in passages:
+        goes_on = bool(lists) and passage.number > lists[-1][-1].number
         if goes_on:
-            runs[-1].append(labelled)
+            lists[-1].append(passage)
         else:
-            runs.append([labelled])
-    starts = tuple(opening for opening in openings if opening)
-    for run in runs:
-        if any(labelled.text.startswith(starts) for labelled in run):
-            yield from (labelled.text for labelled in run)
+            lists.append([passage])
+    in_lists: list[_Labelled] = []
+    for listed in lists:
+        if any(passage.text.startswith(tuple(openings)) for passage in listed):
+            in_lists += listed
+    return in_lists
 
 
-def _label_of(opening: str, prompt: str) -> str | None:
-    """What stands before a text in its line, else the line above; None if there is nothing."""
-    start = prompt.find(opening)
-    if start < 0 or not opening:
-        return None
+def _label_of(opening: str, prompt: str) -> str:
+    """What stands before a text in its line, else the line above; empty if nothing does."""
+    start = prompt.index(opening)
     text_before = prompt[max(0, start - 2 * _LONGEST_LABEL) : start]
     text_above, _, beside = text_before.rpartition("\n")
     _, _, line_above = text_above.rpartition("\n")
-    return beside.strip() or line_above.strip() or None
+    return beside.strip() or line_above.strip()
 
 
 def _shape(label: str) -> str:

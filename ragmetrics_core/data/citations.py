@@ -214,14 +214,24 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
             has_known_shape = is_number(label) or shape_of_label(label) in shapes
             if not has_known_shape and not is_range(label):
                 return CitationsRead(None, _OTHER_NAMES)
-    marks = marks_in(text, numbering)
-    cited = [(citation.start, citation.end) for citation in citations]
-    cites_elsewhere = not citations and may_cite(text)
-    if cites_elsewhere or has_unread_marks(
-        text, numbering, _spans_with_signs(text, marks), cited
-    ):
+    if cites_in_unread_form(text, numbering):
         return CitationsRead(None, UNREAD_FORM)
     return CitationsRead(citations)
+
+
+def cites_in_unread_form(answer: str, numbering: Numbering) -> bool:
+    """Whether an answer may cite in a form that is not read, alone or beside read marks.
+
+    Args:
+        answer: The answer.
+        numbering: As in ``citations_of_marks``.
+    """
+    citations = citations_of_marks(answer, numbering)
+    if not citations:
+        return may_cite(answer)
+    marks = marks_in(answer, numbering)
+    cited = [(citation.start, citation.end) for citation in citations]
+    return has_unread_marks(answer, numbering, _spans_with_signs(answer, marks), cited)
 
 
 def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:

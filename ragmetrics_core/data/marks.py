@@ -77,7 +77,8 @@ _UNREAD = re.compile(
     rf"|[{_OPENING}【][\d,;:–† \t-]*\Z"  # a reply that was cut off within a mark
     r"|</?(?:cite|citation|sup|ref|source|footnote)\b"
     r"|[①-⒇❶-➓]"
-    # not those of a number, a letter, or a unit: 10², x², km²
+    # not those of a number, a letter, or a unit: 10², x², km²; but those of a year: 1874³
+    rf"|(?<=\b1[5-9]\d\d)[{_SUPERSCRIPTS}]|(?<=\b20\d\d)[{_SUPERSCRIPTS}]"
     rf"|(?<!\d)(?<!\b[^\W\d_])(?<!\b[kcdm]m)(?<!\bft)(?<!\bmi)[{_SUPERSCRIPTS}]",
     re.IGNORECASE,
 )

@@ -245,7 +245,7 @@ APPS: dict[str, App] = {
             "<content>\n{{ doc.content }}\n</content>\n</document>",
             "In 1874 ([opening](https://velm.test/opening.pdf)). [Old](https://x.test).",
         ),
-        [("In 1874 ([opening](https://velm.test/opening.pdf)).", (2,), ())],
+        "not read",  # a link beside it that names none of the contexts may cite
     ),
     "markers of the documents": App(
         run(

@@ -504,6 +504,13 @@ APPS: dict[str, App] = {
             "Content: {text}\n[Source: {source}, Page: {page_number}]",
             "It was opened in 1874 [Source: rivers.pdf, p. 9].",
         ),
+        [(None, (2,), ())],
+    ),
+    "a page that none of the file's texts has": App(
+        chain(
+            "Content: {text}\n[Source: {source}, Page: {page_number}]",
+            "It was opened in 1874 [Source: rivers.pdf, p. 8].",
+        ),
         "does not tell",
     ),
     "exact quotes": App(
