@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -43,6 +44,9 @@ OTEL = {
     "haystack": "",
 }
 INSTRUMENTORS = {"openinference": OPENINFERENCE, "traceloop": TRACELOOP, "otel": OTEL}
+
+EXECUTORS = ("ThreadPoolExecutor", "asyncio")
+MOST_SECONDS_OF_A_THREAD = 5
 
 Play = tuple[str, Callable[[], Any], dict[str, Any]]
 
@@ -77,7 +81,9 @@ def main() -> None:
         if names and name not in names:
             continue
         recorder()  # what was done to build it
+        threads_before = set(threading.enumerate())
         samples, from_run, problem = played(framework, play, options)
+        wait_for_threads(threads_before)
         text = recorder()
         (into / f"{name}.json").write_text(text, encoding="utf-8")
         expected[name] = {
@@ -123,6 +129,18 @@ def played(
         made,
         problem,
     )
+
+
+def wait_for_threads(threads_before: set[threading.Thread]) -> None:
+    """Wait until the threads that a shape began have ended, and with them their spans.
+
+    LlamaIndex's chats write a streamed answer in a thread. Daemons, such as those of
+    databases, and workers of an executor do not end and are not waited for.
+    """
+    for thread in set(threading.enumerate()) - threads_before:
+        is_worker = thread.name.startswith(EXECUTORS)
+        if not thread.daemon and not is_worker:
+            thread.join(timeout=MOST_SECONDS_OF_A_THREAD)
 
 
 @contextmanager
@@ -303,6 +321,7 @@ def llamaindex() -> Iterator[Play]:
 
     parts = _loaded("shape_parts", TESTS["llamaindex"] / "conftest.py")
     pages = _loaded("app_parts", TESTS["llamaindex"] / "apps" / "conftest.py")
+    parts.ScriptedLLM = reporting(parts.ScriptedLLM)  # type: ignore[attr-defined]  # a module of the tests
     shapes = importlib.import_module("test_llamaindex_shapes")
     for name, (run, _) in shapes.TABLE.items():
         Settings._llm, Settings._embed_model = (  # noqa: SLF001
@@ -316,6 +335,36 @@ def llamaindex() -> Iterator[Play]:
             pages.Places(),
         )
         yield f"app {name}", lambda one=one: one.run(pages), {}
+
+
+def reporting(model_class: type[Any]) -> type[Any]:
+    """The class of a model that reports its calls, as LlamaIndex asks of every model.
+
+    The scripted model of the shapes reports nothing. OpenInference then waits a minute
+    for the end of a stream, and whether the span of a streamed chat holds the answer is
+    decided by which of two threads is faster.
+    """
+    from llama_index.core.llms.callbacks import llm_completion_callback
+
+    class Reporting(model_class):  # type: ignore[misc]  # a class of the tests
+        @llm_completion_callback()
+        def complete(self, prompt: str, formatted: bool = False, **options: Any) -> Any:
+            return super().complete(prompt, formatted, **options)
+
+        @llm_completion_callback()
+        async def acomplete(
+            self, prompt: str, formatted: bool = False, **options: Any
+        ) -> Any:
+            return await super().acomplete(prompt, formatted, **options)
+
+        @llm_completion_callback()
+        def stream_complete(
+            self, prompt: str, formatted: bool = False, **options: Any
+        ) -> Any:
+            return super().stream_complete(prompt, formatted, **options)
+
+    Reporting.__name__ = model_class.__name__
+    return Reporting
 
 
 def _loaded(name: str, path: Path) -> Any:
