@@ -344,7 +344,13 @@ def reporting(model_class: type[Any]) -> type[Any]:
     for the end of a stream, and whether the span of a streamed chat holds the answer is
     decided by which of two threads is faster.
     """
-    from llama_index.core.llms.callbacks import llm_completion_callback
+    from llama_index.core.base.llms.generic_utils import (
+        stream_completion_response_to_chat_response,
+    )
+    from llama_index.core.llms.callbacks import (
+        llm_chat_callback,
+        llm_completion_callback,
+    )
 
     class Reporting(model_class):  # type: ignore[misc]  # a class of the tests
         @llm_completion_callback()
@@ -362,6 +368,13 @@ def reporting(model_class: type[Any]) -> type[Any]:
             self, prompt: str, formatted: bool = False, **options: Any
         ) -> Any:
             return super().stream_complete(prompt, formatted, **options)
+
+        @llm_chat_callback()
+        def stream_chat(self, messages: Any, **options: Any) -> Any:
+            # as models of providers do: a chat is no completion with its own report
+            prompt = self.messages_to_prompt(messages)
+            completion = super().stream_complete(prompt, formatted=True, **options)
+            return stream_completion_response_to_chat_response(completion)
 
     Reporting.__name__ = model_class.__name__
     return Reporting

@@ -87,6 +87,8 @@ _QUERY_KEYS = (
 )
 _QUESTION_FIELDS = ("query", "question", "input", "message")
 _RESPONSE_KEYS = ("result", "response", "response_txt")
+# the object whose method writes the answer of a streamed chat
+_STREAM_WRITER = "StreamingAgentChatResponse."
 # what an index of tools holds of each
 _TOOL_TEXT = "Tool name: {}\nTool description: "
 
@@ -101,6 +103,67 @@ def read(calls: Sequence[Call]) -> None:
     trace = _Trace([call for call in all_calls if call.reading is not None])
     for call in calls:
         trace.read(call, around=(), sources=())
+
+
+def put_streams_into_chats(calls: Sequence[Call]) -> list[Call]:
+    """Put the spans that write streamed answers inside the chats that they answer.
+
+    A thread of LlamaIndex writes the answer of a streamed chat. Where it begins when the
+    span of the chat has ended already, its span stands beside that of the chat.
+
+    Args:
+        calls: The outermost calls of a trace, as ``read`` left them.
+
+    Returns:
+        The outermost calls now. A writer stays one of them unless exactly one chat
+        waits for an answer whose question its model was shown.
+    """
+    outermost: list[Call] = []
+    unanswered_chats: list[Call] = []
+    for call in calls:
+        if _writes_stream(call):
+            chats = [chat for chat in unanswered_chats if _is_asked_in(chat, call)]
+            if len(chats) == 1:
+                chats[0].inside.append(call)
+                unanswered_chats.remove(chats[0])
+                continue
+        elif _is_unanswered(call):
+            unanswered_chats.append(call)
+        outermost.append(call)
+    return outermost
+
+
+def _writes_stream(call: Call) -> bool:
+    """Whether a call writes the answer of a streamed chat."""
+    return call.span.name.startswith(_STREAM_WRITER)
+
+
+def _is_unanswered(call: Call) -> bool:
+    """Whether an engine was asked, returned no answer, and nothing inside wrote one."""
+    reading = call.reading
+    if reading is None or reading.kind != "agent":
+        return False
+    if any(_writes_stream(inner) for inner in call.walk()):
+        return False
+    return bool(reading.query) and reading.output is None
+
+
+def _is_asked_in(chat: Call, writer: Call) -> bool:
+    """Whether the question of a chat ends a prompt inside the writer of a stream.
+
+    Questions of earlier turns stand in the prompt as well, and do not end it.
+    """
+    if chat.reading is None:
+        return False
+    question = as_one_line(chat.reading.query)
+    for call in writer.walk():
+        prompt = call.reading.prompt if call.reading is not None else ()
+        asked = _last_text_of_user(prompt)
+        # where a chat is shown as one text, this begins the reply
+        text = as_one_line(asked).removesuffix("assistant:").rstrip()
+        if text.endswith(question):
+            return True
+    return False
 
 
 class _Trace:

@@ -211,6 +211,7 @@ class TraceReader:
             haystack.read(calls)
         if _is_llamaindex(spans):
             llamaindex.read(calls)
+            return llamaindex.put_streams_into_chats(calls)
         return calls
 
     def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:
