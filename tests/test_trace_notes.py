@@ -211,6 +211,54 @@ def test_each_gap_of_a_sample_is_counted_with_what_mends_it() -> None:
         assert len(read.notes.sentences) == 1
 
 
+@pytest.mark.parametrize("tells_messages", [True, False])
+def test_events_that_the_sdk_dropped_count_where_events_tell_messages(
+    tells_messages: bool,
+) -> None:
+    """A span with an event for each token loses nothing that is read."""
+    root, *inner = agent()
+    name = "gen_ai.user.message" if tells_messages else "first token"
+    content = {"key": "content", "value": {"stringValue": QUESTION}}
+    events = [{"name": name, "attributes": [content]}]
+    cut = {**root, "events": events, "droppedEventsCount": 2}
+    read = samples_from_spans([otlp(cut, *inner)], context_tools={"search_knowledge"})
+    (sample,) = read
+    assert sample.capture is not None
+    assert (sample.capture.grade == "incomplete") == tells_messages
+    assert read.notes.incomplete == ({"attributes": 1} if tells_messages else {})
+    is_mended = any(
+        "OTEL_SPAN_EVENT_COUNT_LIMIT" in one for one in read.notes.sentences
+    )
+    assert is_mended == tells_messages
+
+
+@pytest.mark.parametrize("n_spans", [3, 5])
+def test_a_trace_of_mlflow_with_fewer_spans_than_it_says_is_incomplete(
+    n_spans: int,
+) -> None:
+    spans = [
+        {
+            "span_id": one["spanId"],
+            "parent_span_id": one["parentSpanId"] or None,
+            "name": one["name"],
+            "start_time_unix_nano": int(one["startTimeUnixNano"]),
+            "end_time_unix_nano": int(one["endTimeUnixNano"]),
+            "attributes": {
+                attribute["key"]: next(iter(attribute["value"].values()))
+                for attribute in one["attributes"]
+            },
+        }
+        for one in openinference()
+    ]
+    sizes = json.dumps({"num_spans": n_spans})
+    info = {"trace_id": "a", "trace_metadata": {"mlflow.trace.sizeStats": sizes}}
+    read = samples_from_spans([{"info": info, "data": {"spans": spans}}])
+    (sample,) = read
+    assert sample.capture is not None
+    assert (sample.capture.grade == "incomplete") == (n_spans > len(spans))
+    assert read.notes.incomplete == ({"spans": 1} if n_spans > len(spans) else {})
+
+
 def test_nothing_is_said_where_all_was_read() -> None:
     read = samples_from_spans([otlp(*openinference())])
     assert len(list(read)) == 1

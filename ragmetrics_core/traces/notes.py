@@ -22,12 +22,12 @@ Gap = Literal["texts", "spans", "attributes", "end", "answer", "evidence"]
 
 # What readers write into the warnings of a sample. The gap is told by these words.
 SPANS_ARE_MISSING = (
-    "spans of the trace are missing: beside its root one stands whose parent is not"
-    " there"
+    "spans of the trace are missing: parents of its spans are not there, or it has fewer"
+    " spans than were counted"
 )
 ATTRIBUTES_DROPPED = (
-    "{} spans lack attributes, dropped at the limit of the SDK: raise"
-    " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+    "{} spans lack attributes or events, dropped at the limit of the SDK: raise"
+    " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_SPAN_EVENT_COUNT_LIMIT"
 )
 _ATTRIBUTES_WERE_DROPPED = ATTRIBUTES_DROPPED.partition(",")[0].removeprefix("{}")
 
@@ -56,8 +56,8 @@ _MENDS_SAMPLE: Mapping[Gap, str] = {
         " enlarge the exporter's queue (OTEL_BSP_MAX_QUEUE_SIZE)"
     ),
     "attributes": (
-        "attributes were dropped at the SDK's limit: raise"
-        " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
+        "attributes or events were dropped at the SDK's limit: raise"
+        " OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT and OTEL_SPAN_EVENT_COUNT_LIMIT"
     ),
     "end": "the run failed or was abandoned; nothing mends that",
     "answer": (

@@ -30,7 +30,8 @@ from ragmetrics_core.traces.separate_retrievals import (
 from ragmetrics_core.traces.span_calls import Call, Resolve, calls_of
 from ragmetrics_core.traces.span_nodes import ANSWER_TOOLS
 from ragmetrics_core.traces.span_trees import trees_of
-from ragmetrics_core.traces.spans import WRONG, Span
+from ragmetrics_core.traces.spans import MLFLOW_SIZES, WRONG, Span
+from ragmetrics_core.traces.values import mapping, plain
 
 # The traces of these codes may hold answers that nobody judged.
 _UNKNOWN_CONTENT: tuple[Code, ...] = ("too_large", "unreadable")
@@ -331,14 +332,32 @@ def _is_of_llamaindex(span: Span) -> bool:
 
 
 def _lacks_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
-    """Whether calls stand beside the root whose parents are not there.
+    """Whether a trace shows that spans of it are missing.
 
-    One alone may be a span around all, which was left out.
+    MLflow tells how many there are. Of others it is shown by a call whose parent is not
+    there, beside the root of the trace or beside calls of another missing parent. A
+    single missing parent may be a span around all that another process wrote, and so
+    may a parent that is marked so.
     """
+    if len(spans) < _n_spans_of_mlflow(spans[0]):
+        return True
     ids = {span.id for span in spans}
-    parents = {call.span.parent for call in calls if not call.span.remote}
-    missing_parents = parents - ids
-    return "" in missing_parents and len(missing_parents) > 1
+    has_root = False
+    missing_parents: set[str] = set()
+    for call in calls:
+        parent = call.span.parent
+        if not parent:
+            has_root = True
+        elif parent not in ids and not call.span.remote:
+            missing_parents.add(parent)
+    return len(missing_parents) > (0 if has_root else 1)
+
+
+def _n_spans_of_mlflow(span: Span) -> int:
+    """How many spans MLflow says that the trace of a span has; 0 if it says nothing."""
+    sizes = mapping(plain(span.attributes.get(MLFLOW_SIZES)))
+    n_spans = sizes.get("num_spans")
+    return n_spans if isinstance(n_spans, int) else 0
 
 
 def _with_warning(

@@ -25,6 +25,10 @@ from ragmetrics_core.traces.span_questions import (
     tell_question,
 )
 
+_ASKED_UNLIKE = (
+    "runs under one span were asked different questions and are taken for one turn; the"
+    " spans of another turn may be missing"
+)
 _ABANDONED = "the stream was abandoned before its end"
 
 
@@ -60,7 +64,24 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     elif reading is not None or len(trees) == 1:
         yield from trees
     elif trees:
-        yield join_trees(trees, FLOW)
+        yield _joined(trees)
+
+
+def _joined(trees: Sequence[Tree]) -> Tree:
+    """Join runs beside each other to one turn, with a doubt where they ask unlike questions.
+
+    A run that was asked and answers without any call may be a step of the turn. It may
+    also be another turn, whose calls were not recorded.
+    """
+    whole = join_trees(trees, FLOW)
+    replies = _replies_of_models(trees)
+    questions = set()
+    for tree in trees:
+        if tree.question and not _is_written(tree.question, replies):
+            questions.add(as_one_line(tree.question))
+    if len(questions) > 1:
+        whole.doubts += (_ASKED_UNLIKE,)
+    return whole
 
 
 def _may_surround_questions(reading: Reading) -> bool:
@@ -78,8 +99,7 @@ def _ask_several_questions(trees: Sequence[Tree]) -> bool:
     beside each other: several searches for what no model wrote, and several calls of
     models.
     """
-    nodes = [node for tree in trees for node in tree.root.walk()]
-    replies = [Reply(node.reply) for node in nodes if node.kind == "model"]
+    replies = _replies_of_models(trees)
     asked_trees = [
         tree for tree in trees if not _is_written(tree.question or "", replies)
     ]
@@ -87,6 +107,12 @@ def _ask_several_questions(trees: Sequence[Tree]) -> bool:
         return not _is_shown_answers(trees)
     n_models_alone = sum(tree.root.kind == "model" for tree in trees)
     return n_models_alone > 1 and len(_queries_of_users(trees, replies)) > 1
+
+
+def _replies_of_models(trees: Sequence[Tree]) -> list[Reply]:
+    """What the models called in some runs replied."""
+    nodes = chain.from_iterable(tree.root.walk() for tree in trees)
+    return [Reply(node.reply) for node in nodes if node.kind == "model"]
 
 
 def _queries_of_users(trees: Sequence[Tree], replies: Sequence[Reply]) -> set[str]:

@@ -28,6 +28,8 @@ _OTLP_GROUPS = ("resourceSpans", "scopeSpans", "resourceLogs", "scopeLogs")
 _OTLP_MARKS = frozenset({*_OTLP_GROUPS, "resourceMetrics"})
 _PARENT_IS_REMOTE = 0x200  # among the flags of OTLP
 _MOST_NANOSECONDS = 2**63
+_SESSION = "mlflow.trace.session"
+MLFLOW_SIZES = "mlflow.trace.sizeStats"  # JSON that tells how many spans there are
 _MAX_KEYS = 12  # of a value, in a message
 # what values of another form than expected raise
 WRONG = (
@@ -58,7 +60,8 @@ class Span:
         attributes: What was recorded, by the instrumentation's names.
         error: What it failed with; None if it did not.
         remote: Whether its parent is a span of another process.
-        dropped: How many attributes the SDK left out, because its limit was reached.
+        dropped: How many attributes, or events with messages, the SDK left out because
+            its limit was reached.
     """
 
     trace: str
@@ -71,7 +74,7 @@ class Span:
     attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     error: str | None = field(default=None, repr=False)
     remote: bool = False  # its parent is a span of another process
-    dropped: int = 0  # attributes that the SDK left out, because its limit was reached
+    dropped: int = 0  # attributes and events that the SDK left out at its limit
 
 
 class UnknownForm(Exception):
@@ -143,6 +146,7 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
         "attributes": attributes,
         "status": {"code": span.status.status_code.name},
         "dropped_attributes_count": span.dropped_attributes,
+        "dropped_events_count": span.dropped_events,
         "events": events,
     }
     if span.parent is not None:
@@ -152,12 +156,16 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
 
 
 def _mlflow_spans(info: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the spans of a trace of MLflow, which names its session beside them."""
+    """Yield the spans of a trace of MLflow.
+
+    What MLflow tells beside them, its session and how many spans there are, is added to
+    the attributes of each.
+    """
     trace_metadata = info.get("trace_metadata") or {}
-    session = {"mlflow.trace.session": trace_metadata.get("mlflow.trace.session")}
+    of_trace = {name: trace_metadata.get(name) for name in (_SESSION, MLFLOW_SIZES)}
     for fields in data.get("spans") or ():
         span = _span(fields, trace_id=info.get("trace_id"))
-        yield replace(span, attributes={**session, **span.attributes})
+        yield replace(span, attributes={**of_trace, **span.attributes})
 
 
 def _otlp_spans(value: Any) -> Iterator[Span]:
@@ -221,12 +229,18 @@ def _span(value: Any, **further_fields: Any) -> Span:
 def _attributes_and_messages(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What a span recorded in its attributes, and in events that hold messages."""
     attributes = _attributes(fields)
+    return {**_messages_in_events(fields, attributes), **attributes}
+
+
+def _messages_in_events(
+    fields: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The messages that the events of a span tell, as attributes; empty for none."""
     events = []
     for event in fields.get("events") or ():
         told = _attributes({"attributes": event.get("attributes") or {}})
         events.append((str(event.get("name")), told))
-    operation = attributes.get("gen_ai.operation.name")
-    return {**attributes_of_events(events, operation), **attributes}
+    return attributes_of_events(events, attributes.get("gen_ai.operation.name"))
 
 
 def _with_context(fields: dict[str, Any]) -> dict[str, Any]:
@@ -248,11 +262,24 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _n_dropped(fields: Mapping[str, Any]) -> int:
-    """How many attributes of a span the SDK left out at its limit."""
-    count = fields.get("droppedAttributesCount")
-    if not count:
-        count = fields.get("dropped_attributes_count")
-    return int(count or 0)
+    """How many attributes, and events with messages, the SDK left out at its limit.
+
+    Events count only where those that are there tell messages: a span with an event for
+    each token may lose some of them, and nothing that is read.
+    """
+    n_dropped = _count(fields, "droppedAttributesCount", "dropped_attributes_count")
+    n_events = _count(fields, "droppedEventsCount", "dropped_events_count")
+    if n_events and _messages_in_events(fields, _attributes(fields)):
+        return n_dropped + n_events
+    return n_dropped
+
+
+def _count(fields: Mapping[str, Any], *names: str) -> int:
+    """The first count of some names that is there and not 0; else 0."""
+    for name in names:
+        if fields.get(name):
+            return int(fields[name])
+    return 0
 
 
 def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
