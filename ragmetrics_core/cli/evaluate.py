@@ -211,7 +211,11 @@ class _Measured:
     def reasons(self) -> dict[str, str]:
         """Of each metric that was undefined somewhere the first reason."""
         tallies = self.tally.metrics.items()
-        return {name: tally.why for name, tally in tallies if tally.why}
+        return {
+            name: tally.first_undefined_reason
+            for name, tally in tallies
+            if tally.first_undefined_reason
+        }
 
     def take(self, result: SampleResult, writer: JsonlWriter | None) -> None:
         """Count a result; it is on disk first."""

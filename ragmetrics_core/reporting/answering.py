@@ -56,6 +56,7 @@ class AnsweringShare(Frozen):
     )
 
     def __str__(self) -> str:
+        """The share in words, e.g. "40 of 50, 0.800 [0.670, 0.888] over 12 clusters"."""
         if self.share is None:
             return "no sample"
         text = f"{self.count:,} of {self.total:,}, {self.share:.3f}"
@@ -164,7 +165,10 @@ class Answering(Frozen):
 
 
 class AnsweringTally:
-    """Counts the cases of rows that come one by one.
+    """Counts the cases of answering over rows that come one by one.
+
+    The case of a row says whether its contexts were enough, and whether the application
+    answered or declined.
 
     Args:
         metric: Full name of the metric of sufficiency.
@@ -174,11 +178,12 @@ class AnsweringTally:
     def __init__(self, metric: str, recall: str) -> None:
         self._metric = metric
         self._recall = recall
-        # of each sample with a case, the number of its cluster
-        self._clusters: dict[AnsweringCase, array[int]] = {
+        # the number of the cluster of each sample, by the sample's case
+        self._cluster_numbers_by_case: dict[AnsweringCase, array[int]] = {
             case: array("q") for case in get_args(AnsweringCase)
         }
-        self._matches: dict[AnsweringCase, Counter[str]] = {
+        # how many answers are "right", "wrong" or "unknown", for cases with an answer
+        self._counts_of_answers_by_case: dict[AnsweringCase, Counter[str]] = {
             case: Counter() for case in _WITH_ANSWER
         }
 
@@ -195,46 +200,59 @@ class AnsweringTally:
         case = _case_of(row, self._metric)
         if case is None:
             return
-        self._clusters[case].append(cluster)
-        if case in self._matches:
-            self._matches[case][_match_with_reference(row, self._recall)] += 1
+        self._cluster_numbers_by_case[case].append(cluster)
+        if case in self._counts_of_answers_by_case:
+            match_with_reference = _match_with_reference(row, self._recall)
+            self._counts_of_answers_by_case[case][match_with_reference] += 1
 
     def answering(self, n_rows: int, *, has_intervals: bool = True) -> Answering:
-        """The cases counted so far.
+        """Sum up the rows counted so far: how many are in each case, and two shares.
+
+        One share is that of answered rows among those whose contexts were enough, the
+        other that of declined rows among those whose contexts were not. How many
+        answers match the reference is left out where no row has Context Recall.
 
         Args:
             n_rows: How many rows there are, those without a case among them.
-            has_intervals: False for a run that stopped for what it saw: rows that were
-                chosen so have no interval.
+            has_intervals: False for a run that stopped early because of its scores:
+                rows that were chosen so have no interval.
         """
-        cases = {case: len(clusters) for case, clusters in self._clusters.items()}
-        right_answers = {
-            case: RightAnswers(**counts) for case, counts in self._matches.items()
+        n_by_case = {
+            case: len(cluster_numbers)
+            for case, cluster_numbers in self._cluster_numbers_by_case.items()
+        }
+        right_answers_by_case = {
+            case: RightAnswers(**counts)
+            for case, counts in self._counts_of_answers_by_case.items()
         }
         has_recall = any(
-            answers.right or answers.wrong for answers in right_answers.values()
+            answers.right or answers.wrong for answers in right_answers_by_case.values()
         )
         return Answering(
             metric=self._metric,
-            cases=cases,
-            without_case=n_rows - sum(cases.values()),
+            cases=n_by_case,
+            without_case=n_rows - sum(n_by_case.values()),
             answered=self._share("answered", "over_declined", has_intervals),
             rightly_declined=self._share("rightly_declined", "unbacked", has_intervals),
-            right_answers=right_answers if has_recall else None,
+            right_answers=right_answers_by_case if has_recall else None,
         )
 
     def _share(
         self, right: AnsweringCase, other: AnsweringCase, has_interval: bool
     ) -> AnsweringShare:
-        """The share of one case in two."""
-        clusters = self._clusters[right] + self._clusters[other]
-        n_right = len(self._clusters[right])
-        values = array("d", [1.0] * n_right + [0.0] * (len(clusters) - n_right))
+        """The share of the ``right`` case among the rows of both cases."""
+        clusters_of_right = self._cluster_numbers_by_case[right]
+        clusters_of_other = self._cluster_numbers_by_case[other]
+        values = array("d", [1.0]) * len(clusters_of_right)
+        values += array("d", [0.0]) * len(clusters_of_other)
+        interval = None
+        if has_interval:
+            interval = mean_interval(values, clusters_of_right + clusters_of_other)
         return AnsweringShare(
-            count=n_right,
+            count=len(clusters_of_right),
             total=len(values),
             share=mean(values),
-            interval=mean_interval(values, clusters) if has_interval else None,
+            interval=interval,
         )
 
 

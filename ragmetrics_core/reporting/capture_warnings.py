@@ -42,35 +42,49 @@ class CaptureWarning(Frozen):
 
 
 class _FirstSample(NamedTuple):
-    """Where a kind of warning stood first, and with which words."""
+    """The first sample of the input that bears a kind of warning, and its words."""
 
     text: str
-    place: int
+    row_index: int
 
 
 class CaptureWarningTally:
-    """Warnings that are counted row by row; keeps at most a hundred kinds of them."""
+    """Warnings that are counted row by row; keeps at most a hundred kinds of them.
+
+    A kind is a warning without its numbers.
+    """
 
     def __init__(self) -> None:
         self._first_by_kind: dict[str, _FirstSample] = {}
-        self._samples_by_kind: dict[str, int] = {}
+        self._n_samples_by_kind: dict[str, int] = {}
         self._kinds_with_other_numbers: set[str] = set()
 
     def add(self, sample: Sample, index: int) -> None:
-        """Count the warnings of one sample, which stands at this place of the input."""
+        """Count the warnings of one captured sample; each kind counts once.
+
+        Of each kind the words of the first sample are kept, and whether other samples
+        have other numbers in them.
+
+        Args:
+            sample: The sample.
+            index: Its place in the input, from 0. Samples may come in any order.
+        """
         warnings = () if sample.capture is None else sample.capture.warnings
         kinds_of_sample: set[str] = set()
         for text in warnings:
             kind = self._kind_of(text)
-            shown = _OTHER_KINDS if kind == _OTHER_KINDS else text
-            first = self._first_by_kind.setdefault(kind, _FirstSample(shown, index))
-            if index < first.place:
-                self._first_by_kind[kind] = _FirstSample(shown, index)
-            if shown != first.text:
+            # warnings of too many kinds are counted together, without their words
+            shown_text = _OTHER_KINDS if kind == _OTHER_KINDS else text
+            sample_of_kind = _FirstSample(shown_text, index)
+            first = self._first_by_kind.setdefault(kind, sample_of_kind)
+            if index < first.row_index:
+                self._first_by_kind[kind] = sample_of_kind
+            if shown_text != first.text:
                 self._kinds_with_other_numbers.add(kind)
             kinds_of_sample.add(kind)
         for kind in kinds_of_sample:
-            self._samples_by_kind[kind] = self._samples_by_kind.get(kind, 0) + 1
+            n_samples = self._n_samples_by_kind.get(kind, 0)
+            self._n_samples_by_kind[kind] = n_samples + 1
 
     def _kind_of(self, text: str) -> str:
         """The warning without its numbers; that of all others where there are too many."""
@@ -86,8 +100,8 @@ class CaptureWarningTally:
         warnings = [
             CaptureWarning(
                 text=first.text,
-                samples=self._samples_by_kind[kind],
-                index=first.place,
+                samples=self._n_samples_by_kind[kind],
+                index=first.row_index,
                 has_other_numbers=kind in self._kinds_with_other_numbers,
             )
             for kind, first in self._first_by_kind.items()

@@ -22,7 +22,7 @@ class Differences(NamedTuple):
     """Second − first of some pairs, and the number of the cluster of each."""
 
     values: list[float]
-    keys: list[int]
+    cluster_numbers: list[int]
 
 
 def changes_of_identical_runs(
@@ -47,20 +47,32 @@ def changes_of_identical_runs(
 def changes_without_tests(
     parts: Sequence[Part], metrics: Sequence[str], cluster: GroupBy
 ) -> list[MetricChange]:
-    """The changes where a run stopped when its gates were decided.
+    """The changes of metrics where a run stopped as soon as its gates were decided.
 
-    Nothing is tested: such a run would look significant too often.
+    Differences are not tested: rows of such a run were chosen by their scores, so that
+    changes would look significant too often.
+
+    Args:
+        parts: All pairs of rows, and those of each slice.
+        metrics: Names of the metrics.
+        cluster: Which samples belong together.
+
+    Returns:
+        A change for each part and metric: counts of outcomes, and the mean difference;
+        where no pair has two scores, whether more rows declined or failed.
     """
     changes = []
     for part in parts:
         cluster_numbers = _cluster_numbers(part.pairs, cluster)
         for metric in metrics:
             results = _results(part.pairs, metric)
-            scored = _differences(results, cluster_numbers)
+            differences = _differences(results, cluster_numbers)
             change = _change_of_outcomes(metric, part, results)
-            numbers: dict[str, object] = dict(p_of_shifts(results))
-            if scored.values:
-                numbers = {"verdict": "not tested", **_mean_change(scored)}
+            if differences.values:
+                numbers: dict[str, object] = {"verdict": "not tested"}
+                numbers.update(_mean_change(differences))
+            else:
+                numbers = dict(p_of_shifts(results))
             changes.append(change.model_copy(update=numbers))
     return changes
 
@@ -80,29 +92,43 @@ def changes_with_tests(
 def _test_change(
     metric: str, part: Part, cluster: GroupBy, margin: float
 ) -> MetricChange:
-    """One metric over some pairs, but for what depends on the other tests."""
+    """Test whether the scores of one metric changed between two runs.
+
+    Rows that failed have no score. So the difference is also computed for the worst
+    case, in which they scored 1 before and 0 after, and for the best case.
+
+    Args:
+        metric: Name of the metric.
+        part: The pairs of rows, all or those of a slice.
+        cluster: Which samples belong together.
+        margin: A difference that matters; how many pairs would find it is computed.
+
+    Returns:
+        The change without its verdict, which depends on how much else is tested. If no
+        pair has two scores, it holds outcomes alone.
+    """
     results = _results(part.pairs, metric)
     cluster_numbers = _cluster_numbers(part.pairs, cluster)
-    scored = _differences(results, cluster_numbers)
+    differences = _differences(results, cluster_numbers)
     change = _change_of_outcomes(metric, part, results)
     change = change.model_copy(update=p_of_shifts(results))
-    if not scored.values:
+    if not differences.values:
         return change
     worst = _differences(results, cluster_numbers, first_failed=1.0, second_failed=0.0)
     best = _differences(results, cluster_numbers, first_failed=0.0, second_failed=1.0)
-    test = paired.permutation(*scored)
-    error = paired.standard_error(*scored)
-    n_pairs = len(scored.values)
+    test = paired.permutation(*differences)
+    error = paired.standard_error(*differences)
+    n_pairs = len(differences.values)
     n_needed = paired.pairs_needed(error, n_pairs, margin) if margin > 0 else None
     return change.model_copy(
         update={
-            **_mean_change(scored),
-            "interval": paired.difference_interval(*scored),
+            **_mean_change(differences),
+            "interval": paired.difference_interval(*differences),
             "p": test.p,
             "exact": test.exact,
             "detectable": paired.detectable(error),
             "needed": n_needed,
-            "one_sided": _one_sided_bounds(scored, worst, best),
+            "one_sided": _one_sided_bounds(differences, worst, best),
             "bounds": (fmean(worst.values), fmean(best.values)),
         }
     )
@@ -174,23 +200,28 @@ def _cluster_numbers(pairs: Sequence[Pair], cluster: GroupBy) -> list[int]:
 
 def _differences(
     results: Sequence[ResultPair],
-    keys: Sequence[int],
+    cluster_numbers: Sequence[int],
     *,
     first_failed: float | None = None,
     second_failed: float | None = None,
 ) -> Differences:
-    """Second − first of the pairs with two scores.
+    """The score in the second run minus that in the first, for each pair with both.
 
-    What failed or was not judged counts as the score that is given for its run; without
-    one its pair is left out.
+    Args:
+        results: What a metric gave for each pair of rows, in the first run and in the
+            second.
+        cluster_numbers: The number of each pair's cluster.
+        first_failed: The score that a row counts as which failed or was not judged in
+            the first run; None leaves its pair out.
+        second_failed: The same for the second run.
     """
-    differences = Differences([], [])
-    for (before, after), key in zip(results, keys, strict=True):
+    differences = Differences(values=[], cluster_numbers=[])
+    for (before, after), cluster_number in zip(results, cluster_numbers, strict=True):
         score_before = value_of(before, first_failed)
         score_after = value_of(after, second_failed)
         if score_before is not None and score_after is not None:
             differences.values.append(score_after - score_before)
-            differences.keys.append(key)
+            differences.cluster_numbers.append(cluster_number)
     return differences
 
 
@@ -206,19 +237,31 @@ def _with_verdicts(
     ]
 
 
-def _judge_change(change: MetricChange, p: float, margin: float) -> MetricChange:
-    """The change with its adjusted p-value, and what follows from it."""
+def _judge_change(
+    change: MetricChange, adjusted_p: float, margin: float
+) -> MetricChange:
+    """Say of a change whether the second run is better, worse, the same or undecided.
+
+    It is better or worse if the test says so, the interval does not reach 0, and rows
+    that failed could not turn the sign. It is the same if the test finds nothing and
+    neither the interval nor failed rows leave room for more than the margin.
+
+    Args:
+        change: The change, tested.
+        adjusted_p: Its p-value, adjusted for how many changes are tested.
+        margin: Differences up to this do not matter.
+    """
     if change.difference is None or change.interval is None or change.bounds is None:
-        return change
+        return change  # nothing was scored, so nothing was tested
     worst, best = change.bounds
     sign_is_sure = worst >= -ROUNDING or best <= ROUNDING
-    largest = max(
+    largest_possible = max(
         abs(worst), abs(best), abs(change.interval.low), abs(change.interval.high)
     )
+    is_significant = adjusted_p <= _ALPHA
     verdict: Verdict = "undecided"
-    # no run is called better where its own interval leaves that open
-    if p <= _ALPHA and sign_is_sure and change.excludes_zero:
+    if is_significant and sign_is_sure and change.excludes_zero:
         verdict = "better" if change.difference > 0 else "worse"
-    elif p > _ALPHA and largest <= margin:
+    elif not is_significant and largest_possible <= margin:
         verdict = "same"
-    return change.model_copy(update={"p_holm": p, "verdict": verdict})
+    return change.model_copy(update={"p_holm": adjusted_p, "verdict": verdict})

@@ -7,7 +7,7 @@ from ragmetrics_core.data import MetricResult, SampleResult
 from ragmetrics_core.reporting.pairing import Pair
 from ragmetrics_core.statistics.stopping import ROUNDING
 
-_SHOWN = 10
+_MOST_SHOWN = 10
 
 
 class Changed(NamedTuple):
@@ -23,38 +23,51 @@ class Changed(NamedTuple):
 
 
 def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
-    """The samples that lost most, then those that gained most."""
-    changed = []
+    """The ten samples whose score fell most, then the ten whose score rose most.
+
+    Samples without a score in either run are left out, and those that did not change.
+    """
+    changes = []
     for before, after in pairs:
         score_before = value_of(before.results.get(metric))
         score_after = value_of(after.results.get(metric))
         if score_before is not None and score_after is not None:
             difference = score_after - score_before
-            changed.append(Changed(difference, metric, before, after))
-    changed.sort(key=lambda change: change.difference)
-    losses = [change for change in changed[:_SHOWN] if change.difference < -ROUNDING]
-    largest_first = reversed(changed[-_SHOWN:])
-    gains = [change for change in largest_first if change.difference > ROUNDING]
+            changes.append(Changed(difference, metric, before, after))
+    changes.sort(key=lambda change: change.difference)
+    lowest = changes[:_MOST_SHOWN]
+    highest = reversed(changes[-_MOST_SHOWN:])
+    losses = [change for change in lowest if change.difference < -ROUNDING]
+    gains = [change for change in highest if change.difference > ROUNDING]
     return losses + gains
 
 
 def rank_losses(
     samples: Iterable[Changed], badness: Mapping[str, tuple[bool, float]]
 ) -> tuple[Changed, ...]:
-    """The samples that lost, each once, those of the worst metric first.
+    """The samples whose scores fell, each once, the worst first.
 
-    ``badness`` sorts the metrics, the lowest first.
+    Args:
+        samples: Samples whose score of a metric changed; a sample may come once for
+            each metric.
+        badness: For each metric a key to sort by: the metric of the lowest key is the
+            worst, and its samples come first.
+
+    Returns:
+        For each sample its change in the worst metric. Samples of one metric stand in
+        the order of their losses, the largest first.
     """
 
-    def place(loss: Changed) -> tuple[tuple[bool, float], float, int]:
-        """Where a loss stands: the worst metric first, then the largest loss."""
+    def rank(loss: Changed) -> tuple[tuple[bool, float], float, int]:
+        """What losses are sorted by; rows of equal losses keep their order."""
         return badness[loss.metric], loss.difference, loss.second.index
 
-    by_row: dict[int, Changed] = {}
-    losses = (sample for sample in samples if sample.difference < 0)
-    for loss in sorted(losses, key=place):
-        by_row.setdefault(loss.second.index, loss)
-    return tuple(by_row.values())
+    losses = [sample for sample in samples if sample.difference < 0]
+    losses.sort(key=rank)
+    worst_loss_by_row: dict[int, Changed] = {}
+    for loss in losses:
+        worst_loss_by_row.setdefault(loss.second.index, loss)
+    return tuple(worst_loss_by_row.values())
 
 
 def value_of(

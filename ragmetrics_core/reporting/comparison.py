@@ -244,16 +244,26 @@ class Comparison(Frozen):
         return Decision(metric=change.name, outcome=outcome, sentence=sentence)
 
     def _loss(self, change: MetricChange, min_scored: float) -> tuple[Outcome, str]:
-        """Whether the second run lost more than the margin, and why that is so."""
-        if self.stopped:
+        """Decide whether the second run lost more than the margin, and say why.
+
+        Args:
+            change: The change of one metric between the runs.
+            min_scored: Share of the rows that must be scored in both runs for a
+                decision.
+
+        Returns:
+            "passed" if it lost no more than the margin, "failed" if it lost more, or
+            "undecided"; and the reason.
+        """
+        if self.stopped:  # a run ended early
             return "undecided", self.stopped
         if change.verdict == "identical":
-            why = f"all {change.rows} rows and their outcomes are equal in both runs"
+            reason = f"all {change.rows} rows and their outcomes are equal in both runs"
             if change.pairs:
-                return "passed", why
-            return "undecided", f"{why}, and none of them was scored"
-        pairs_needed = min_scored * change.rows - ROUNDING
-        if change.one_sided is None or change.pairs < pairs_needed:
+                return "passed", reason
+            return "undecided", f"{reason}, and none of them was scored"
+        n_pairs_needed = min_scored * change.rows - ROUNDING
+        if change.one_sided is None or change.pairs < n_pairs_needed:
             return "undecided", _why_few_are_scored(change)
         low, high = change.one_sided
         outcome = three_way(low, high, -self.margin)
@@ -264,19 +274,18 @@ class Comparison(Frozen):
 
         It holds no texts of samples.
         """
-        lines = [
-            str(self.matched),
-            self.judged,
-            *(f"! not comparable: {reason}" for reason in self.differing),
-        ]
+        lines = [str(self.matched), self.judged]
+        lines += [f"! not comparable: {reason}" for reason in self.differing]
         lines += map(str, self.decisions)
         lines += [f"! {sentence}" for sentence in self.not_compared]
         for metric in self.metrics_in_order:
             lines += ["", *self[metric].lines(self.margin)]
-        by_slice = [change for change in self.changes if change.slice is not None]
-        if by_slice:
+        changes_of_slices = [
+            change for change in self.changes if change.slice is not None
+        ]
+        if changes_of_slices:
             lines += ["", "By slice:"]
-        lines += [f"  {change.line}" for change in by_slice]
+            lines += [f"  {change.line}" for change in changes_of_slices]
         if any(change.is_chance_of_many for change in self.changes):
             lines += ["", self.why_undecided]
         if self.rule:
@@ -333,17 +342,19 @@ class Comparison(Frozen):
         return f"Judge: {judges_in_words(self.judges, self.addresses) or 'unknown'}."
 
     def _repr_html_(self) -> str:
+        """The comparison as a notebook shows it: notes, and a table of all changes."""
         notes = [str(self.matched), self.judged]
         notes += [f"not comparable: {reason}" for reason in self.differing]
         notes += self.not_compared
         notes += map(str, self.moves_behind_means)
         notes += map(str, self.shifts)
         notes += [note for note in (self.caution, self.rule) if note]
-        rows = []
+        table_rows = []
         for change in self.changes:
-            _, *why = change.lines(self.margin)
-            rows.append((change.name, change.verdict, why))
-        table = html_rows(rows, ("metric", "second run", "why"))
+            # the first line says the name and the verdict, which are cells of their own
+            _, *lines_of_reasons = change.lines(self.margin)
+            table_rows.append((change.name, change.verdict, lines_of_reasons))
+        table = html_rows(table_rows, ("metric", "second run", "why"))
         return f"<div>{element('p', notes)}{table}</div>"
 
     def to_html(self, path: str | Path) -> None:

@@ -10,11 +10,14 @@ from pydantic import Field
 from ragmetrics_core.data import Frozen, Ledger, Polled, Scored, Share
 from ragmetrics_core.statistics.means import mean
 
+_MOST_TURNS_SHOWN = 10
+
 
 class Conversations(Frozen):
     """One metric over the samples that have a ledger.
 
-    A number that does not exist is None.
+    A ledger records what was said and shown in the turns of a conversation. A number
+    that does not exist is None.
     """
 
     by_turn: dict[int, float] = Field(
@@ -36,21 +39,23 @@ class Conversations(Frozen):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The numbers in words.
+        """What the scores say of conversations, in words.
 
-        There are none where every conversation has one turn and no claim is labelled.
+        There is a sentence on the scores by turn, on conversations without a low turn,
+        on claims that rest on the assistant's own words, and on earlier evidence. Each
+        is left out where its number does not exist or every conversation has one turn.
         """
         sentences = []
         if len(self.by_turn) > 1:
-            turns = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
-            if len(turns) > 10:
-                turns[9:-1] = ["…"]
-            sentences.append(f"mean by turn {', '.join(turns)}")
+            means = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
+            if len(means) > _MOST_TURNS_SHOWN:
+                means[_MOST_TURNS_SHOWN - 1 : -1] = ["…"]  # the last turn stays
+            sentences.append(f"mean by turn {', '.join(means)}")
             if self.count:
-                n_sound = round((self.sound or 0) * self.count)
+                n_without_low_turn = round((self.sound or 0) * self.count)
                 sentences.append(
                     "conversations without a scored turn under"
-                    f" {self.threshold:g}: {n_sound} of {self.count}"
+                    f" {self.threshold:g}: {n_without_low_turn} of {self.count}"
                 )
         if self.own is not None:
             sentences.append(
@@ -69,42 +74,62 @@ class TurnTally:
     """
 
     def __init__(self) -> None:
-        self._turns: dict[int, array[float]] = {}
-        self._lowest: dict[str, float] = {}
-        self._own_shares = array("d")  # of the assistant's own words, per score
-        self._items_shown = 0
-        self._items_known = 0  # whether they were shown
+        self._scores_by_turn: dict[int, array[float]] = {}
+        self._lowest_by_conversation: dict[str, float] = {}
+        # share of each answer's claims that rest on the assistant's own words
+        self._own_words_shares = array("d")
+        # items of earlier evidence: those still shown, and those of which that is known
+        self._n_items_shown = 0
+        self._n_items_known = 0
 
     def add(self, ledger: Ledger, result: Scored) -> None:
-        """Count one score."""
-        self._turns.setdefault(ledger.turn, array("d")).append(result.value)
+        """Count the score of one sample.
+
+        Args:
+            ledger: What was recorded of the sample's conversation: which one, which
+                turn.
+            result: The score. Its evidence may say what the answer's claims rest on,
+                and how much of the earlier evidence the prompt still showed.
+        """
+        scores_of_turn = self._scores_by_turn.setdefault(ledger.turn, array("d"))
+        scores_of_turn.append(result.value)
         if ledger.conversation is not None:
-            lowest = self._lowest.get(ledger.conversation, 1.0)
-            self._lowest[ledger.conversation] = min(result.value, lowest)
+            lowest = self._lowest_by_conversation.get(ledger.conversation, 1.0)
+            lowest = min(result.value, lowest)
+            self._lowest_by_conversation[ledger.conversation] = lowest
         if not isinstance(result.evidence, Polled) or result.evidence.ledger is None:
             return
         grounds = result.evidence.ledger
         if grounds.shares is not None:
-            self._own_shares.append(grounds.shares.get("own", 0.0))
+            self._own_words_shares.append(grounds.shares.get("own", 0.0))
         if grounds.kept is not None:
             n_shown, n_known = grounds.kept
-            self._items_shown += n_shown
-            self._items_known += n_known
+            self._n_items_shown += n_shown
+            self._n_items_known += n_known
 
     def summary(self, threshold: float) -> Conversations | None:
-        """The numbers so far; None without a ledger."""
-        if not self._turns:
+        """Sum up the scores so far; None if no sample had a ledger.
+
+        Args:
+            threshold: A score below this makes a turn a low one.
+        """
+        if not self._scores_by_turn:
             return None
-        by_turn = {
-            turn: mean(values) or 0.0 for turn, values in sorted(self._turns.items())
+        mean_by_turn = {
+            turn: mean(scores) or 0.0
+            for turn, scores in sorted(self._scores_by_turn.items())
         }
-        sound = [lowest >= threshold for lowest in self._lowest.values()]
-        kept = self._items_shown / self._items_known if self._items_known else None
+        has_no_low_turn = [
+            lowest >= threshold for lowest in self._lowest_by_conversation.values()
+        ]
+        share_still_shown = None
+        if self._n_items_known:
+            share_still_shown = self._n_items_shown / self._n_items_known
         return Conversations(
-            by_turn=by_turn,
-            count=len(sound),
+            by_turn=mean_by_turn,
+            count=len(has_no_low_turn),
             threshold=threshold,
-            sound=mean(sound),
-            own=mean(self._own_shares),
-            kept=kept,
+            sound=mean(has_no_low_turn),
+            own=mean(self._own_words_shares),
+            kept=share_still_shown,
         )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _NEAREST = 0.001  # distance of mean and threshold from which rows can decide
-_SHOWN = 10  # slices that do not pass
+_MOST_SLICES_EXPLAINED = 10  # of those that do not pass
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
 
 VERBS: dict[Outcome, str] = {
@@ -145,28 +145,36 @@ Until = UntilDecided | Literal["decided"] | None
 
 
 def parse_gate(text: str, names: Sequence[str]) -> Gate:
-    """Read a gate on one of the named metrics.
+    """Read a gate from text: a mean score that a metric is to reach.
 
-    A gate is written ``metric=threshold`` or ``metric=threshold@key``.
+    A gate is written ``metric=threshold`` or ``metric=threshold@key``. The key is one
+    of the metadata: ``adherence=0.8@metadata.language`` is a gate for each language.
+    The last word of a metric's name is enough, see ``find_metric``.
 
-    The last word of a metric's name is enough, see ``find_metric``;
-    ``adherence=0.8@metadata.language`` is a gate for each language.
+    Args:
+        text: The gate as it was written.
+        names: The full names of the metrics that there are.
+
+    Raises:
+        SettingError: If the text has another form, the threshold is no number from 0 to
+            1, or no metric has the name.
     """
     name, equals, rest = (part.strip() for part in text.partition("="))
-    threshold, at, by = (part.strip() for part in rest.partition("@"))
-    if not equals or not name or (at and not by):
+    threshold, at, slice_key = (part.strip() for part in rest.partition("@"))
+    lacks_key = bool(at) and not slice_key
+    if not equals or not name or lacks_key:
         raise SettingError(
             "a gate is written metric=threshold, e.g. adherence=0.8, or =0.8@language;"
             f" got {text!r}"
         )
-    full = find_metric(name, names, place="for a gate")
+    full_name = find_metric(name, names, place="for a gate")
     try:
         return Gate(
-            metric=full,
+            metric=full_name,
             at_least=float(threshold),
-            by=by.removeprefix("metadata.") or None,
+            by=slice_key.removeprefix("metadata.") or None,
         )
-    except ValueError:
+    except ValueError:  # of float(), or of pydantic for a number outside of 0 to 1
         message = (
             f"the threshold of a gate is a number from 0 to 1, e.g. {name}=0.8; got"
             f" {threshold!r}"
@@ -211,10 +219,12 @@ def decide(
     name = find_metric(gate.metric, names, place="of this run for a gate")
     gate = gate.model_copy(update={"metric": name})
     if gate.by is None:
-        outcome, why = _decide(gate, measured, on, min_scored)
-        sentence = f"{name}{why}"
+        outcome, reason = _decide(gate, measured, on, min_scored)
         return Decision(
-            metric=name, outcome=outcome, sentence=sentence, at_least=gate.at_least
+            metric=name,
+            outcome=outcome,
+            sentence=f"{name}{reason}",
+            at_least=gate.at_least,
         )
     if gate.by not in measured.slices:
         near = did_you_mean(gate.by, measured.slices)
@@ -222,40 +232,46 @@ def decide(
             f"the summary has no slices by {gate.by!r}{near}; make it with"
             f" slices=[{gate.by!r}]"
         )
-    by_slice = {
-        value: _decide(gate, summary, on, min_scored)
-        for value, summary in sorted(measured.slices[gate.by].items())
+    summary_by_slice = measured.slices[gate.by]
+    decided_by_slice = {
+        slice_value: _decide(gate, summary, on, min_scored)
+        for slice_value, summary in sorted(summary_by_slice.items())
     }
+    outcomes = [outcome for outcome, _ in decided_by_slice.values()]
     return Decision(
         metric=name,
-        outcome=_outcome_of_slices([outcome for outcome, _ in by_slice.values()]),
-        sentence=_sentence_on_slices(gate, by_slice),
+        outcome=_outcome_of_slices(outcomes),
+        sentence=_sentence_on_slices(gate, decided_by_slice),
         at_least=gate.at_least,
     )
 
 
 def all_in_words(decisions: Sequence[Decision], exit_code: int | None = None) -> str:
-    """What all gates decide together, in one line.
+    """Sum up in one line how many gates passed, failed or are undecided.
 
     Args:
         decisions: What was decided of each gate.
-        exit_code: That of the command which held the gates; None outside a command.
+        exit_code: The exit code of the command that held the gates, which the line
+            explains; None outside a command.
 
     Returns:
         The line; "" without gates, and for one gate outside a command, whose own
         sentence says it all.
     """
-    if not decisions or (len(decisions) == 1 and exit_code is None):
+    if not decisions:
         return ""
-    outcomes = Counter(decision.outcome for decision in decisions)
-    if len(decisions) == 1:
+    is_one_gate = len(decisions) == 1
+    if is_one_gate and exit_code is None:
+        return ""
+    n_by_outcome = Counter(decision.outcome for decision in decisions)
+    if is_one_gate:
         words = f"The gate {_SAID_OF_ONE[decisions[0].outcome]}"
     else:
-        words = f"{outcomes['passed']} of {len(decisions)} gates passed"
-        if outcomes["failed"]:
-            words += f", {outcomes['failed']} failed"
-        if outcomes["undecided"]:
-            words += f", {outcomes['undecided']} undecided"
+        words = f"{n_by_outcome['passed']} of {len(decisions)} gates passed"
+        if n_by_outcome["failed"]:
+            words += f", {n_by_outcome['failed']} failed"
+        if n_by_outcome["undecided"]:
+            words += f", {n_by_outcome['undecided']} undecided"
     if exit_code is None:
         return f"{words}."
     effect = "stops" if exit_code else "goes on"
@@ -269,57 +285,88 @@ def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
     return "undecided" if "undecided" in outcomes else "passed"
 
 
-def _sentence_on_slices(gate: Gate, by_slice: Mapping[str, tuple[Outcome, str]]) -> str:
-    """How many slices reach the threshold, and why each of the first others does not."""
-    not_passed = [
-        f" {value}: {why.lstrip(': ')}"
-        for value, (outcome, why) in by_slice.items()
-        if outcome != "passed"
-    ]
-    n_passed = len(by_slice) - len(not_passed)
+def _sentence_on_slices(
+    gate: Gate, decided_by_slice: Mapping[str, tuple[Outcome, str]]
+) -> str:
+    """How many slices reach the threshold, and why the first ten others do not.
+
+    Args:
+        gate: The gate, which is held for each slice: the rows of one value of a key.
+        decided_by_slice: The outcome and the reason, by the value of the slice.
+    """
+    reasons_of_others = []
+    for slice_value, (outcome, reason) in decided_by_slice.items():
+        if outcome != "passed":
+            reasons_of_others.append(f" {slice_value}: {reason.lstrip(': ')}")
+    n_slices = len(decided_by_slice)
+    n_others = len(reasons_of_others)
     sentence = (
-        f"{gate.metric} by {gate.by}: {n_passed} of {len(by_slice)} slices reach"
+        f"{gate.metric} by {gate.by}: {n_slices - n_others} of {n_slices} slices reach"
         f" {gate.at_least:g}."
     )
-    sentence += "".join(not_passed[:_SHOWN])
-    if len(not_passed) > _SHOWN:
-        sentence += f" And {len(not_passed) - _SHOWN} more."
+    sentence += "".join(reasons_of_others[:_MOST_SLICES_EXPLAINED])
+    if n_others > _MOST_SLICES_EXPLAINED:
+        sentence += f" And {n_others - _MOST_SLICES_EXPLAINED} more."
     return sentence
 
 
 def _decide(
     gate: Gate, summary: Summary, on: On, min_scored: float
 ) -> tuple[Outcome, str]:
-    """What is decided of one metric in one summary, and why."""
+    """Hold a gate against one summary: the outcome, and the rest of a sentence on it.
+
+    The sentence begins with the metric's name, which the caller puts before it.
+
+    Args:
+        gate: The mean that a metric is to reach.
+        summary: What was measured, on all rows or on those of a slice.
+        on: Whether the interval of the mean or the mean itself is held against it.
+        min_scored: Share of the rows that must be scored, else the gate is undecided.
+    """
     numbers = summary[gate.metric]
-    missing = _missing(numbers, summary)
     if numbers.mean is None:
-        why = f" cannot reach {gate.at_least:g}, since nothing was scored"
-        return "failed", f"{why}: {missing}." if missing else f"{why}."
-    why_not = _why_nothing_follows(numbers, summary, on, min_scored)
-    if why_not:
-        return "undecided", f" is not held against {gate.at_least:g}: {why_not}"
+        reason = f" cannot reach {gate.at_least:g}, since nothing was scored"
+        why_unscored = _missing(numbers, summary)
+        if why_unscored:
+            reason += f": {why_unscored}"
+        return "failed", f"{reason}."
+    why_undecided = _why_nothing_follows(numbers, summary, on, min_scored)
+    if why_undecided:
+        return "undecided", f" is not held against {gate.at_least:g}: {why_undecided}"
     return _decide_by_mean(gate, summary, numbers.mean, on)
 
 
 def _decide_by_mean(
     gate: Gate, summary: Summary, mean: float, on: On
 ) -> tuple[Outcome, str]:
-    """What follows from the mean of enough rows, and why."""
+    """Decide a gate by the mean of enough rows, and say why in words.
+
+    What is held against the threshold is the interval of the mean, or the mean itself,
+    widened by the rows that failed: they count as 0 at one end and as 1 at the other.
+
+    Returns:
+        The outcome, and the rest of a sentence that begins with the metric's name.
+    """
     numbers = summary[gate.metric]
-    missing = _missing(numbers, summary)
-    has_bounds = bool(summary.decisions) or on == "interval"
-    interval = numbers.interval if has_bounds else None
+    # a run that stopped when its gates were decided has bounds in any case
+    is_interval_used = on == "interval" or bool(summary.decisions)
+    interval = numbers.interval if is_interval_used else None
     low, high = _bounds(numbers, mean, interval)
     outcome = three_way(low, high, gate.at_least)
-    why = f" {_claim(outcome, mean, interval, gate.at_least)}:"
-    why += f" mean {_number_in_words(mean, gate.at_least)} of"
-    why += f" {count_in_words(numbers.count, 'scored row')}"
+    words = [
+        f" {_claim(outcome, mean, interval, gate.at_least)}:",
+        f" mean {_number_in_words(mean, gate.at_least)} of",
+        f" {count_in_words(numbers.count, 'scored row')}",
+    ]
     if interval is not None:
         kind = "bounds" if summary.decisions else "95 % interval"
-        why += f", {kind} {_range(interval.low, interval.high, gate.at_least)}"
-    why += f".{_on_rows_without_a_score(gate, numbers, missing, (low, high))}"
-    return outcome, f"{why}{_hint(outcome, numbers, interval, gate.at_least)}"
+        ends = _range(interval.low, interval.high, gate.at_least)
+        words.append(f", {kind} {ends}")
+    words.append(".")
+    why_unscored = _missing(numbers, summary)
+    words.append(_on_rows_without_a_score(gate, numbers, why_unscored, (low, high)))
+    words.append(_hint(outcome, numbers, interval, gate.at_least))
+    return outcome, "".join(words)
 
 
 def _on_rows_without_a_score(
@@ -392,20 +439,27 @@ def _hint(
     interval: Interval | None,
     threshold: float,
 ) -> str:
-    """How many rows would decide a gate that is undecided; "" if it is not known.
+    """Say how many rows would decide a gate that is undecided.
 
-    The interval narrows about with the root of the rows, so their number follows from
-    how far its end lies beyond the threshold. It is rough where the mean is near 0 or 1.
+    The width of the interval shrinks about with the root of the number of rows. So the
+    number follows from how far the interval reaches beyond the threshold. It is rough
+    where the mean is near 0 or 1.
+
+    Returns:
+        A sentence; "" if the gate is decided, or rows of unknown score (failed ones)
+        leave it open: then more rows would not help.
     """
     if outcome != "undecided" or numbers.unknown or numbers.mean is None:
         return ""
-    distance = abs(numbers.mean - threshold)
-    if interval is None or distance < _NEAREST:
+    distance_to_threshold = abs(numbers.mean - threshold)
+    if interval is None or distance_to_threshold < _NEAREST:
         return (
             " The mean lies at the threshold, so that hardly any number would decide."
         )
-    end = interval.high if numbers.mean < threshold else interval.low
-    n_needed = ceil(numbers.count * (abs(end - numbers.mean) / distance) ** 2)
+    end_beyond = interval.high if numbers.mean < threshold else interval.low
+    distance_to_end = abs(end_beyond - numbers.mean)
+    times_too_wide = distance_to_end / distance_to_threshold
+    n_needed = ceil(numbers.count * times_too_wide**2)
     n_needed = max(n_needed, numbers.count + 1)
     return (
         f" To decide it takes about {n_needed:,} rows in all"
@@ -416,7 +470,17 @@ def _hint(
 def _why_nothing_follows(
     numbers: MetricSummary, summary: Summary, on: On, min_scored: float
 ) -> str:
-    """Why no mean of these rows answers a gate; "" if it does."""
+    """Why a gate stays undecided, whatever the mean is; "" if the mean decides it.
+
+    Either the run ended early, or too few rows were scored, or the run stopped when its
+    gates were decided and has no bounds for what is asked now.
+
+    Args:
+        numbers: The metric that the gate is about.
+        summary: The whole run.
+        on: What is held against the threshold: the interval of the mean, or the mean.
+        min_scored: Share of the rows that must be scored.
+    """
     if summary.stopped:
         return f"the run ended early: {summary.stopped}."
     if numbers.count < min_scored * summary.rows - ROUNDING:
@@ -439,17 +503,19 @@ def _why_nothing_follows(
 def _bounds(
     numbers: MetricSummary, mean: float, interval: Interval | None
 ) -> tuple[float, float]:
-    """Bounds of the mean with the rows whose score is not known at 0 and at 1.
+    """The lowest and the highest that the mean may be, rows of unknown score included.
 
-    Of the interval, where one is held against the threshold, else of the mean itself.
+    Rows whose score is not known, because they failed, count as 0 for the low bound and
+    as 1 for the high one. With an interval the bounds are those of the intervals that
+    follow, else those of the mean itself.
     """
     if interval is not None and numbers.worst is not None and numbers.best is not None:
         low = min(interval.low, numbers.worst.low)
         high = max(interval.high, numbers.best.high)
         return low, high
-    total = numbers.count * mean
+    sum_of_scores = numbers.count * mean
     n_rows = numbers.count + numbers.unknown
-    return total / n_rows, (total + numbers.unknown) / n_rows
+    return sum_of_scores / n_rows, (sum_of_scores + numbers.unknown) / n_rows
 
 
 def three_way(low: float, high: float, threshold: float) -> Outcome:

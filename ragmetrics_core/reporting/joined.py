@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from ragmetrics_core.data import SettingError
+from ragmetrics_core.data import SettingError, Signature
 from ragmetrics_core.reporting.report import Report
 from ragmetrics_core.reporting.run_facts import RunFacts
 
 
 def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
-    """Return one report over the rows of several reports, in their order.
+    """Join several reports to one report over all their rows, in their order.
 
     Args:
-        reports: At least one.
+        reports: The reports, at least one.
         names: What each is called in a message, e.g. its file.
 
     Returns:
@@ -26,8 +26,8 @@ def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
         return reports[0]
     _refuse_what_cannot_be_joined(reports, names)
     rows = [
-        row.model_copy(update={"index": number})
-        for number, row in enumerate(chain.from_iterable(reports))
+        row.model_copy(update={"index": new_index})
+        for new_index, row in enumerate(chain.from_iterable(reports))
     ]
     facts = _join_facts([report.run for report in reports], names)
     notes = (*facts.notes, _note_on_rows(reports, names))
@@ -78,12 +78,16 @@ def _questions_of(report: Report) -> set[str]:
 def _refuse_what_cannot_be_joined(
     reports: Sequence[Report], names: Sequence[str]
 ) -> None:
-    """Refuse reports that one page cannot show together.
+    """Raise ``SettingError`` for reports that one page cannot show together.
 
-    That is a run until decided beside another, and a metric that two runs measured in
-    different ways.
+    One reason is a run that stopped when its gates were decided, the other a metric
+    that two runs measured in different ways.
+
+    Args:
+        reports: The reports.
+        names: What each is called in the message.
     """
-    # by metric its signature and the report that had it first
+    # the metric's signature, and the name of the report that had it first
     first_by_metric: dict[str, tuple[object, str]] = {}
     for report, name in zip(reports, names, strict=True):
         if report.decisions:
@@ -103,42 +107,57 @@ def _refuse_what_cannot_be_joined(
 
 
 def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
-    """What holds of all runs together; what differs is left unsaid or listed."""
-    stopped = [
-        f"{name}: {run.ended_early}"
-        for run, name in zip(runs, names, strict=True)
-        if run.ended_early
-    ]
+    """The facts of several runs as those of one run.
+
+    Names, files, metrics, judges and notes of all runs are listed. Times add up. A
+    version that differs is left out.
+
+    Args:
+        runs: The facts of each run.
+        names: What each run's report is called where the facts say why it ended early.
+    """
+    reasons_for_end = []
+    for run, name in zip(runs, names, strict=True):
+        if run.ended_early:
+            reasons_for_end.append(f"{name}: {run.ended_early}")
+    metrics: dict[str, Signature] = {}
+    for run in runs:
+        metrics.update(run.metrics)
+    run_names = _drop_repeats((run.name,) for run in runs if run.name)
     versions = {run.version for run in runs}
     start_times = [run.started for run in runs if run.started]
     facts = RunFacts(
-        name=", ".join(_drop_repeats((run.name,) for run in runs if run.name)),
+        name=", ".join(run_names),
         version=versions.pop() if len(versions) == 1 else "",
         inputs=tuple(chain.from_iterable(run.inputs for run in runs)),
-        metrics={name: value for run in runs for name, value in run.metrics.items()},
+        metrics=metrics,
         started=min(start_times, default=""),
         seconds=sum(run.seconds for run in runs),
         concurrency=max(run.concurrency for run in runs),
         interrupted=any(run.interrupted for run in runs),
-        stopped="; ".join(stopped),
+        stopped="; ".join(reasons_for_end),
         notes=_drop_repeats(run.notes for run in runs),
     )
     return facts.model_copy(update=_join_judges(runs))
 
 
 def _join_judges(runs: Sequence[RunFacts]) -> dict[str, object]:
-    """Who judged any of the runs, by field of the facts."""
-    address_by_judge: dict[str, tuple[str, ...]] = {}
+    """The fields of ``RunFacts`` that say who judged, joined over several runs.
+
+    The judges, their models, addresses and settings of all runs are listed. Whether the
+    caller chose the judge is None where the runs differ in it.
+    """
+    addresses_by_judge: dict[str, tuple[str, ...]] = {}
     settings_by_judge: dict[str, dict[str, str]] = {}
     for run in runs:
-        address_by_judge.update(run.addresses)
+        addresses_by_judge.update(run.addresses)
         settings_by_judge.update(run.details)
-    is_chosen = {run.judge_chosen for run in runs}
+    chosen_flags = {run.judge_chosen for run in runs}
     return {
         "judges": _drop_repeats(run.judges for run in runs),
-        "judge_chosen": is_chosen.pop() if len(is_chosen) == 1 else None,
+        "judge_chosen": chosen_flags.pop() if len(chosen_flags) == 1 else None,
         "models": _drop_repeats(run.models for run in runs),
-        "addresses": address_by_judge,
+        "addresses": addresses_by_judge,
         "details": settings_by_judge,
     }
 

@@ -117,12 +117,13 @@ class JsonlWriter:
 
 
 def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
-    """Read the run's facts and the rows of a file that ``JsonlWriter`` wrote.
+    """Read a report from a file: the facts of the run, and its rows.
 
-    They are returned as they stand there. A file of rows alone, as ``JsonlSink`` writes
-    it, is read as well: see ``facts_of_rows``.
+    ``JsonlWriter`` writes such a file: a header, the rows and a closing line. A file of
+    rows alone, as ``JsonlSink`` writes it, is read as well; its facts are what the rows
+    tell (``facts_of_rows``).
 
-    Fields that a newer version added are ignored; a last line that was cut off by a
+    Fields that a newer version added are ignored. A last line that was cut off by a
     crash is left out and named in the run's notes.
 
     Raises:
@@ -130,16 +131,17 @@ def read_report(path: str | Path) -> tuple[RunFacts, tuple[SampleResult, ...]]:
             message names the line.
     """
     lines: Iterator[tuple[str, Any]] = read_own_lines(path, "the report")
-    place, first = next(lines, ("", None))
-    if not place:
+    place, first_line = next(lines, ("", None))
+    is_empty = not place
+    if is_empty:
         raise InputError(
             f"{path} is empty: a sink has seen no run yet, or another file was meant"
         )
-    if is_row_of_results(first):
+    if is_row_of_results(first_line):  # there is no header
         content = _ReportContent(RunFacts())
-        content.take_all(chain([(place, first)], lines))
+        content.take_all(chain([(place, first_line)], lines))
         return _report_of_rows(content.results, content.run.notes, Path(path).name)
-    content = _ReportContent(_run_of_header(first, place))
+    content = _ReportContent(_run_of_header(first_line, place))
     content.take_all(lines)
     return content.run, tuple(content.results)
 
@@ -158,25 +160,35 @@ class _ReportContent:
             self._take(place, value)
 
     def _take(self, place: str, value: object) -> None:
-        """Take one line: a row, or the closing line, which has the facts at the end."""
-        number = place.rpartition(" ")[2]
+        """Take one line: a row, or the closing line with the facts at the run's end.
+
+        Of a line that was cut off, because a process crashed while it wrote, only a
+        note is kept.
+
+        Args:
+            place: The file and line, such as "results.jsonl, line 3".
+            value: What the line holds, or the error that says why it is no JSON.
+
+        Raises:
+            InputError: If the line is broken, or stands behind the closing line.
+        """
+        line_number = place.rpartition(" ")[2]
         if self._number_of_closing_line:
             raise InputError(
                 f"{place}: nothing may follow the closing line"
                 f" {self._number_of_closing_line}"
             )
-        # a process that crashed while it wrote leaves half a line
-        if isinstance(value, CutOffLine):
-            note = f"line {number} of the report was cut off and is left out"
+        if isinstance(value, CutOffLine):  # a RowError too, so it is asked first
+            note = f"line {line_number} of the report was cut off and is left out"
             self.run = self.run.model_copy(update={"notes": (*self.run.notes, note)})
         elif isinstance(value, RowError):
             raise InputError(f"{place}: {value}")
         elif not isinstance(value, dict):
             kind = type(value).__name__
             raise InputError(f"{place}: a JSON object is needed, got {kind}")
-        elif "run" in value and "index" not in value:
+        elif "run" in value and "index" not in value:  # the closing line
             self.run = validate_data(RunFacts, value["run"], place)
-            self._number_of_closing_line = number
+            self._number_of_closing_line = line_number
         else:
             self.results.append(validate_data(SampleResult, value, place))
 
@@ -190,47 +202,60 @@ def is_row_of_results(value: object) -> bool:
 def _report_of_rows(
     results: Iterable[SampleResult], notes: tuple[str, ...], name: str
 ) -> tuple[RunFacts, tuple[SampleResult, ...]]:
-    """The facts and rows of a file without a header.
+    """The facts and rows of a file without a header, as a sink writes it.
 
     The rows are numbered anew in the order of the file: each process that appends to
     it numbers its own from 0.
+
+    Args:
+        results: The rows.
+        notes: What a reader must know of how the file was read.
+        name: The file's name.
     """
     rows = tuple(
-        row.model_copy(update={"index": number}) for number, row in enumerate(results)
+        row.model_copy(update={"index": new_index})
+        for new_index, row in enumerate(results)
     )
-    inputs = Input.of_samples(row.sample for row in rows)
-    inputs = inputs.model_copy(update={"name": name})
-    facts = facts_of_rows(rows)
-    notes = (*notes, *facts.notes)
-    return facts.model_copy(update={"inputs": (inputs,), "notes": notes}), rows
+    file_facts = Input.of_samples(row.sample for row in rows)
+    file_facts = file_facts.model_copy(update={"name": name})
+    run_facts = facts_of_rows(rows)
+    changes = {"inputs": (file_facts,), "notes": (*notes, *run_facts.notes)}
+    return run_facts.model_copy(update=changes), rows
 
 
 def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
     """What rows alone tell of the run, or the runs, that they come from.
 
-    Judges, models and the signature of each metric are known. When it began and how
-    long it took is not. A metric that was measured in several ways has a note.
+    Judges, models and the signature of each metric (how it was measured) are known.
+    When the run began and how long it took is not. A note says which metric the rows
+    measured in several ways; its signature is then the first one.
     """
-    judges: dict[str, None] = {}
+    judges: dict[str, None] = {}  # dictionaries of None: sets that keep the order
     models: dict[str, None] = {}
-    signatures: dict[str, dict[str, Signature]] = {}  # by metric, each by its line
+    signature_by_line_by_metric: dict[str, dict[str, Signature]] = {}
     for row in rows:
         models.update(dict.fromkeys(row.usage.models))
         for name, result in row.results.items():
             if result.judge:
                 judges[result.judge] = None
             if result.signature is not None:
-                own_signature = result.signature.without_judge()
-                signatures.setdefault(name, {})[str(own_signature)] = own_signature
-    notes = [
-        f"{name} was measured in {len(ways)} ways in these rows: its numbers are over"
-        " all of them"
-        for name, ways in signatures.items()
-        if len(ways) > 1
-    ]
-    metrics = {name: next(iter(ways.values())) for name, ways in signatures.items()}
+                signature = result.signature.without_judge()
+                signatures = signature_by_line_by_metric.setdefault(name, {})
+                signatures[str(signature)] = signature
+    notes = []
+    first_signatures: dict[str, Signature] = {}
+    for name, signatures in signature_by_line_by_metric.items():
+        first_signatures[name] = next(iter(signatures.values()))
+        if len(signatures) > 1:
+            notes.append(
+                f"{name} was measured in {len(signatures)} ways in these rows: its"
+                " numbers are over all of them"
+            )
     return RunFacts(
-        judges=tuple(judges), models=tuple(models), metrics=metrics, notes=tuple(notes)
+        judges=tuple(judges),
+        models=tuple(models),
+        metrics=first_signatures,
+        notes=tuple(notes),
     )
 
 
@@ -287,11 +312,16 @@ def _fields_to_write(model: BaseModel) -> dict[str, object]:
     return written
 
 
-def plain(value: object, above: frozenset[int] = frozenset()) -> object:
-    """Return anything as JSON data.
+def plain(value: object, holder_ids: frozenset[int] = frozenset()) -> object:
+    """Turn any object into data that JSON can hold.
 
-    NaN and infinity become null. What JSON cannot hold becomes its text. Circles end
-    (``above``).
+    Models and dataclasses become objects of their fields. NaN and infinity become null.
+    Anything else that JSON cannot hold becomes its text.
+
+    Args:
+        value: The object.
+        holder_ids: The ``id()`` of each object that holds this one, directly or not. An
+            object that holds itself, or is held by too many, becomes its class's name.
     """
     value = plain_data(value)
     if value is None or isinstance(value, (bool, int)):
@@ -299,19 +329,21 @@ def plain(value: object, above: frozenset[int] = frozenset()) -> object:
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
     if isinstance(value, str):
+        # a subclass of str may write itself otherwise
         return replace_surrogates(str.__str__(value))
-    if id(value) in above or len(above) > _DEEPEST:
+    holds_itself = id(value) in holder_ids
+    if holds_itself or len(holder_ids) > _DEEPEST:
         return f"<{type(value).__name__}>"
-    above = above | {id(value)}
+    holder_ids = holder_ids | {id(value)}
     if isinstance(value, BaseModel):
         value = _fields_to_write(value)
     elif is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return {
-            str(replace_surrogates(str(key))): plain(element, above)
+            str(replace_surrogates(str(key))): plain(element, holder_ids)
             for key, element in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(element, above) for element in value]
+        return [plain(element, holder_ids) for element in value]
     return replace_surrogates(str(value))

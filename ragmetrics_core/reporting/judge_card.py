@@ -97,42 +97,51 @@ class Card(Frozen):
             ) from error
 
     def bands(self, loss: float) -> dict[str, tuple[float, float]]:
-        """The bands of a cascade that has this judge as its cheap one.
+        """The bands of scores in which this judge should ask a stronger one.
+
+        A cascade asks a cheap judge first. Where its score lies in a band around one
+        half, it asks a strong judge. This card is that of the cheap one.
 
         Args:
             loss: The share of all rows that the judge may decide wrongly, on each
                 source of the card: 0.02, 0.05 or 0.1.
 
         Returns:
-            A band for each type of question that was measured on enough rows, as
-            ``CascadeJudge(band=)`` takes them.
+            Lower and upper end of a band, for each type of question that was measured
+            on enough rows, as ``CascadeJudge(band=)`` takes them.
 
         Raises:
             SettingError: If the card has no band for this loss, or too few rows to
                 know one.
         """
-        bands = {
-            question: (reach.low, reach.high)
-            for question, limits in self.decided.items()
-            for reach in limits
-            if reach.goal == "lost" and reach.limit == loss and reach.source is None
-        }
-        if not bands:
-            measured = ", ".join(map(str, LOSSES)) if self.decided else "none"
+        band_by_question = self._bands_over_all_sources(loss)
+        if not band_by_question:
+            measured_losses = ", ".join(map(str, LOSSES)) if self.decided else "none"
             raise SettingError(
                 f"the card of {self.judge} has no band for a loss of {loss}; it has"
-                f" bands for: {measured}"
+                f" bands for: {measured_losses}"
             )
-        band_by_question = {
-            CASCADED[question]: band
-            for question, band in bands.items()
-            if self._n_scored(question) >= fewest_rows(loss)
-        }
-        if not band_by_question:
-            n_scored_at_most = max(self._n_scored(question) for question in bands)
+        known_bands = {}
+        for question, band in band_by_question.items():
+            if self._n_scored(question) >= fewest_rows(loss):
+                question_type = CASCADED[question]
+                known_bands[question_type] = band
+        if not known_bands:
+            most_scored = max(self._n_scored(question) for question in band_by_question)
             raise SettingError(
-                f"the card of {self.judge} knows no band: {too_few_rows(n_scored_at_most, loss)}"
+                f"the card of {self.judge} knows no band:"
+                f" {too_few_rows(most_scored, loss)}"
             )
+        return known_bands
+
+    def _bands_over_all_sources(self, loss: float) -> dict[str, tuple[float, float]]:
+        """By question of the card, the band that was chosen on all rows for a loss."""
+        band_by_question = {}
+        for question, reaches in self.decided.items():
+            for reach in reaches:
+                is_for_loss = reach.goal == "lost" and reach.limit == loss
+                if is_for_loss and reach.source is None:
+                    band_by_question[question] = (reach.low, reach.high)
         return band_by_question
 
     def _n_scored(self, question: str) -> int:
@@ -176,24 +185,28 @@ def reach(decided_alone: Reach) -> str:
 def fitting(
     judge: str, run: RunFacts
 ) -> dict[Signature, tuple[str, tuple[Measured, ...]]]:
-    """Return what the newest card of a judge says of a run's metrics.
+    """What cards say of the worth of a run's judge, for the metrics of the run.
 
-    The judge of the card is set as in the run. For each metric there is the question
-    and the figures.
+    A card fits if it is about the same judge with the same settings and measured a
+    metric in the same way (one signature). Cards are those in ``RAGMETRICS_CARDS``, a
+    folder or a file, then those that ship. For each metric the first card counts.
 
-    Cards are those in ``RAGMETRICS_CARDS``, a folder or a file, then those that ship.
+    Args:
+        judge: Name of the judge.
+        run: The facts of the run, with its metrics and the settings of its judges.
+
+    Returns:
+        By signature of the metric, the question that the card is about and its figures.
     """
-    metrics = set(run.metrics.values())
+    signatures_of_run = set(run.metrics.values())
     quoted: dict[Signature, tuple[str, tuple[Measured, ...]]] = {}
     for card in _cards():
         if card.judge != judge or card.details != run.details.get(judge):
             continue
-        of_this_card = {
-            card.signatures[question]: (question, figures)
-            for question, figures in card.figures.items()
-            if card.signatures[question] in metrics
-        }
-        quoted = of_this_card | quoted  # what an earlier card says of a metric counts
+        for question, figures in card.figures.items():
+            signature = card.signatures[question]
+            if signature in signatures_of_run:
+                quoted.setdefault(signature, (question, figures))
     return quoted
 
 

@@ -76,14 +76,15 @@ class MetricChange(Frozen):
     @property
     def line(self) -> str:
         """The change in one line: the verdict, the difference and its interval."""
-        words = f"{self.name}: {self.verdict}"
+        verdict = f"{self.name}: {self.verdict}"
         if not self.outcomes:
-            return f"{words}, no row is in both runs"
+            return f"{verdict}, no row is in both runs"
         if self.difference is None:
-            return f"{words}, no row is scored in both runs"
-        words += f", {self.difference:+.3f} over {self.pairs} pairs"
+            return f"{verdict}, no row is scored in both runs"
+        words = f"{verdict}, {self.difference:+.3f} over {self.pairs} pairs"
         if self.interval is not None:
-            low, high = self.interval.low, self.interval.high
+            low = self.interval.low
+            high = self.interval.high
             words += f", 95 % interval {low:+.3f} to {high:+.3f}"
         return words
 
@@ -125,7 +126,11 @@ class MetricChange(Frozen):
         return self.interval.low > 0 or self.interval.high < 0
 
     def lines(self, margin: float) -> list[str]:
-        """The change in words, the verdict first."""
+        """The change in words, a line each: verdict, outcomes, difference and tests.
+
+        Args:
+            margin: A difference that matters; a line says how many pairs would find it.
+        """
         outcomes = ", ".join(f"{count} {kind}" for kind, count in self.outcomes.items())
         lines = [
             f"{self.name}: {self.verdict}",
@@ -146,6 +151,7 @@ class MetricChange(Frozen):
         else:
             lines += self._lines_of_test(self.difference, self.interval, self.bounds)
             lines.append(self._power_line(margin))
+        # p-values; 1 says that as many rows changed one way as the other
         if self.abstained < 1:
             lines.append(
                 f"  declined in one run only: McNemar's p = {self.abstained:.4f}"
@@ -157,16 +163,22 @@ class MetricChange(Frozen):
     def _lines_of_test(
         self, difference: float, interval: Interval, bounds: Bounds
     ) -> list[str]:
-        """The difference, its interval and its test in words."""
-        low, high = interval.low, interval.high
-        n_patterns = "every pattern" if self.exact else "9,999 random patterns"
+        """The difference, its interval and its test in words.
+
+        Args:
+            difference: Mean of second − first over the pairs with two scores.
+            interval: Its 95 % interval.
+            bounds: The difference if each failed row had the worst score for the second
+                run, and if each had the best. A line names them where they differ.
+        """
+        patterns = "every pattern" if self.exact else "9,999 random patterns"
         lines = [
             (
                 f"  difference {difference:+.4f} over {self.pairs} pairs, 95 % interval"
-                f" {low:+.4f} to {high:+.4f}"
+                f" {interval.low:+.4f} to {interval.high:+.4f}"
             ),
             (
-                f"  permutation test ({n_patterns} of signs): p = {self.p:.4f},"
+                f"  permutation test ({patterns} of signs): p = {self.p:.4f},"
                 f" {self.p_holm:.4f} after Holm"
             ),
         ]

@@ -41,7 +41,10 @@ sample, ``"auto"``, or None for samples that are independent.
 
 _LEDGER = "ledger.conversation"
 _ROW = "row"
-_DOCUMENTS = {"documentid": "document_id", "sourcedocument": "source_document"}
+_NAMES_OF_DOCUMENTS = {
+    "documentid": "document_id",
+    "sourcedocument": "source_document",
+}
 
 Pair = tuple[SampleResult, SampleResult]
 
@@ -64,13 +67,13 @@ _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early s
 
 
 def group_of(sample: Sample | None, by: GroupBy) -> str | None:
-    """The key that a sample is grouped by, as a text.
+    """The key of the group that a sample belongs to, as a text.
 
-    None for a sample without one, which then stands alone.
+    Samples are in one group exactly if their keys are equal. None for a sample without
+    a key, which stands alone: a value that is missing, or empty, is no key.
 
-    Two samples are in one group exactly if their texts are equal. A number and the text
-    that writes it are one key, as tables hold the one or the other; 1 and True are two.
-    What is missing or shows nothing is no key.
+    A number and the text that writes it are one key, because tables hold the one or the
+    other. 1 and True are two keys.
 
     Args:
         sample: The sample; None for a row that is none.
@@ -85,18 +88,19 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
     """
     if by is None or sample is None:
         return None
-    conversation = sample.ledger.conversation if sample.ledger else None
+    ledger_conversation = sample.ledger.conversation if sample.ledger else None
     if callable(by):
         return _key(by(sample))
     if by == "auto":
-        return _automatic_group(sample.metadata, conversation, sample.row_key)
+        return _automatic_group(sample.metadata, ledger_conversation, sample.row_key)
     if not by:
         raise SettingError(
             'cluster= takes a name, a path, a callable, "auto" or None; got ""'
         )
+    # the caller's own metadata count before what capturing recorded
     value = _value_in_metadata(sample.metadata, by)
     if value is None and by == "conversation":
-        value = conversation
+        value = ledger_conversation
     if value is None and by in Sample.model_fields:
         value = getattr(sample, by)
     return _key(value)
@@ -116,11 +120,17 @@ def _value_in_metadata(metadata: Mapping[str, object], name: str) -> object:
 def _automatic_group(
     metadata: Mapping[str, object], conversation: str | None, row_key: str | None
 ) -> str | None:
-    """The first usual name that has a key, and the key.
+    """The group of a sample by what usually groups samples, as "name=key".
 
-    A conversation that the caller named comes first, then that of the ledger, then the
-    document, then the row that several answers stand in. Names are compared as those of
-    columns are.
+    The first of these that the sample has counts: the conversation that its metadata
+    name, the one that its ledger names, its document, or the row with several answers
+    that it comes from. None if it has none of them.
+
+    Args:
+        metadata: The sample's metadata. Names in them are compared without case and
+            signs, as names of columns are.
+        conversation: The conversation that its ledger names.
+        row_key: The row with several answers that it comes from.
     """
     named_conversation = conversation_in(metadata)
     if named_conversation is not None:
@@ -128,16 +138,27 @@ def _automatic_group(
     conversation_key = _key(conversation)
     if conversation_key is not None:
         return f"{_LEDGER}={conversation_key}"
-    keys_of_documents: dict[str, str] = {}
-    for name, value in metadata.items():
-        document = _DOCUMENTS.get(plain_name(name.removeprefix("metadata.")))
-        document_key = None if document is None else _key(value)
-        if document is not None and document_key is not None:
-            keys_of_documents.setdefault(document, document_key)
-    for document in _DOCUMENTS.values():
-        if document in keys_of_documents:
-            return f"{document}={keys_of_documents[document]}"
+    document_group = _document_group(metadata)
+    if document_group is not None:
+        return document_group
     return None if row_key is None else f"{_ROW}={row_key}"
+
+
+def _document_group(metadata: Mapping[str, object]) -> str | None:
+    """The document that metadata name, as "name=key"; None if they name none."""
+    key_by_name: dict[str, str] = {}
+    for metadata_name, value in metadata.items():
+        plain_metadata_name = plain_name(metadata_name.removeprefix("metadata."))
+        name = _NAMES_OF_DOCUMENTS.get(plain_metadata_name)
+        if name is None:
+            continue
+        document_key = _key(value)
+        if document_key is not None:
+            key_by_name.setdefault(name, document_key)
+    for name in _NAMES_OF_DOCUMENTS.values():  # a document's id comes first
+        if name in key_by_name:
+            return f"{name}={key_by_name[name]}"
+    return None
 
 
 def _key(value: object) -> str | None:
@@ -153,35 +174,34 @@ def _key(value: object) -> str | None:
 
 
 def _text_of_value(value: object) -> str:
-    """Return a value as a text that only equal values have.
+    """Write a value as a text that only equal values have, to be a key.
 
-    The order of what has no order does not matter.
+    Mappings and sets are sorted, so that their order makes no difference.
+
+    Raises:
+        SettingError: If the value is an object whose text is only its address in
+            memory, which another run would not have.
     """
-    value = number_as_text(value) if isinstance(value, (int, float)) else value
+    if isinstance(value, (int, float)):
+        value = number_as_text(value)
     if isinstance(value, BaseModel):
         value = value.model_dump()
     if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(
-                sorted(
-                    f"{_quote(name)}: {_quote(part)}" for name, part in value.items()
-                )
-            )
-            + "}"
-        )
+        entries = [f"{_quote(name)}: {_quote(part)}" for name, part in value.items()]
+        return f"{{{', '.join(sorted(entries))}}}"
     if isinstance(value, (set, frozenset)):
-        return "{" + ", ".join(sorted(map(_quote, value))) + "}"
+        return f"{{{', '.join(sorted(map(_quote, value)))}}}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_quote, value)) + "]"
-    if (
-        type(value).__str__ is object.__str__
-        and type(value).__repr__ is object.__repr__
-    ):
-        kind = type(value).__name__
+        return f"[{', '.join(map(_quote, value))}]"
+    value_class = type(value)
+    has_text = (
+        value_class.__str__ is not object.__str__
+        or value_class.__repr__ is not object.__repr__
+    )
+    if not has_text:
         raise SettingError(
-            f"cluster= and slices= take keys that can be written; got a {kind}: give"
-            " its name or number"
+            "cluster= and slices= take keys that can be written; got a"
+            f" {value_class.__name__}: give its name or number"
         )
     return str(value)
 
@@ -271,31 +291,47 @@ def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
 def group_pairs(
     pairs: Iterable[tuple[Sample | None, Sample | None]], by: GroupBy
 ) -> list[str | None]:
-    """The name of each pair's group, which is one of its keys.
+    """Group pairs of samples, and return the name of each pair's group.
 
-    None for a pair that stands alone.
+    A pair is the same sample in two runs. Pairs are in one group if their samples have
+    equal keys in either run: what two runs know of conversations need not be the same,
+    and one may name them anew. A pair that has a key in the second run only is grouped
+    by that.
 
-    Pairs hang together if their samples do in either run: what two runs know of
-    conversations need not be the same, and one may name them anew. A pair that the
-    first run gives no key is grouped by that of the second.
+    Args:
+        pairs: The samples in the first and in the second run.
+        by: What tells the key of a sample, see ``group_of``.
+
+    Returns:
+        For each pair the least key of its group; None for a pair without a key, which
+        stands alone.
     """
     groups = _JoinedKeys()
-    keys_of_pairs: list[_RunKey | None] = []
+    key_of_pairs: list[_RunKey | None] = []
     for before, after in pairs:
-        first_key, second_key = group_of(before, by), group_of(after, by)
+        first_key = group_of(before, by)
+        second_key = group_of(after, by)
         main_key = first_key if first_key is not None else second_key
-        keys_of_pairs.append(None if main_key is None else ("first", main_key))
-        if main_key is not None and second_key is not None:
+        if main_key is None:
+            key_of_pairs.append(None)
+            continue
+        key_of_pairs.append(("first", main_key))
+        if second_key is not None:
             groups.join(("first", main_key), ("second", second_key))
-    names: dict[_RunKey, str] = {}  # of whole groups, whatever the order of the pairs
-    for key in keys_of_pairs:
-        if key is not None:
-            group = groups.representative(key)
-            names[group] = min(names.get(group, key[1]), key[1])
-    return [
-        None if key is None else names[groups.representative(key)]
-        for key in keys_of_pairs
-    ]
+    # The least key names a group, whatever the order of the pairs.
+    name_by_group: dict[_RunKey, str] = {}
+    for run_key in key_of_pairs:
+        if run_key is not None:
+            group = groups.representative(run_key)
+            _, key = run_key
+            name_by_group[group] = min(name_by_group.get(group, key), key)
+    names: list[str | None] = []
+    for run_key in key_of_pairs:
+        if run_key is None:
+            names.append(None)
+        else:
+            names.append(name_by_group[groups.representative(run_key)])
+    return names
 
 
 _RunKey = tuple[Literal["first", "second"], str]
@@ -363,30 +399,35 @@ class Matched(Frozen):
         )
 
     def parts(self, by: GroupBy) -> Iterator[Part]:
-        """All pairs, then those of each slice by its value as text.
+        """Yield all pairs of rows, then those of each slice.
 
-        A pair belongs to the slice that the first run names, else to that of the
-        second. Samples without the key are a slice of their own, as in a summary. A
-        slice whose rows all lack a partner has no pairs.
+        A slice is the samples with one value of a key. A pair belongs to the slice that
+        the first run names, else to that of the second. Samples without the key are a
+        slice of their own, as in a summary. A slice whose rows all lack a partner in
+        the other run has no pairs.
+
+        Args:
+            by: What tells the key of a sample, see ``group_of``; None for no slices.
         """
         rows_alone = [*self.first_only, *self.second_only]
         yield Part(None, self.pairs, len(self.pairs) + len(rows_alone))
         if by is None:
             return
-        nameless = f"without {by if isinstance(by, str) else 'a key'}"
-        n_alone_by_slice = Counter(
-            group_of(row.sample, by) or nameless
-            for row in rows_alone
-            if row.sample is not None
-        )
+        key_name = by if isinstance(by, str) else "a key"
+        slice_without_key = f"without {key_name}"
+        n_alone_by_slice: Counter[str] = Counter()
+        for row in rows_alone:
+            if row.sample is not None:
+                slice_name = group_of(row.sample, by) or slice_without_key
+                n_alone_by_slice[slice_name] += 1
         pairs_by_slice: dict[str, list[Pair]] = {name: [] for name in n_alone_by_slice}
         for pair in self.pairs:
             first_key, second_key = _keys_of(pair, by)
-            name = first_key or second_key or nameless
-            pairs_by_slice.setdefault(name, []).append(pair)
-        for name in sorted(pairs_by_slice):
-            pairs = pairs_by_slice[name]
-            yield Part(name, pairs, len(pairs) + n_alone_by_slice[name])
+            slice_name = first_key or second_key or slice_without_key
+            pairs_by_slice.setdefault(slice_name, []).append(pair)
+        for slice_name, pairs in sorted(pairs_by_slice.items()):
+            n_rows = len(pairs) + n_alone_by_slice[slice_name]
+            yield Part(slice_name, pairs, n_rows)
 
 
 def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:
@@ -404,32 +445,39 @@ def count_other_slices(pairs: Iterable[Pair], by: GroupBy) -> int:
 
 
 def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matched:
-    """Match the samples of two runs.
+    """Find the rows of two runs that are about the same sample.
 
-    They are matched by id where every sample has its own, else by question in order of
-    occurrence.
+    Samples are matched by their ids if each has one that no other has. Else they are
+    matched by their questions; the first sample of a question is matched with the first
+    one of the other run, and so on.
 
-    ``InputError`` if nothing matches.
+    Raises:
+        InputError: If the runs have no sample in common.
     """
-    # what is read anew each time would not know its own rows again
-    before, after = tuple(before), tuple(after)
+    # Rows that a file gives anew at each pass would be other objects: they are told by
+    # id() below.
+    before = tuple(before)
+    after = tuple(after)
     have_ids = _have_ids_of_their_own(before) and _have_ids_of_their_own(after)
     by: Literal["id", "question"] = "id" if have_ids else "question"
-    first_rows, second_rows = _rows_by_key(before, by), _rows_by_key(after, by)
-    pairs = tuple(
-        (row, second_rows[key]) for key, row in first_rows.items() if key in second_rows
-    )
+    second_row_by_key = _rows_by_key(after, by)
+    pairs = []
+    matched_object_ids: set[int] = set()
+    for key, first_row in _rows_by_key(before, by).items():
+        second_row = second_row_by_key.get(key)
+        if second_row is not None:
+            pairs.append((first_row, second_row))
+            matched_object_ids.update((id(first_row), id(second_row)))
     if not pairs:
         raise InputError(
             f"the two runs have no sample in common (matched by {by}); compare runs"
             " over the same samples"
         )
-    matched = {id(row) for pair in pairs for row in pair}
     return Matched(
         by=by,
-        pairs=pairs,
-        first_only=tuple(row for row in before if id(row) not in matched),
-        second_only=tuple(row for row in after if id(row) not in matched),
+        pairs=tuple(pairs),
+        first_only=tuple(row for row in before if id(row) not in matched_object_ids),
+        second_only=tuple(row for row in after if id(row) not in matched_object_ids),
     )
 
 
@@ -487,40 +535,49 @@ def are_identical(
 def _content_and_outcomes(
     row: SampleResult, metrics: Sequence[str]
 ) -> tuple[object, ...] | None:
-    """Everything of a row that metrics read, and what they made of it.
+    """What rows of two runs are compared by: the texts that metrics read, and outcomes.
 
-    None where an outcome is not known.
+    The outcome of a metric is its score, or the code that says why it is undefined.
+    None for a row that is no sample, or on which a metric failed or was not judged: its
+    outcome is not known.
     """
+    if row.sample is None or row.problem:
+        return None
     outcomes: list[object] = []
     for metric in metrics:
         result = row.results.get(metric)
         if result is None or isinstance(result, Failed):
             return None
-        outcomes.append(result.code if isinstance(result, Undefined) else result.value)
-    if row.sample is None or row.problem:
-        return None
+        if isinstance(result, Undefined):
+            outcomes.append(result.code)
+        else:
+            outcomes.append(result.value)
     return (_content(row.sample), *outcomes)
 
 
 def _content(sample: Sample) -> tuple[object, ...]:
-    """The texts of a sample that metrics read.
+    """The texts of a sample that metrics read, to compare samples of two runs by.
 
-    Ids, scores of retrievers and metadata are none of them.
+    Ids, scores of retrievers and metadata are left out: metrics read none of them.
     """
-    calls = sample.ledger.calls if sample.ledger is not None else ()
+    history = tuple((turn.role, turn.content) for turn in sample.history)
+    retrieved = None if sample.retrieved is None else _texts_of(sample.retrieved)
+    facts = tuple((fact.text, fact.weight) for fact in sample.facts or ())
+    ledger_calls = sample.ledger.calls if sample.ledger is not None else ()
+    calls = tuple(
+        (call.kind, call.turn, call.name, call.shown, _texts_of(call.items))
+        for call in ledger_calls
+    )
     return (
         sample.question,
         sample.standalone_question,
-        tuple((turn.role, turn.content) for turn in sample.history),
+        history,
         _texts_of(sample.contexts),
-        None if sample.retrieved is None else _texts_of(sample.retrieved),
+        retrieved,
         sample.answer,
         sample.reference,
-        tuple((fact.text, fact.weight) for fact in sample.facts or ()),
-        tuple(
-            (call.kind, call.turn, call.name, call.shown, _texts_of(call.items))
-            for call in calls
-        ),
+        facts,
+        calls,
         sample.error,
     )
 
@@ -533,48 +590,54 @@ def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
 def _rows_by_key(
     rows: Sequence[SampleResult], by: Literal["id", "question"]
 ) -> dict[tuple[str, int], SampleResult]:
-    """The rows by id or question, of rows without a question by all their texts.
+    """The rows by a key that no other row has; rows that are no sample are left out.
 
-    And how often that was seen before.
+    The key is the sample's id or question, as asked for, with the number of earlier
+    rows that have the same one. A sample without a question has all its texts instead.
     """
-    keyed: dict[tuple[str, int], SampleResult] = {}
-    occurrences: Counter[str] = Counter()
+    row_by_key: dict[tuple[str, int], SampleResult] = {}
+    n_seen: Counter[str] = Counter()
     for row in rows:
         if row.sample is None:
             continue
         text = getattr(row.sample, by) or texts_of(row.sample)
         if text:
-            keyed[text, occurrences[text]] = row
-            occurrences[text] += 1
-    return keyed
+            row_by_key[text, n_seen[text]] = row
+            n_seen[text] += 1
+    return row_by_key
 
 
 def differences(pairs: Sequence[Pair], metric: str) -> tuple[str, ...]:
-    """In what the two runs differ for one metric, one phrase each.
+    """Say in what two runs measured one metric differently, a phrase for each setting.
 
-    Empty if their numbers may be compared.
+    The phrases are empty if the numbers of both runs may be compared.
+
+    Args:
+        pairs: Each row as the first run has it, and as the second has it.
+        metric: Name of the metric.
     """
-    before, after = (
-        _settings(
-            [
-                pair[side].results[metric]
-                for pair in pairs
-                if metric in pair[side].results
-            ]
-        )
-        for side in (0, 1)
-    )
-    phrases = [
-        f"{metric}: {_NAMES.get(name, name)} {_words(before.get(name))} against"
-        f" {_words(after.get(name))}"
-        for name in dict.fromkeys([*before, *after])
-        if _contradict(name, before, after)
-    ]
-    n_differing = sum(_have_other_facts(pair, metric) for pair in pairs)
-    if n_differing:
+    first_results = []
+    second_results = []
+    for first_row, second_row in pairs:
+        if metric in first_row.results:
+            first_results.append(first_row.results[metric])
+        if metric in second_row.results:
+            second_results.append(second_row.results[metric])
+    first_settings = _settings(first_results)
+    second_settings = _settings(second_results)
+    phrases = []
+    for name in dict.fromkeys([*first_settings, *second_settings]):
+        if _contradict(name, first_settings, second_settings):
+            phrases.append(
+                f"{metric}: {_NAMES.get(name, name)}"
+                f" {_words(first_settings.get(name))} against"
+                f" {_words(second_settings.get(name))}"
+            )
+    n_with_other_facts = sum(_have_other_facts(pair, metric) for pair in pairs)
+    if n_with_other_facts:
         phrases.append(
-            f"{metric}: other facts in {n_differing} of {len(pairs)} samples; give the"
-            " samples their facts"
+            f"{metric}: other facts in {n_with_other_facts} of {len(pairs)} samples;"
+            " give the samples their facts"
         )
     return tuple(phrases)
 
@@ -601,47 +664,65 @@ def _have_other_facts(pair: Pair, metric: str) -> bool:
 def judges_elsewhere(
     before: Mapping[str, Sequence[str]], after: Mapping[str, Sequence[str]]
 ) -> dict[str, str]:
-    """Return the judges of one name that two runs asked at different addresses.
+    """Find the judges that two runs asked under one name, but at different addresses.
 
-    With each comes what to say of it.
-
-    Behind one name another address may serve another model. An address that is not
+    Another address may serve another model under the same name. An address that is not
     known contradicts nothing.
 
     Args:
         before: By judge, the addresses that the first run asked.
-        after: Those of the second run.
+        after: By judge, the addresses that the second run asked.
+
+    Returns:
+        By judge, a phrase that says how the addresses differ.
     """
-    sentence_by_judge = {}
-    for name, addresses in before.items():
-        addresses_after = after.get(name, ())
-        if addresses and addresses_after and set(addresses) != set(addresses_after):
-            sentence_by_judge[name] = (
-                f"judge {name} at {', '.join(addresses)} against {', '.join(addresses_after)}"
+    phrase_by_judge = {}
+    for judge, addresses_before in before.items():
+        addresses_after = after.get(judge, ())
+        are_known = bool(addresses_before) and bool(addresses_after)
+        if are_known and set(addresses_before) != set(addresses_after):
+            phrase_by_judge[judge] = (
+                f"judge {judge} at {', '.join(addresses_before)} against"
+                f" {', '.join(addresses_after)}"
             )
-    return sentence_by_judge
+    return phrase_by_judge
 
 
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
-    """Every setting that must be the same, with the values that occur."""
-    settings: dict[str, set[str]] = {}
+    """The settings that results were measured with, each with the values that occur.
+
+    Two runs may be compared only if these are the same. They are the parts of the
+    metric's signature, the models that replied, and how scores of cells were read: from
+    probabilities or from polls.
+    """
+    values_by_setting: dict[str, set[str]] = {}
     for signature in {result.signature for result in results}:
         for name, value in signature.parts():
-            settings.setdefault(name, set()).add(value)
-    models = {model for result in results for model in result.usage.models}
-    if models:
-        settings["model"] = models
-    modes: Counter[str] = Counter()
+            values_by_setting.setdefault(name, set()).add(value)
+    models: set[str] = set()
     for result in results:
-        if isinstance(result.evidence, FactMatrix):
-            modes.update(cell.mode for row in result.evidence.cells for cell in row)
-        elif isinstance(result.evidence, JudgedChunks):
-            modes.update(chunk.mode for chunk in result.evidence.chunks)
-    if modes:
-        # falling back in some cells only is no other mode
-        most_common = modes.most_common(1)[0][0]
-        settings["score mode"] = {most_common}
-    return settings
+        models.update(result.usage.models)
+    if models:
+        values_by_setting["model"] = models
+    n_by_mode: Counter[str] = Counter()
+    for result in results:
+        n_by_mode.update(_score_modes(result))
+    if n_by_mode:
+        # a judge may fall back to polls in some cells: the usual mode counts
+        ((most_common_mode, _),) = n_by_mode.most_common(1)
+        values_by_setting["score mode"] = {most_common_mode}
+    return values_by_setting
+
+
+def _score_modes(result: MetricResult) -> Iterator[str]:
+    """How the score of each fact in each context, or of each chunk, was read."""
+    if isinstance(result.evidence, FactMatrix):
+        for cells_of_fact in result.evidence.cells:
+            for cell in cells_of_fact:
+                yield cell.mode
+    elif isinstance(result.evidence, JudgedChunks):
+        for chunk in result.evidence.chunks:
+            yield chunk.mode
 
 
 def _words(values: set[str] | None) -> str:

@@ -19,127 +19,181 @@ def parts_shown(
 ) -> list[Part]:
     """Say of each retrieved passage which context shows it, and how much of it.
 
-    It is the context of the same text, else one that is part of it or holds it; of
-    several the one of its id. Of equal passages so many are shown as contexts have the
-    text.
+    A passage is shown by the context of the same text; without one, by a context that
+    holds the passage, or that is a part of it. Of several contexts the one with the
+    passage's id comes first. Each context of the same text shows one passage only: of
+    three equal passages two are shown where two contexts have the text.
 
     Args:
         retrieved: The passages.
         contexts: What the model was shown.
 
     Returns:
-        For each passage the place of the context, from 0, and the share of its letters
-        that is shown. (None, 0.0) for one that is not shown. The share is None where a
-        context has its id or some of its words, in another text: nobody can say.
+        For each passage the index of the context, and the share of the passage's
+        letters that is shown. (None, 0.0) for one that is not shown. The share is None
+        where a context has its id or some of its words, in another text: nobody can
+        say.
     """
-    texts = [_plain(context.text) for context in contexts]
-    free_places: dict[str, list[int]] = {}
-    for place, text in enumerate(texts):
-        free_places.setdefault(text, []).append(place)
-    known_ids = {passage.id for passage in retrieved}
-    whole_passages = {_plain(passage.text) for passage in retrieved}
-    unaccounted = [
-        place for place, text in enumerate(texts) if text not in whole_passages
-    ]
-    other_contexts = [
-        _Other(place, contexts[place].id, texts[place]) for place in unaccounted
-    ]
+    context_texts = [_plain(context.text) for context in contexts]
+    # contexts by their text, without those that show a passage already
+    free_indices_by_text: dict[str, list[int]] = {}
+    for index, text in enumerate(context_texts):
+        free_indices_by_text.setdefault(text, []).append(index)
+    ids_of_passages = {passage.id for passage in retrieved}
+    texts_of_passages = {_plain(passage.text) for passage in retrieved}
+    other_contexts = []
+    for index, text in enumerate(context_texts):
+        if text not in texts_of_passages:
+            other_contexts.append(_OtherContext(index, contexts[index].id, text))
     parts: list[Part] = []
     for passage in retrieved:
         text = _plain(passage.text)
         if not text:
             parts.append(_NOT_SHOWN)
-        elif text in free_places:
-            parts.append(_equal(passage, contexts, free_places[text], known_ids))
+            continue
+        if text in free_indices_by_text:
+            free_indices = free_indices_by_text[text]
+            parts.append(_equal(passage, contexts, free_indices, ids_of_passages))
+            continue
+        index_of_holder = _holder(text, context_texts)
+        if index_of_holder is not None:
+            parts.append((index_of_holder, 1.0))
         else:
-            holder = _holder(text, texts)
-            part = _part(passage, text, other_contexts)
-            parts.append(part if holder is None else (holder, 1.0))
+            parts.append(_part(passage, text, other_contexts))
     return parts
 
 
 def _holder(text: str, texts: Sequence[str]) -> int | None:
-    """The first context inside which a passage stands as it is."""
+    """The index of the first context inside which a passage stands as it is."""
     if len(text) < _LONGEST_BY_CHANCE:
         return None
-    return next(
-        (place for place, text_shown in enumerate(texts) if text in text_shown), None
-    )
+    for index, context_text in enumerate(texts):
+        if text in context_text:
+            return index
+    return None
 
 
 def _equal(
     passage: Context,
     contexts: Sequence[Context],
-    free: list[int],
-    known_ids: Container[str | None],
+    free_indices: list[int],
+    ids_of_passages: Container[str | None],
 ) -> Part:
-    """The first context of its text, one of its id before others; each stands once.
+    """Choose which of the contexts with a passage's text shows the passage.
 
-    One that has the id of another passage is left to that one.
+    It is the first one with the passage's id; else the first one that is of no other
+    passage by its id. It is taken out of ``free_indices``, because a context shows one
+    passage only.
+
+    Args:
+        passage: The passage.
+        contexts: All contexts.
+        free_indices: Indices of the contexts with its text that show none yet.
+        ids_of_passages: The ids of all passages.
     """
-    of_its_id = [place for place in free if _has_id_of(passage, contexts[place])]
-    of_no_other = [
-        place
-        for place in free
-        if contexts[place].id is None or contexts[place].id not in known_ids
+    with_its_id = [
+        index for index in free_indices if _has_id_of(passage, contexts[index])
     ]
-    places = of_its_id or of_no_other
-    if not places:
+    with_no_other_id = []
+    for index in free_indices:
+        context_id = contexts[index].id
+        if context_id is None or context_id not in ids_of_passages:
+            with_no_other_id.append(index)
+    candidates = with_its_id or with_no_other_id
+    if not candidates:
         return _NOT_SHOWN
-    free.remove(places[0])
-    return places[0], 1.0
+    chosen_index = candidates[0]
+    free_indices.remove(chosen_index)
+    return chosen_index, 1.0
 
 
-class _Other:
-    """A context that is no passage as a whole: a part of one, several, or other words."""
+class _OtherContext:
+    """A context that is no passage as a whole: a part of one, several, or other words.
 
-    def __init__(self, place: int, own_id: str | None, text: str) -> None:
-        self.place = place
-        self.own_id = own_id
-        self.text = text
-        self.runs = frozenset(_runs_of_words(text))
-
-
-def _part(passage: Context, text: str, contexts: Sequence[_Other]) -> Part:
-    """The context that shows most of a passage, and how much; one of its id comes first.
-
-    A context that is another passage whole is none: chunks overlap.
+    Attributes:
+        index: Its index among the contexts.
+        context_id: Its id.
+        text: Its text, with single blanks.
+        word_runs: All its runs of so many words that two texts share none by chance.
     """
-    best: tuple[bool, float, int | None] = (False, 0.0, None)
-    place_alike: int | None = None
-    runs = frozenset(_runs_of_words(text)) if contexts else frozenset()
+
+    def __init__(self, index: int, context_id: str | None, text: str) -> None:
+        self.index = index
+        self.context_id = context_id
+        self.text = text
+        self.word_runs = frozenset(_runs_of_words(text))
+
+
+def _part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Part:
+    """Find the context that shows a part of a passage, and how large the part is.
+
+    Contexts with the passage's id come before others, then those that show more of it.
+    Without any, a context with the passage's id or some of its words in a row may show
+    it in other words: its share is None, which says that nobody knows.
+
+    Args:
+        passage: The passage.
+        text: Its text, with single blanks.
+        contexts: The contexts that are not a whole passage: those show another one,
+            although chunks overlap.
+    """
+    best_share = 0.0
+    best_has_same_id = False
+    best_index: int | None = None
+    similar_index: int | None = None
+    word_runs = frozenset(_runs_of_words(text)) if contexts else frozenset()
     for context in contexts:
-        same_id = passage.id is not None and passage.id == context.own_id
-        share = _share(text, context.text, same_id=same_id)
-        if share > 0 and (same_id, share) > best[:2]:
-            best = (same_id, share, context.place)
-        if place_alike is None and (same_id or not runs.isdisjoint(context.runs)):
-            place_alike = context.place
-    _, share, place_shown = best
-    if place_shown is not None:
-        return place_shown, share
-    return _NOT_SHOWN if place_alike is None else (place_alike, None)
+        has_same_id = passage.id is not None and passage.id == context.context_id
+        share = _share(text, context.text, has_same_id=has_same_id)
+        is_better = (has_same_id, share) > (best_has_same_id, best_share)
+        if share > 0 and is_better:
+            best_has_same_id = has_same_id
+            best_share = share
+            best_index = context.index
+        if similar_index is None:
+            shares_words = not word_runs.isdisjoint(context.word_runs)
+            if has_same_id or shares_words:
+                similar_index = context.index
+    if best_index is not None:
+        return best_index, best_share
+    if similar_index is not None:
+        return similar_index, None
+    return _NOT_SHOWN
 
 
 def _has_id_of(passage: Context, context: Context) -> bool:
     return passage.id is not None and passage.id == context.id
 
 
-def _share(text: str, text_shown: str, *, same_id: bool) -> float:
-    """The share of a passage's letters that a context shows; 0.0 if it shows none."""
-    shortest = 1 if same_id else _LONGEST_BY_CHANCE
-    if len(text) >= shortest and text in text_shown:
+def _share(text: str, context_text: str, *, has_same_id: bool) -> float:
+    """The share of a passage's letters that a context shows; 0.0 if it shows none.
+
+    The context holds the whole passage, or it consists of pieces of the passage, with
+    "…" between them. A short text stands in another one by chance, so it counts only
+    where the context has the passage's id.
+    """
+    shortest = 1 if has_same_id else _LONGEST_BY_CHANCE
+    if len(text) >= shortest and text in context_text:
         return 1.0
-    pieces = [piece.strip(_DOTS) for piece in text_shown.split(_CUT_SIGN)]
-    pieces = [piece for piece in pieces if piece]
-    pieces_held = [
-        piece for piece in pieces if len(piece) >= shortest and piece in text
-    ]
-    if not pieces_held or len(pieces_held) < len(pieces):
+    n_letters_shown = 0
+    has_pieces = False
+    for piece in context_text.split(_CUT_SIGN):
+        stripped_piece = piece.strip(_DOTS)
+        if not stripped_piece:
+            continue
+        if len(stripped_piece) < shortest or stripped_piece not in text:
+            return 0.0  # the context holds something else
+        has_pieces = True
+        n_letters_shown += _n_letters(stripped_piece)
+    n_letters = _n_letters(text)
+    if not has_pieces or n_letters == 0:
         return 0.0
-    n_letters = sum(map(str.isalnum, text))
-    n_shown = sum(map(str.isalnum, "".join(pieces_held)))
-    return min(1.0, n_shown / n_letters) if n_letters else 0.0
+    return min(1.0, n_letters_shown / n_letters)
+
+
+def _n_letters(text: str) -> int:
+    """How many letters and digits a text has."""
+    return sum(map(str.isalnum, text))
 
 
 def _runs_of_words(text: str) -> Iterator[tuple[str, ...]]:
@@ -155,10 +209,16 @@ def _plain(text: str) -> str:
 
 
 def sentences_resting(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
-    """By rank of a context the numbers of the answer's sentences that rest on it.
+    """The sentences of the answer that rest on each context.
 
     A sentence rests on the context that matches it best, if most of its words stand in
-    the contexts. Judges that do not say where a sentence is held give none.
+    the contexts. Only some judges say of each sentence which context that is
+    (``rank``), and how much of it stands there (``coverage``). The first metric that
+    says so counts.
+
+    Returns:
+        By rank of the context, from 1, the numbers of the sentences, from 1. Empty if
+        no metric says it.
     """
     numbers_by_rank: dict[int, tuple[int, ...]] = {}
     for result in row.results.values():
@@ -166,7 +226,9 @@ def sentences_resting(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
         sentences = evidence.get("sentences") or ()
         for number, sentence in enumerate(sentences, start=1):
             support = sentence if isinstance(sentence, Mapping) else dict(sentence)
-            rank, coverage = support.get("rank"), support.get("coverage")
+            rank = support.get("rank")
+            coverage = support.get("coverage")
+            # another metric's evidence may mean something else by these names
             if not isinstance(rank, int) or not isinstance(coverage, float):
                 continue
             if coverage > _HALF:

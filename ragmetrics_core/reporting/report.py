@@ -245,7 +245,11 @@ class Report:
     def graded(self, *grades: Grade) -> Report:
         """Return the report over the captured samples of these grades alone.
 
-        See ``CaptureNotes`` for the grades.
+        A grade says how surely capturing knows what a sample's contexts are, see
+        ``CaptureNotes``. Samples that were not captured have none and are left out.
+
+        Raises:
+            SettingError: If a grade does not exist.
 
         Examples:
             >>> from ragmetrics_core.data import CaptureNotes, Sample
@@ -254,29 +258,26 @@ class Report:
             >>> len(Report(rows).graded("exact", "located").results)
             1
         """
+        known_grades = get_args(Grade)
         for grade in grades:
-            if grade not in get_args(Grade):
-                near, grades_known = (
-                    did_you_mean(grade, get_args(Grade)),
-                    ", ".join(get_args(Grade)),
-                )
+            if grade not in known_grades:
+                near = did_you_mean(grade, known_grades)
                 raise SettingError(
-                    f"no grade {grade!r}{near}; there are: {grades_known}"
+                    f"no grade {grade!r}{near}; there are: {', '.join(known_grades)}"
                 )
-        notes = (
-            (row, row.sample.capture if row.sample is not None else None)
-            for row in self.results
-        )
-        # bounds are of all rows
-        unbounded = tuple(
+        rows_of_grades = []
+        for row in self.results:
+            capture_notes = None if row.sample is None else row.sample.capture
+            if capture_notes is not None and capture_notes.grade in grades:
+                rows_of_grades.append(row)
+        # The bounds of a run until decided are of all rows, not of these: a decision
+        # without a threshold gives none.
+        decisions_without_bounds = tuple(
             decision.model_copy(update={"at_least": None})
             for decision in self.decisions
         )
-        run = self.run.model_copy(update={"decisions": unbounded})
-        return Report(
-            [row for row, note in notes if note is not None and note.grade in grades],
-            run,
-        )
+        run = self.run.model_copy(update={"decisions": decisions_without_bounds})
+        return Report(rows_of_grades, run)
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write the report as JSON lines, in place of an existing file.

@@ -45,35 +45,39 @@ class RowShift(NamedTuple):
 def row_shifts(
     pairs: Sequence[Pair], metrics: Sequence[str], *, is_tested: bool
 ) -> tuple[RowShift, ...]:
-    """The shifts in rows that declined, and in rows on which the judge failed.
+    """Count in each of two runs the rows that declined, and those that failed.
 
-    A row counts if any of the metrics says so. A shift is left out where it is the
-    same rows in both runs.
+    A row declined if any of the metrics says that its answer did; it failed if the
+    judge failed on any of them. A count is left out if the same rows are concerned in
+    both runs.
+
+    Args:
+        pairs: Each row as the first run has it, and as the second has it.
+        metrics: Names of the metrics.
+        is_tested: Whether a p-value says if chance could explain the change.
     """
     shifts = []
     for title, has_trait in (("Declined", _is_declined), ("Failed", _is_unusable)):
-        traits = [
-            (
-                _has_any(before_row, metrics, has_trait),
-                _has_any(after_row, metrics, has_trait),
-            )
-            for before_row, after_row in pairs
-        ]
-        if any(before != after for before, after in traits):
-            freed_pairs = [
-                pair
-                for pair, (before, after) in zip(pairs, traits, strict=True)
-                if before and not after
-            ]
-            highest = _highest_scores([second for _, second in pairs], metrics)
-            shift = RowShift(
-                title,
-                first=sum(before for before, _ in traits),
-                second=sum(after for _, after in traits),
-                p=_p_of_shift(traits) if is_tested else None,
-                newly_scored=_means_in_words(freed_pairs, highest),
-            )
-            shifts.append(shift)
+        traits = []
+        freed_pairs = []  # rows with the trait in the first run alone
+        for pair in pairs:
+            before_row, after_row = pair
+            had_trait = _has_any(before_row, metrics, has_trait)
+            still_has_trait = _has_any(after_row, metrics, has_trait)
+            traits.append((had_trait, still_has_trait))
+            if had_trait and not still_has_trait:
+                freed_pairs.append(pair)
+        if all(before == after for before, after in traits):
+            continue
+        highest_scores = _highest_scores([after for _, after in pairs], metrics)
+        shift = RowShift(
+            title,
+            first=sum(before for before, _ in traits),
+            second=sum(after for _, after in traits),
+            p=_p_of_shift(traits) if is_tested else None,
+            newly_scored=_means_in_words(freed_pairs, highest_scores),
+        )
+        shifts.append(shift)
     return tuple(shifts)
 
 
@@ -95,24 +99,30 @@ def _means_in_words(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
 
 
 def _mean_in_words(metric: str, pairs: Sequence[Pair], highest: float) -> str:
-    """The mean of one metric over rows of the second run; "" if none is scored.
+    """A metric's mean over rows of the second run, in words; "" if none is scored.
 
-    Beside it stands what the same rows had before, where all of them were scored then,
-    and the highest score of any row, where that is under 1: a judge may give no more.
+    In parentheses stands the mean that the same rows had in the first run, if all of
+    them were scored there, and the highest score of any row if that is under 1: a judge
+    may give no more.
+
+    Args:
+        metric: Name of the metric.
+        pairs: Each row as the first run has it, and as the second has it.
+        highest: The highest score of any row in the second run.
     """
-    results_before: list[MetricResult | None] = []
     scores: list[float] = []
-    for first, second in pairs:
-        result = second.results.get(metric)
-        if isinstance(result, Scored):
-            results_before.append(first.results.get(metric))
-            scores.append(result.value)
+    scores_before: list[float] = []
+    for first_row, second_row in pairs:
+        result = second_row.results.get(metric)
+        if not isinstance(result, Scored):
+            continue
+        scores.append(result.value)
+        result_before = first_row.results.get(metric)
+        if isinstance(result_before, Scored):
+            scores_before.append(result_before.value)
     if not scores:
         return ""
     notes = []
-    scores_before = [
-        result.value for result in results_before if isinstance(result, Scored)
-    ]
     if len(scores_before) == len(scores):
         notes.append(f"before: {fmean(scores_before):.3f}")
     if highest < 1 - ROUNDING:

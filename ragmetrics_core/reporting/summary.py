@@ -21,7 +21,13 @@ from ragmetrics_core.data import (
     find_metric,
     has_answer_without_context,
 )
-from ragmetrics_core.data.results import Failed, MetricResult, SampleResult, Undefined
+from ragmetrics_core.data.results import (
+    Failed,
+    MetricResult,
+    SampleResult,
+    Scored,
+    Undefined,
+)
 from ragmetrics_core.reporting.capture_warnings import (
     CaptureWarning,
     CaptureWarningTally,
@@ -181,42 +187,48 @@ class MetricSummary(Frozen):
         return tuple(f"{self.metric}: {sentence}" for sentence in sentences)
 
     def _signs_of_scores(self) -> Iterator[str]:
-        """What makes the scores look bad."""
+        """Say what makes the scores look bad: a low mean, median or maximum.
+
+        A number is low if it is below its limit, a rule of thumb.
+        """
         limits = self.limits
         if self.mean is not None and self.mean < limits.mean:
-            mean, least = f"{self.mean:.3f}", f"{limits.mean:g}"
-            if self.interval is not None and self.interval.high >= limits.mean:
+            interval_reaches_limit = (
+                self.interval is not None and self.interval.high >= limits.mean
+            )
+            if interval_reaches_limit:
                 yield (
-                    f"the mean may be low: {mean} is under {least}, a rule of thumb of"
-                    " this tool, and its interval reaches that."
+                    f"the mean may be low: {self.mean:.3f} is under {limits.mean:g}, a"
+                    " rule of thumb of this tool, and its interval reaches that."
                 )
             else:
-                yield f"low mean: {mean}, under {least}."
+                yield f"low mean: {self.mean:.3f}, under {limits.mean:g}."
         if self.median is not None and self.median < limits.median:
             yield f"low median: {self.median:.3f}, under {limits.median:g}."
         if self.max is not None and self.max < limits.max:
             yield f"low maximum: no row scored over {self.max:.3f}."
 
     def _signs_of_counts(self) -> Iterator[str]:
-        """What makes the numbers say little."""
+        """Say what makes the numbers weak: few rows or clusters, rows without a score."""
         limits = self.limits
-        n_failed, n_undefined = sum(self.failed.values()), sum(self.undefined.values())
+        n_failed = sum(self.failed.values())
+        n_undefined = sum(self.undefined.values())
         n_outcomes = self.count + n_failed + n_undefined
         if self.count == 0:
             yield f"nothing scored: {self.unscored_in_words or 'no row to score'}."
         elif self.count < limits.count:
-            yield (f"too few rows to say: {self.count} scored, {limits.count} wanted.")
+            yield f"too few rows to say: {self.count} scored, {limits.count} wanted."
         n_clusters = self.interval.clusters if self.interval is not None else None
         if n_clusters and n_clusters < FEWEST_CLUSTERS:
             yield (
                 f"few clusters: {n_clusters}, under {FEWEST_CLUSTERS}; the interval is"
                 " a rough guide."
             )
-        n_abstained = self.undefined.get("abstained", 0)
-        n_abstained += self.undefined.get("declined", 0)
-        if n_abstained:
+        n_declined = self.undefined.get("abstained", 0)
+        n_declined += self.undefined.get("declined", 0)
+        if n_declined:
             yield (
-                f"declining answers: {n_abstained} of {n_outcomes} results; the mean"
+                f"declining answers: {n_declined} of {n_outcomes} results; the mean"
                 " leaves them out, so that declining more may raise it."
             )
         if n_failed > limits.failed_share * n_outcomes:
@@ -297,50 +309,56 @@ class Summary(Frozen):
 
     @property
     def signs(self) -> tuple[str, ...]:
-        """Signs of high risk that concern the run as a whole.
+        """Signs of high risk that concern the run as a whole, a sentence each.
 
-        Each metric has its own beside them.
+        Each metric has its own signs beside them.
         """
-        rows, broken = self.judged + self.not_judged, self.application_errors
-        sentences_with_counts = (
-            (
-                self.without_context,
-                (
-                    f"answered without any context: {self.without_context} of {rows}"
-                    " rows."
-                ),
-            ),
-            (
-                self.holding_contexts,
-                (
-                    "answers that contain their own contexts whole:"
-                    f" {self.holding_contexts} of {rows} rows; such an answer"
-                    " supports itself, so name the column or key that holds the answer"
-                    " alone."
-                ),
-            ),
-            (broken, f"the application itself failed: {broken} of {rows} rows."),
-            (
-                self.bad_rows,
-                f"bad rows, not evaluated: {self.bad_rows} of {self.rows}.",
-            ),
-            (self.not_judged, f"rows without a result: {self.not_judged} of {rows}."),
-        )
-        return tuple(sentence for count, sentence in sentences_with_counts if count)
+        n_samples = self.judged + self.not_judged
+        sentences = []
+        if self.without_context:
+            sentences.append(
+                f"answered without any context: {self.without_context} of"
+                f" {n_samples} rows."
+            )
+        if self.holding_contexts:
+            sentences.append(
+                "answers that contain their own contexts whole:"
+                f" {self.holding_contexts} of {n_samples} rows; such an answer"
+                " supports itself, so name the column or key that holds the answer"
+                " alone."
+            )
+        if self.application_errors:
+            sentences.append(
+                f"the application itself failed: {self.application_errors} of"
+                f" {n_samples} rows."
+            )
+        if self.bad_rows:
+            sentences.append(
+                f"bad rows, not evaluated: {self.bad_rows} of {self.rows}."
+            )
+        if self.not_judged:
+            sentences.append(
+                f"rows without a result: {self.not_judged} of {n_samples}."
+            )
+        return tuple(sentences)
 
     @property
     def folded_signs(self) -> tuple[str, ...]:
-        """Signs of the run, then those of metrics, one line for each kind of sign."""
-        by_kind: dict[str, list[tuple[str, str]]] = {}
+        """Signs of the run, then those of metrics, one line for each kind of sign.
+
+        A metric's sign is "metric: kind: detail". A kind that several metrics show is
+        one line with all their details.
+        """
+        metrics_by_kind: dict[str, list[tuple[str, str]]] = {}
         for numbers in self.metrics:
             for sign in numbers.signs:
                 sentence = sign.removeprefix(f"{numbers.metric}: ")
                 kind, _, detail = sentence.partition(": ")
-                by_kind.setdefault(kind, []).append((numbers.metric, detail))
-        return (
-            *self.signs,
-            *(_fold_signs(*kind_and_metrics) for kind_and_metrics in by_kind.items()),
-        )
+                metrics_by_kind.setdefault(kind, []).append((numbers.metric, detail))
+        lines = list(self.signs)
+        for kind, metrics_with_details in metrics_by_kind.items():
+            lines.append(_fold_signs(kind, metrics_with_details))
+        return tuple(lines)
 
     @property
     def all_signs(self) -> tuple[str, ...]:
@@ -368,9 +386,13 @@ class Tally:
 
     It keeps seventeen bytes per score (of turns 25), not the results.
 
-    ``metrics`` are names in the order to show them; ``cluster`` says which samples
-    belong together; of ``slices``, keys of the metadata, each value has a summary of
-    its own. In a slice (``is_slice``) no sample needs the key.
+    Args:
+        metrics: Names of the metrics, in the order to show them.
+        cluster: Which samples belong together.
+        slices: Keys of the metadata; the rows with one value of a key are a slice, and
+            have a summary of their own.
+        is_slice: Whether this is the tally of a slice. Then nobody checks that samples
+            have the keys.
     """
 
     def __init__(
@@ -381,46 +403,59 @@ class Tally:
         slices: Iterable[str] = (),
         is_slice: bool = False,
     ) -> None:
-        # Per key the tallies of its values; None: of bad rows alone, which belong to no
-        # slice, and so to each.
-        self._by: dict[str, dict[str | None, Tally]] = {
-            key: {None: Tally(metrics, cluster=cluster, is_slice=True)}
-            for key in slices
-        }
-        self._keys = KeysSought() if is_slice else KeysSought(self._by, cluster)
-        self._number_of = numbering(cluster)
+        """Begin to count; each key of slices begins with a tally under None.
+
+        The tally under None counts bad rows alone: they belong to no slice, and so to
+        each. A new slice begins as a copy of it.
+        """
+        self._tallies_by_key: dict[str, dict[str | None, Tally]] = {}
+        for key in slices:
+            tally_of_bad_rows = Tally(metrics, cluster=cluster, is_slice=True)
+            self._tallies_by_key[key] = {None: tally_of_bad_rows}
+        if is_slice:
+            self._keys_sought = KeysSought()
+        else:
+            self._keys_sought = KeysSought(self._tallies_by_key, cluster)
+        self._number_cluster_of = numbering(cluster)
         self.metrics = {name: MetricTally() for name in metrics}
+        # by field of Summary, how many rows there are of its kind
         self.rows: Counter[str] = Counter()
         self.grades = Counter[Grade]()
         self._capture_warnings = CaptureWarningTally()
         self.usage = Usage()
 
     def add(self, result: SampleResult) -> None:
-        """Count one row."""
+        """Count one row: its usage, its result of each metric, and its sample's traits.
+
+        A row that is no sample, or has a problem, is a bad row. It is counted in every
+        slice.
+        """
         self.usage += result.usage
         sample = result.sample
         if sample is not None:
-            self._keys.look(sample)
+            self._keys_sought.look(sample)
         self.rows["rows"] += 1
         if sample is None or result.problem:
             self._add_bad_row(result)
             return
-        self.rows["judged" if result.results else "not_judged"] += 1
+        is_judged = bool(result.results)
+        self.rows["judged" if is_judged else "not_judged"] += 1
         self._add_to_slices(result, sample)
-        cluster = self._number_of(sample)
-        for name, metric in self.metrics.items():
-            metric.add(result.results.get(name), cluster, sample.ledger)
+        cluster_number = self._number_cluster_of(sample)
+        for name, metric_tally in self.metrics.items():
+            metric_result = result.results.get(name)
+            metric_tally.add(metric_result, cluster_number, sample.ledger)
         self._add_traits(sample)
         self._capture_warnings.add(sample, result.index)
 
     def _add_to_slices(self, result: SampleResult, sample: Sample) -> None:
         """Count a row in the slice of each key to which its sample belongs."""
-        for key, tallies in self._by.items():
+        for key, tallies in self._tallies_by_key.items():
             value = group_of(sample, key)
-            name = f"without {key}" if value is None else value
-            if name not in tallies:
-                tallies[name] = deepcopy(tallies[None])
-            tallies[name].add(result)
+            slice_name = f"without {key}" if value is None else value
+            if slice_name not in tallies:
+                tallies[slice_name] = deepcopy(tallies[None])
+            tallies[slice_name].add(result)
 
     def _add_traits(self, sample: Sample) -> None:
         """Count what is known of a sample without any metric."""
@@ -433,7 +468,7 @@ class Tally:
     def _add_bad_row(self, result: SampleResult) -> None:
         """Count a row that is no sample: it belongs to no slice, and so to each."""
         self.rows["bad_rows"] += 1
-        for tallies in self._by.values():
+        for tallies in self._tallies_by_key.values():
             for tally in tallies.values():
                 tally.add(result)
         for metric in self.metrics.values():
@@ -446,37 +481,40 @@ class Tally:
         run: RunFacts | None = None,
         bootstrap: bool = False,
     ) -> Summary:
-        """Return everything counted so far, as ``Report.summary`` does.
+        """Sum up everything counted so far, as ``Report.summary`` does.
 
-        ``run`` says why it ended early.
-
-        Of a run until decided there are no intervals but the bounds of its gates.
+        Args:
+            thresholds: When a number counts as a sign of high risk; None for the
+                defaults.
+            run: Facts of the run: who judged, and why it ended early. If it stopped
+                when its gates were decided, the bounds of the gates stand in place of
+                intervals.
+            bootstrap: Whether intervals are those of the bootstrap.
 
         Raises:
             SettingError: If no sample has the key of the slices or the clusters.
         """
-        self._keys.check()
+        self._keys_sought.check()
         run = run or RunFacts()
         limits = thresholds or RiskThresholds()
-        metrics = tuple(
-            metric.summary(name, limits, bootstrap)
-            for name, metric in self.metrics.items()
-        )
-        if run.decisions:
-            metrics = tuple(_with_bounds(numbers, run.decisions) for numbers in metrics)
-        slices = {
-            key: {
-                name: tally.summary(thresholds, run=run, bootstrap=bootstrap)
-                for name, tally in tallies.items()
-                if name is not None
+        metric_summaries = []
+        for name, metric_tally in self.metrics.items():
+            numbers = metric_tally.summary(name, limits, bootstrap)
+            if run.decisions:
+                numbers = _with_bounds(numbers, run.decisions)
+            metric_summaries.append(numbers)
+        slices: dict[str, dict[str, Summary]] = {}
+        for key, tallies in self._tallies_by_key.items():
+            slices[key] = {
+                slice_name: tally.summary(thresholds, run=run, bootstrap=bootstrap)
+                for slice_name, tally in tallies.items()
+                if slice_name is not None  # None: bad rows alone, which are no slice
             }
-            for key, tallies in self._by.items()
-        }
         return Summary(
             **self.rows,
             grades=_counts(self.grades),
             capture_warnings=self._capture_warnings.warnings,
-            metrics=metrics,
+            metrics=tuple(metric_summaries),
             usage=self.usage,
             stopped=run.ended_early,
             judges=run.judges,
@@ -510,91 +548,136 @@ def _with_bounds(
 
 
 class MetricTally:
-    """One metric's part of a tally."""
+    """One metric's part of a tally.
+
+    Attributes:
+        scores: The scores.
+        has_useful_chunk: For each score, whether any chunk of the sample is useful.
+        clusters_of_scored: For each score, the number of the sample's cluster.
+        clusters_of_unknown: The same of rows whose score is not known: they failed,
+            were not judged, or are no sample.
+        n_undefined_by_code: Rows for which the metric has no meaning.
+        n_failed_by_type: Rows on which the judge failed, by type of error.
+        turns: What the scores say of conversations.
+        first_failure: Why the first row failed; "" if none did.
+        first_undefined_reason: Why the first row is undefined; "" if none is.
+        n_not_judged: Samples without a result of this metric.
+        n_uncertain: Scores of which the judge says that it is uncertain.
+        n_useful_known: Scores of which it is known whether any chunk is useful.
+    """
 
     def __init__(self) -> None:
-        # scores, and of each whether any chunk is useful
-        self.values, self.useful = array("d"), bytearray()
-        # numbers of clusters: of scores, of rows without
-        self.keys, self.unknown = array("q"), array("q")
-        self.undefined, self.failed = Counter[str](), Counter[str]()
-        # reasons of the first failed and first undefined
-        self.turns, self.failure, self.why = TurnTally(), "", ""
-        self.not_judged = self.uncertain = 0
-        self.told = 0  # samples whose evidence tells whether any chunk is useful
+        self.scores = array("d")
+        self.has_useful_chunk = bytearray()
+        self.clusters_of_scored = array("q")
+        self.clusters_of_unknown = array("q")
+        self.n_undefined_by_code = Counter[str]()
+        self.n_failed_by_type = Counter[str]()
+        self.turns = TurnTally()
+        self.first_failure = ""
+        self.first_undefined_reason = ""
+        self.n_not_judged = 0
+        self.n_uncertain = 0
+        self.n_useful_known = 0
 
     def add_bad_row(self) -> None:
         """Count a row that is no sample, which stands in no cluster."""
-        self.unknown.append(-1)
+        self.clusters_of_unknown.append(-1)
 
     def add(
-        self, result: MetricResult | None, cluster: int, ledger: Ledger | None
+        self, result: MetricResult | None, cluster_number: int, ledger: Ledger | None
     ) -> None:
-        """Count one sample's result of this metric; None if there is none."""
+        """Count one sample's result of this metric.
+
+        Args:
+            result: The result; None if the sample was not judged.
+            cluster_number: Number of the sample's cluster, negative for one of its own.
+            ledger: What was recorded of the sample's conversation, if anything.
+        """
         if result is None:
-            self.not_judged += 1
-            self.unknown.append(cluster)
-            return
-        if isinstance(result, Undefined):
-            self.undefined[result.code] += 1
-            self.why = self.why or result.reason
+            self.n_not_judged += 1
+            self.clusters_of_unknown.append(cluster_number)
+        elif isinstance(result, Undefined):
+            self.n_undefined_by_code[result.code] += 1
+            if not self.first_undefined_reason:
+                self.first_undefined_reason = result.reason
         elif isinstance(result, Failed):
-            self.failed[result.error.type] += 1
-            self.failure = self.failure or result.reason
-            self.unknown.append(cluster)
+            self.n_failed_by_type[result.error.type] += 1
+            self.clusters_of_unknown.append(cluster_number)
+            if not self.first_failure:
+                self.first_failure = result.reason
         else:
-            self.values.append(result.value)
-            self.keys.append(cluster)
-            self.uncertain += result.uncertain
-            if ledger is not None:
-                self.turns.add(ledger, result)
-            useful = (
-                result.evidence.useful_known
-                if isinstance(result.evidence, JudgedChunks)
-                else None
-            )
-            self.told += useful is not None
-            self.useful.append(bool(useful))
+            self._add_score(result, cluster_number, ledger)
+
+    def _add_score(
+        self, result: Scored, cluster_number: int, ledger: Ledger | None
+    ) -> None:
+        """Count a score, and whether the judge found any chunk of the sample useful."""
+        self.scores.append(result.value)
+        self.clusters_of_scored.append(cluster_number)
+        if result.uncertain:
+            self.n_uncertain += 1
+        if ledger is not None:
+            self.turns.add(ledger, result)
+        n_useful_chunks: int | None = None  # not known
+        if isinstance(result.evidence, JudgedChunks):
+            n_useful_chunks = result.evidence.useful_known
+        if n_useful_chunks is not None:
+            self.n_useful_known += 1
+        self.has_useful_chunk.append(bool(n_useful_chunks))
 
     def summary(
         self, name: str, limits: RiskThresholds, bootstrap: bool
     ) -> MetricSummary:
-        """The metric's numbers."""
-        values, unknown = self.values, len(self.unknown)
-        interval = mean_interval(values, self.keys, bootstrap=bootstrap)
+        """Sum up what was counted of the metric.
+
+        Args:
+            name: Name of the metric.
+            limits: When a number counts as a sign of high risk.
+            bootstrap: Whether the interval is that of the bootstrap. ``worst`` and
+                ``best``, the intervals if rows of unknown score had 0 or 1, never are.
+        """
+        scores = self.scores
+        n_unknown = len(self.clusters_of_unknown)
+        interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)
         worst = best = interval
-        if values and (unknown or bootstrap):
+        if scores and (n_unknown or bootstrap):
             worst = self._interval_if_unknown_scored(0.0)
             best = self._interval_if_unknown_scored(1.0)
-        useful = array("d", compress(values, self.useful))
+        scores_if_useful = array("d", compress(scores, self.has_useful_chunk))
+        share_with_useful_chunk = None
+        if self.n_useful_known:
+            share_with_useful_chunk = len(scores_if_useful) / self.n_useful_known
         return MetricSummary(
             metric=name,
-            count=len(values),
-            uncertain=self.uncertain,
-            mean=mean(values),
-            median=median(values),
-            sd=sd(values),
-            min=min(values, default=None),
-            max=max(values, default=None),
+            count=len(scores),
+            uncertain=self.n_uncertain,
+            mean=mean(scores),
+            median=median(scores),
+            sd=sd(scores),
+            min=min(scores, default=None),
+            max=max(scores, default=None),
             interval=interval,
-            unknown=unknown,
+            unknown=n_unknown,
             worst=worst,
             best=best,
-            undefined=_counts(self.undefined),
-            failed=_counts(self.failed),
-            failure=self.failure,
-            not_judged=self.not_judged,
-            useful_share=len(useful) / self.told if self.told else None,
-            useful_known=self.told,
-            mean_if_useful=mean(useful),
+            undefined=_counts(self.n_undefined_by_code),
+            failed=_counts(self.n_failed_by_type),
+            failure=self.first_failure,
+            not_judged=self.n_not_judged,
+            useful_share=share_with_useful_chunk,
+            useful_known=self.n_useful_known,
+            mean_if_useful=mean(scores_if_useful),
             conversations=self.turns.summary(limits.mean),
             limits=limits,
         )
 
     def _interval_if_unknown_scored(self, score: float) -> Interval | None:
         """The interval of the mean if each row of unknown score had this one."""
-        scores = self.values + array("d", [score]) * len(self.unknown)
-        return mean_interval(scores, self.keys + self.unknown)
+        n_unknown = len(self.clusters_of_unknown)
+        scores = self.scores + array("d", [score]) * n_unknown
+        cluster_numbers = self.clusters_of_scored + self.clusters_of_unknown
+        return mean_interval(scores, cluster_numbers)
 
 
 def _counts(counter: Counter[Name]) -> dict[Name, int]:

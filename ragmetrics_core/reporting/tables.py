@@ -66,17 +66,19 @@ def _range(low: float | None, high: float | None, digits: int) -> str:
 
 
 def _cells(numbers: MetricSummary) -> tuple[str, ...]:
-    """One row of the table, in the order of the headings."""
-    interval = numbers.interval
+    """The cells of a metric's row in the table, in the order of the headings."""
+    interval_text = "-"
+    if numbers.interval is not None:
+        interval_text = _range(numbers.interval.low, numbers.interval.high, digits=3)
     n_undefined = sum(numbers.undefined.values())
     n_failed = sum(numbers.failed.values())
     return (
         numbers.metric,
-        _number(numbers.mean, 3),
-        "-" if interval is None else _range(interval.low, interval.high, 3),
-        _number(numbers.median, 2),
-        _number(numbers.sd, 2),
-        _range(numbers.min, numbers.max, 2),
+        _number(numbers.mean, digits=3),
+        interval_text,
+        _number(numbers.median, digits=2),
+        _number(numbers.sd, digits=2),
+        _range(numbers.min, numbers.max, digits=2),
         f"{numbers.count}/{n_undefined}/{n_failed}",
     )
 
@@ -101,25 +103,30 @@ def footnotes(
 
 
 def _notes_on_intervals(summary: Summary) -> Iterator[str]:
-    """What the intervals mean, and how many clusters each has."""
-    intervals = {
+    """What the intervals mean, and over how many clusters each is.
+
+    A cluster is a group of rows that are not independent. The design effect says how
+    many times the variance of the mean grows by them.
+    """
+    interval_by_metric = {
         numbers.metric: numbers.interval
         for numbers in summary.metrics
         if numbers.interval is not None
     }
-    if intervals:
+    if interval_by_metric:
         yield f"Intervals: {summary.caption}."
-    for metric, interval in intervals.items():
-        if interval.clusters is None:
+    for metric, interval in interval_by_metric.items():
+        if interval.clusters is None:  # each row stands alone
             continue
-        plural = "s" if interval.clusters > 1 else ""
-        effect = interval.design_effect
-        stated_effect = "" if effect is None else f", design effect {effect:.2f}"
-        yield f"{metric}: {interval.clusters} cluster{plural}{stated_effect}."
+        n_clusters = count_in_words(interval.clusters, "cluster")
+        effect = ""
+        if interval.design_effect is not None:
+            effect = f", design effect {interval.design_effect:.2f}"
+        yield f"{metric}: {n_clusters}{effect}."
 
 
 def _notes_on_scores(summary: Summary) -> Iterator[str]:
-    """What stands behind the scores of each metric."""
+    """Notes on useful chunks, and on conversations, for the metrics that know of them."""
     for numbers in summary.metrics:
         if numbers.useful_share is not None:
             n_useful = round(numbers.useful_share * numbers.useful_known)
@@ -150,13 +157,17 @@ def _notes_on_failures(summary: Summary) -> Iterator[str]:
 
 
 def _notes_on_rows(summary: Summary) -> Iterator[str]:
-    """What became of the rows, and where samples came from."""
-    exceptions = {
-        "without a result": summary.not_judged,
-        "unreadable": summary.bad_rows,
-    }
-    parts = [f", {count:,} {what}" for what, count in exceptions.items() if count]
-    yield f"{count_in_words(summary.rows, 'row')}{''.join(parts)}."
+    """How many rows there are, how samples were captured, and what is not sure of that.
+
+    Captured samples are those that were recorded while an application ran. Their grade
+    says how surely it is known what contexts they had.
+    """
+    n_rows = count_in_words(summary.rows, "row")
+    if summary.not_judged:
+        n_rows += f", {summary.not_judged:,} without a result"
+    if summary.bad_rows:
+        n_rows += f", {summary.bad_rows:,} unreadable"
+    yield f"{n_rows}."
     if summary.grades:
         grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
         yield f"Captured: {', '.join(grades)}."
@@ -203,6 +214,7 @@ def _wrap(text: str) -> str:
 
 def text_grid(summary: Summary) -> str:
     """The metrics as a plain-text table of at most 80 columns, without footnotes."""
+    # imported here, because rich is slow to import and only terminals need it
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -211,13 +223,15 @@ def text_grid(summary: Summary) -> str:
     grid = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False
     )
-    for index, heading in enumerate(_headings(summary)):
+    for column_index, heading in enumerate(_headings(summary)):
+        is_name_of_metric = column_index == 0
         grid.add_column(
-            Text(heading.replace("/", "/\n")),
-            justify="right" if index else "left",
+            Text(heading.replace("/", "/\n")),  # a long heading may break there
+            justify="left" if is_name_of_metric else "right",
             overflow="fold",
         )
     for numbers in summary.metrics:
+        # Text: a name is no markup of rich
         grid.add_row(*map(Text, _cells(numbers)))
     console = Console(
         file=StringIO(),
@@ -228,7 +242,8 @@ def text_grid(summary: Summary) -> str:
     )
     with console.capture() as captured:
         console.print(grid)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip()
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    return "\n".join(lines).rstrip()
 
 
 def markdown(
@@ -239,7 +254,13 @@ def markdown(
 ) -> str:
     """Gates, metrics, signs and footnotes as Markdown, for the summary of a CI job.
 
-    It holds no text of a sample. ``exit_code`` is that of the command.
+    It holds no text of a sample.
+
+    Args:
+        summary: The numbers of the run.
+        run: Facts of the run, for the footnotes.
+        decisions: What was decided of each gate.
+        exit_code: The exit code of the command that held the gates; None without one.
     """
     lines = ["## ragmetrics", ""]
     if decisions and exit_code is not None:
@@ -256,7 +277,7 @@ def markdown(
     lines.append("")
     lines += [f"- Sign of high risk: {sign}" for sign in summary.all_signs]
     lines.append("")
-    # two blanks at its end keep a line apart from the next
+    # in Markdown two blanks at the end of a line break it
     lines += [f"{note}  " for note in footnotes(summary, run)]
     return "\n".join([*lines, ""])
 
@@ -284,25 +305,33 @@ def html_table(summary: Summary, run: RunFacts) -> str:
 def columns(
     results: Sequence[SampleResult], metrics: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """One entry per row of the input, None where something is missing.
+    """The results of a run as columns of a table, which pandas and CSV take.
+
+    Each column has one cell for each row of the input, None where something is missing.
+
+    Args:
+        results: The rows.
+        metrics: Names of the metrics.
 
     Returns:
         Columns ``index``, ``id``, ``question``, ``answer``, per metric ``<metric>``,
         ``<metric>_status`` and ``<metric>_reason``, then ``calls``, ``cost`` (US
         dollars), ``problem`` (why a row is no sample) and the counts of the journey
-        (``journey_columns.COLUMNS``). Texts hold no lone surrogates, which no file can carry.
+        (``journey_columns.COLUMNS``): how many passages each stage has. Texts hold no
+        lone surrogates, which no file can carry.
     """
-    cells = _columns_of_samples(results)
+    cells_by_column = _columns_of_samples(results)
     for metric in metrics:
-        cells.update(_columns_of_metric(results, metric))
-    # a metric may be called as one of these, which then stand in its place
-    cells.update(_columns_of_costs(results))
+        cells_by_column.update(_columns_of_metric(results, metric))
+    # where a metric is called like one of these columns, the column of costs stays
+    cells_by_column.update(_columns_of_costs(results))
     journeys = [counts_of(row) for row in results]
     for name in COLUMNS:
-        cells.setdefault(name, [counts[name] for counts in journeys])
+        # where a metric is called like one of these, the metric stays
+        cells_by_column.setdefault(name, [counts[name] for counts in journeys])
     return {
-        str(replace_surrogates(name)): [replace_surrogates(cell) for cell in column]
-        for name, column in cells.items()
+        str(replace_surrogates(name)): [replace_surrogates(cell) for cell in cells]
+        for name, cells in cells_by_column.items()
     }
 
 

@@ -50,13 +50,13 @@ def compare(
         before: The run to compare with.
         after: The run in question; differences are after − before.
         metrics: Names of metrics, or the metrics; None for all that both runs have.
-        cluster: Which samples belong together, as in ``Report.summary``; those that do
-            in either run.
-        slices: What splits the samples into slices that are tested, too; Holm counts
-            all tests. A sample belongs to the slice that the first run names, else to
-            that of the second; of a slice that one run lacks it is said.
+        cluster: Which samples belong together, as in ``Report.summary``. Samples that
+            belong together in either run do here.
+        slices: What splits the samples into slices, which are tested, too. P-values are
+            adjusted for all tests (Holm). A sample belongs to the slice that the first
+            run names, else to that of the second.
         margin: Differences up to this do not matter.
-        anyway: Compare runs that were not measured in the same way.
+        anyway: Compare runs although they were not measured in the same way.
 
     Raises:
         InputError: If no sample is in both runs, or the runs are not comparable.
@@ -84,12 +84,12 @@ def compare(
         differing=tuple(differing),
         stopped=_why_stopped(before, after),
     )
-    facts_of_runs = _judges_of_runs(before, after)
-    # metrics that nobody named are told where only one of the runs has them
+    further_fields = _judges_of_runs(before, after)
     if metrics is None:
-        facts_of_runs["lacking"] = _lacking(after, before.metrics)
-        facts_of_runs["added"] = _lacking(before, after.metrics)
-    return comparison.model_copy(update=facts_of_runs)
+        # nobody chose the metrics: say which of them only one run has
+        further_fields["lacking"] = _lacking(after, before.metrics)
+        further_fields["added"] = _lacking(before, after.metrics)
+    return comparison.model_copy(update=further_fields)
 
 
 def _judges_of_runs(before: Report, after: Report) -> dict[str, object]:
@@ -133,7 +133,13 @@ def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
 def _names_in_both(
     before: Report, after: Report, metrics: Sequence[str | Metric] | None
 ) -> list[str]:
-    """Names of the metrics to compare, in the order asked for.
+    """The full names of the metrics to compare, in the order asked for, each once.
+
+    Args:
+        before: The first run.
+        after: The second run.
+        metrics: Metrics, or names of them, of which the last word is enough; None for
+            all that both runs have.
 
     Raises:
         InputError: If the runs have no metric in common.
@@ -142,11 +148,12 @@ def _names_in_both(
     in_both = [name for name in before.metrics if name in after.metrics]
     if not in_both:
         raise InputError("the two runs have no metric in common")
-    names: dict[str, None] = {}  # each once
+    full_names: dict[str, None] = {}  # as an ordered set
     for metric in metrics or in_both:
         name = metric if isinstance(metric, str) else metric.name
-        names[find_metric(name, in_both, place="in both runs")] = None
-    return list(names)
+        full_name = find_metric(name, in_both, place="in both runs")
+        full_names[full_name] = None
+    return list(full_names)
 
 
 def _check_keys(
@@ -167,38 +174,55 @@ def _differing(
     names: Sequence[str],
     slices: GroupBy,
 ) -> list[str]:
-    """In what two runs are not comparable, a phrase each, the rows first."""
+    """Say why two runs are not comparable, a phrase for each reason.
+
+    Reasons are rows that cannot be told apart, samples that changed between the runs,
+    metrics that were measured in another way, and judges at other addresses. The list
+    is empty if the runs may be compared.
+
+    Args:
+        before: The first run.
+        after: The second run.
+        matched: Their rows side by side.
+        names: The metrics that are compared.
+        slices: What tells the slice of a sample.
+    """
     n_pairs = len(matched.pairs)
     phrases = []
-    # a run until decided has judged no more rows than it needed
-    rows_alone = [
-        *(() if after.decisions else matched.first_only),
-        *matched.second_only,
-    ]
-    n_alone = sum(row.sample is not None for row in rows_alone)
+    n_alone = _n_rows_alone(after, matched)
     if matched.by == "question" and n_alone:
         phrases.append(
             f"{n_alone} rows are in one run only, and without ids nothing else tells"
             " rows apart"
         )
-    if n_moved := count_other_slices(matched.pairs, slices):
+    n_moved = count_other_slices(matched.pairs, slices)
+    if n_moved:
         phrases.append(
             f"{n_moved} of {n_pairs} samples are in another slice in the second run"
         )
-    if n_asked_otherwise := count_other_questions(matched.pairs):
+    n_other_questions = count_other_questions(matched.pairs)
+    if n_other_questions:
         phrases.append(
-            f"{n_asked_otherwise} of {n_pairs} samples of one id have another question"
+            f"{n_other_questions} of {n_pairs} samples of one id have another question"
             " or reference"
         )
     for name in names:
         phrases += differences(matched.pairs, name)
     judges: set[str] = set()
-    for pair in matched.pairs:
-        for row in pair:
-            judges |= _judges_of(row, names)
-    elsewhere = judges_elsewhere(before.run.addresses, after.run.addresses)
-    phrases += [phrase for judge, phrase in elsewhere.items() if judge in judges]
+    for first_row, second_row in matched.pairs:
+        judges |= _judges_of(first_row, names) | _judges_of(second_row, names)
+    phrase_by_judge = judges_elsewhere(before.run.addresses, after.run.addresses)
+    phrases += [phrase for judge, phrase in phrase_by_judge.items() if judge in judges]
     return phrases
+
+
+def _n_rows_alone(after: Report, matched: Matched) -> int:
+    """How many samples only one of two runs has."""
+    rows_alone = list(matched.second_only)
+    # a second run that stopped when its gates were decided needed no more rows
+    if not after.decisions:
+        rows_alone += matched.first_only
+    return sum(row.sample is not None for row in rows_alone)
 
 
 def _are_the_same_run(

@@ -442,8 +442,9 @@ def _add_useful(tally: MetricTally, n_useful: Any) -> None:
     """Count the scored rows that have any useful chunk, as far as that is known."""
     from pyarrow import compute
 
-    tally.useful.extend(compute.greater(n_useful, 0).fill_null(False).to_pylist())
-    tally.told += len(n_useful) - n_useful.null_count
+    has_useful_chunk = compute.greater(n_useful, 0).fill_null(False)
+    tally.has_useful_chunk.extend(has_useful_chunk.to_pylist())
+    tally.n_useful_known += len(n_useful) - n_useful.null_count
 
 
 def _add_results(
@@ -459,17 +460,21 @@ def _add_results(
     is_failed = compute.equal(status, "failed").fill_null(False)
     is_undefined = compute.equal(status, "undefined").fill_null(False)
     is_unknown = compute.invert(compute.or_(is_scored, is_undefined))
-    tally.values.extend(cells["value"].filter(is_scored).to_pylist())
+    tally.scores.extend(cells["value"].filter(is_scored).to_pylist())
     _add_useful(tally, cells["useful"].filter(is_scored))
-    tally.uncertain += _n_uncertain(cells, is_scored)
-    tally.keys.extend(keys.filter(is_scored).to_pylist())
-    tally.unknown.extend(keys.filter(is_unknown).to_pylist())
-    tally.undefined.update(_counts_by_value(cells["code"].filter(is_undefined)))
-    tally.failed.update(_counts_by_value(cells["type"].filter(is_failed)))
+    tally.n_uncertain += _n_uncertain(cells, is_scored)
+    tally.clusters_of_scored.extend(keys.filter(is_scored).to_pylist())
+    tally.clusters_of_unknown.extend(keys.filter(is_unknown).to_pylist())
+    undefined_codes = cells["code"].filter(is_undefined)
+    tally.n_undefined_by_code.update(_counts_by_value(undefined_codes))
+    error_types = cells["type"].filter(is_failed)
+    tally.n_failed_by_type.update(_counts_by_value(error_types))
     reasons = cells["reason"]
-    tally.failure = tally.failure or _first_reason(reasons, is_failed)
-    tally.why = tally.why or _first_reason(reasons, is_undefined)
-    tally.not_judged += status.null_count
+    if not tally.first_failure:
+        tally.first_failure = _first_reason(reasons, is_failed)
+    if not tally.first_undefined_reason:
+        tally.first_undefined_reason = _first_reason(reasons, is_undefined)
+    tally.n_not_judged += status.null_count
 
 
 def _first_reason(reasons: Any, is_wanted: Any) -> str:
