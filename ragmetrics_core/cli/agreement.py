@@ -6,6 +6,7 @@ The second says how well a judge's scores agree with the labels.
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,32 +39,36 @@ _RESULTS = "results of a run; samples need ids"
 
 
 def add_to(commands: Any) -> None:
-    """Add both commands to the parser."""
+    """Add the commands ``agreement`` and ``label draw``, with their options."""
     parser = command(commands, "agreement", _agreement)
-    add(parser, "results", _RESULTS, "RESULTS.jsonl", Path)
+    add(parser, "results", _RESULTS, unit="RESULTS.jsonl", convert=Path)
     help_text = (
         'lines such as {"id": "s1", "label": 1, "source": "faq"}; label may be a list,'
         " one per annotator"
     )
-    add(parser, "labels", help_text, "LABELS.jsonl", Path)
+    add(parser, "labels", help_text, unit="LABELS.jsonl", convert=Path)
     shared.add_metric(parser)
     add(
         parser,
         "--label",
         "where the label is, e.g. labels.adherent",
-        "PATH",
+        unit="PATH",
         default="label",
     )
     add(
         parser,
         "--threshold",
         "scores from T on are a yes (0.5); fix it on other data than these",
-        "T",
-        share,
-        0.5,
+        unit="T",
+        convert=share,
+        default=0.5,
     )
     add(
-        parser, "--against", "results of another judge, to compare", "OTHER.jsonl", Path
+        parser,
+        "--against",
+        "results of another judge, to compare",
+        unit="OTHER.jsonl",
+        convert=Path,
     )
     flag(
         parser,
@@ -75,13 +80,20 @@ def add_to(commands: Any) -> None:
         "also the lowest threshold from which on at least this share of scores is"
         " right, with 95 %% confidence"
     )
-    add(parser, "--certify-precision", help_text, "P", float)
+    add(parser, "--certify-precision", help_text, unit="P", convert=float)
     flag(parser, "--assume-random", "labels that no draw recorded are a random sample")
-    add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
+    add(
+        parser,
+        "--draws",
+        "bootstrap resamples (500)",
+        unit="N",
+        convert=positive,
+        default=500,
+    )
     labels = shared.group(commands, "label")
     drawing = command(labels, "draw", _draw)
-    add(drawing, "results", _RESULTS, "RESULTS.jsonl", Path)
-    add(drawing, "--n", "how many (100)", "N", int, 100)
+    add(drawing, "results", _RESULTS, unit="RESULTS.jsonl", convert=Path)
+    add(drawing, "--n", "how many (100)", unit="N", convert=int, default=100)
     shared.add_metric(drawing)
     add(
         drawing,
@@ -93,17 +105,29 @@ def add_to(commands: Any) -> None:
         drawing,
         "--seed",
         "of the draw, so that it can be repeated",
-        "N",
-        int,
+        unit="N",
+        convert=int,
         required=True,
     )
     add(
-        drawing, "--out", "fill in the labels here", "LABELS.jsonl", Path, required=True
+        drawing,
+        "--out",
+        "fill in the labels here",
+        unit="LABELS.jsonl",
+        convert=Path,
+        required=True,
     )
 
 
 def _draw(options: argparse.Namespace) -> int:
-    """Draw samples to be labelled by people, and write them to a new file."""
+    """Draw samples to be labelled by people, and write them to a new file.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        InputError: If the file exists or cannot be written.
+    """
     report = Report.from_jsonl(options.results)
     metric = _metric(report, options.metric)
     rows = draw(
@@ -114,6 +138,7 @@ def _draw(options: argparse.Namespace) -> int:
         by_score=options.stratify_by is not None,
     )
     try:
+        # "x": a file that exists may hold labels that people gave, and is not replaced
         with options.out.open("x", encoding="utf-8", newline="\n") as file:
             file.writelines(map(json_line, rows))
     except FileExistsError:
@@ -133,12 +158,20 @@ def _draw(options: argparse.Namespace) -> int:
 
 
 def _agreement(options: argparse.Namespace) -> int:
-    """Print how a judge agrees with people, and what else was asked for."""
+    """Print how well a judge agrees with people, and what else the options ask for.
+
+    That is how it compares with another judge (the rival, ``--against``), the mean that
+    people would give, and a threshold with a certified precision.
+
+    Returns:
+        The exit code, 0.
+    """
     report = Report.from_jsonl(options.results)
     rival = Report.from_jsonl(options.against) if options.against else None
     metric = _metric(report, options.metric)
     labels = read_labels(options.labels, column=options.label)
     rows = match_labels(report, metric, labels, rival)
+    # rows of one cluster are not independent, so they are resampled together
     clusters = group_by_cluster(rows, report, rival, cluster=options.cluster)
     figures = measure_all(clusters, measures(options.threshold), draws=options.draws)
     lines = [_what_was_measured(report, metric, len(rows), len(clusters), options)]
@@ -219,45 +252,52 @@ def _metric(report: Report, name: str | None) -> str:
 def lines_on_rival(
     groups: Sequence[Sequence[Labelled]], threshold: float, draws: int
 ) -> list[str]:
-    """Return the differences between judge and rival on the same rows, in words.
+    """Compare a judge with another one, its rival, on the same rows, in lines of text.
 
-    Then come the rows where their verdicts differ.
+    First come the differences of their agreement with people, then the rows on which
+    one says yes and the other no.
+
+    Args:
+        groups: Rows with both judges' scores and people's label, in groups that are not
+            independent.
+        threshold: A score from here on is a yes.
+        draws: How many resamples the intervals rest on.
     """
-    lines = _lines_on_figures(
-        measure_all(groups, rival_measures(threshold), draws=draws)
+    differences = measure_all(groups, rival_measures(threshold), draws=draws)
+    lines = _lines_on_figures(differences)
+    lines_on_rows = []
+    for row in chain.from_iterable(groups):
+        if row.rival_score is None:
+            continue
+        row_of_rival = row.as_judged_by_rival()
+        if row.is_judged_yes(threshold) != row_of_rival.is_judged_yes(threshold):
+            label = "1" if row.is_labelled_yes else "0"
+            lines_on_rows.append(
+                f"  {row.source} {row.id} {label} {row.score:.3f} {row.rival_score:.3f}"
+            )
+    heading = (
+        f"Verdicts that differ: {len(lines_on_rows)}; source, id, label, first and"
+        " second score"
     )
-    rows = [row for group in groups for row in group]
-    apart = [
-        row
-        for row in rows
-        if row.rival_score is not None
-        and row.is_judged_yes(threshold)
-        != row.as_judged_by_rival().is_judged_yes(threshold)
-    ]
-    lines.append(
-        f"Verdicts that differ: {len(apart)}; source, id, label, first and second score"
-    )
-    return lines + [
-        f"  {row.source} {row.id} {row.is_labelled_yes:d} {row.score:.3f} {row.rival_score:.3f}"
-        for row in apart
-    ]
+    return [*lines, heading, *lines_on_rows]
 
 
 def _lines_on_figures(figures: Sequence[Measured]) -> list[str]:
-    """One line per source and measure.
+    """Lay out figures as lines: the measure, the source, the value and its interval.
 
-    The mean only where there are several sources.
+    Figures that are undefined are left out. So is the mean over sources where there is
+    only one source.
     """
-    # the mean over sources is one of them
-    n_sources = len({figure.source for figure in figures}) - 1
+    sources = {figure.source for figure in figures} - {None}  # None: the mean
     lines = []
     for figure in figures:
         is_mean = figure.source is None
-        if figure.value is None or (is_mean and n_sources < 2):
+        is_mean_of_one = is_mean and len(sources) < 2
+        if figure.value is None or is_mean_of_one:
             continue
-        place = "mean over sources" if is_mean else figure.source
+        source = "mean over sources" if is_mean else figure.source
         lines.append(
-            f"  {figure.measure:18} {place:20} n={figure.count:<5} {figure.value:.3f}"
+            f"  {figure.measure:18} {source:20} n={figure.count:<5} {figure.value:.3f}"
             f" {_interval_in_words(figure)}"
         )
     return lines
@@ -286,24 +326,34 @@ def _warnings_of_few_clusters(groups: Sequence[Sequence[Labelled]]) -> list[str]
 
 
 def _lines_on_calibration_curve(groups: Sequence[Sequence[Labelled]]) -> list[str]:
-    """The calibration curve of each source."""
+    """Print the calibration curve of each source: how often low to high scores are right.
+
+    A line says of rows with similar scores the mean score, the share that people said
+    yes of, and its interval.
+
+    Args:
+        groups: Scored and labelled rows, in groups that are not independent; a group
+            has one source.
+    """
+    groups_by_source: dict[str, list[Sequence[Labelled]]] = {}
+    for group in groups:
+        groups_by_source.setdefault(group[0].source, []).append(group)
     lines = []
-    for source in dict.fromkeys(group[0].source for group in groups):
-        groups_of_source = [group for group in groups if group[0].source == source]
-        pairs = [
-            (row.score, row.is_labelled_yes)
-            for group in groups_of_source
-            for row in group
-        ]
-        clusters = [
-            number for number, group in enumerate(groups_of_source) for _ in group
-        ]
-        method = "Wilson" if len(groups_of_source) == len(pairs) else "clustered"
+    for source, groups_of_source in groups_by_source.items():
+        pairs = []
+        group_numbers = []
+        for group_number, group in enumerate(groups_of_source):
+            for row in group:
+                pairs.append((row.score, row.is_labelled_yes))
+                group_numbers.append(group_number)
+        has_groups_of_one = len(groups_of_source) == len(pairs)
+        method = "Wilson" if has_groups_of_one else "clustered"
         lines.append(
             f"Calibration, {source}: mean score → share of yes [{method} 95 %]"
         )
-        lines += [
-            f"  {b.score:.3f} → {b.share:.3f} [{b.low:.3f}, {b.high:.3f}]  n={b.count}"
-            for b in curve(pairs, clusters=clusters)
-        ]
+        for each_bin in curve(pairs, clusters=group_numbers):
+            lines.append(
+                f"  {each_bin.score:.3f} → {each_bin.share:.3f}"
+                f" [{each_bin.low:.3f}, {each_bin.high:.3f}]  n={each_bin.count}"
+            )
     return lines

@@ -67,31 +67,31 @@ _BANDS = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
+    """Add the command ``card``, with its options."""
     parser = command(commands, "card", _card)
     shared.add_judge(parser)
     help_text = (
         "labelled rows, a file or a folder: our own form, LLM-AggreFact or RAGTruth;"
         " see docs/judges.md"
     )
-    add(parser, "--data", help_text, "DIR", Path, required=True)
+    add(parser, "--data", help_text, unit="DIR", convert=Path, required=True)
     add(
         parser,
         "--limit",
         "at most N samples per question and source, drawn at random with seed 0",
-        "N",
-        positive,
+        unit="N",
+        convert=positive,
     )
     help_text = (
         "only what this metric asks; by default everything labelled, with --template"
         " and --band adherence"
     )
-    add(parser, "--metric", help_text, "NAME")
+    add(parser, "--metric", help_text, unit="NAME")
     add(
         parser,
         "--set",
         "a setting of a metric, e.g. adherence.verdict_tokens=true; may be repeated",
-        "METRIC.SETTING=VALUE",
+        unit="METRIC.SETTING=VALUE",
         default=[],
         action="append",
         dest="settings",
@@ -100,11 +100,24 @@ def add_to(commands: Any) -> None:
         parser,
         "--out",
         "write the card as JSON; reports quote those in RAGMETRICS_CARDS",
-        "CARD.json",
-        Path,
+        unit="CARD.json",
+        convert=Path,
     )
-    add(parser, "--html", "write the card as an HTML page", "CARD.html", Path)
-    add(parser, "--draws", "bootstrap resamples (500)", "N", positive, 500)
+    add(
+        parser,
+        "--html",
+        "write the card as an HTML page",
+        unit="CARD.html",
+        convert=Path,
+    )
+    add(
+        parser,
+        "--draws",
+        "bootstrap resamples (500)",
+        unit="N",
+        convert=positive,
+        default=500,
+    )
     alternatives = parser.add_argument_group(
         "instead of a card"
     ).add_mutually_exclusive_group()
@@ -112,32 +125,39 @@ def add_to(commands: Any) -> None:
         alternatives,
         "--template",
         "compare this prompt with another one on the same rows",
-        "FILE",
-        Path,
+        unit="FILE",
+        convert=Path,
     )
     help_text = (
         "propose the band of a cascade: outside it this judge is wrong on at most this"
         " share of the verdicts, on each source"
     )
-    add(alternatives, "--band", help_text, "LOSS", shared.share)
+    add(alternatives, "--band", help_text, unit="LOSS", convert=shared.share)
     add(
         parser,
         "--against",
         "with --template: the other prompt, a file or shipped (the default)",
-        "PROMPT",
-        Path,
+        unit="PROMPT",
+        convert=Path,
     )
     shared.add_calls(parser)
     shared.add_settings(parser.add_argument_group("limits"), Limits)
 
 
 def _card(options: argparse.Namespace) -> int:
-    """Measure a judge, compare two prompts, or choose a band, as the options ask."""
+    """Measure a judge, compare two prompts, or choose a band, as the options ask.
+
+    With ``--dry-run`` the calls are only counted.
+
+    Returns:
+        The exit code, 0.
+    """
     judge = shared.judge_from(options.judge, options)
     limits = shared.settings_from(options, Limits)
     is_whole_card = options.template is None and options.band is None
     _check(options, judge, is_whole_card=is_whole_card)
     samples = _labelled_samples(options, is_whole_card=is_whole_card)
+    # what is done with a function that asks a judge; it returns lines to print
     if is_whole_card:
         work = partial(_make_card, options, judge, samples)
     elif options.template:
@@ -148,9 +168,11 @@ def _card(options: argparse.Namespace) -> int:
         note = "\nNot counted: each sample is asked once more."
         if isinstance(judge, DecisionJudge):
             note += " Each of its typed questions is also asked alone."
-        return shared.dry_run(
-            judge, len(samples), "samples", lambda counter: work(asking(counter)), note
-        )
+
+        def work_with(counting_judge: Judge) -> list[str]:
+            return work(asking(counting_judge))
+
+        return shared.dry_run(judge, len(samples), "samples", work_with, note)
     ask = asking(
         judge,
         store=shared.store(options),
@@ -218,22 +240,29 @@ def _check(options: argparse.Namespace, judge: Judge, *, is_whole_card: bool) ->
 def _make_card(
     options: argparse.Namespace, judge: Judge, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
-    """Return the figures over all sources.
+    """Measure a judge, write its card to the files that were named, and sum it up.
 
-    The whole card is written first, where it is wanted.
+    Args:
+        options: What was typed.
+        judge: The judge.
+        samples: The labelled samples that it is measured on.
+        ask: Asks the judge; in a dry run it only counts.
+
+    Returns:
+        Lines with the figures over all sources, and the files that were written.
     """
     draws = 0 if options.dry_run else options.draws
     metrics = _metrics_asking(samples, options)
     card = measure_judge(judge, samples, ask, draws=draws, metrics=metrics)
-    made_by = {
-        "command": _command(options, judge),
-        "inputs": inputs_of(options.data),
-    }
-    card = card.model_copy(update=made_by)
+    origin = {"command": _command(options, judge), "inputs": inputs_of(options.data)}
+    card = card.model_copy(update=origin)
     if not options.dry_run:
         _write_card(card, options)
-    files_of_card = [path for path in (options.out, options.html) if path]
-    return [*_lines_on_card(card), *(f"Card: {path}" for path in files_of_card)]
+    lines = list(_lines_on_card(card))
+    for path in (options.out, options.html):
+        if path is not None:
+            lines.append(f"Card: {path}")
+    return lines
 
 
 def _write_card(card: Card, options: argparse.Namespace) -> None:
@@ -260,45 +289,54 @@ def _lines_on_card(card: Card) -> list[str]:
 
 
 def _command(options: argparse.Namespace, judge: Judge) -> str:
-    """The command that makes the card again, without the place of the data and keys."""
+    """The command line that makes the card again.
+
+    Cards are published. So the folder of the data is left out, and with it all that may
+    hold a key or a text of a sample.
+    """
     words = ["--judge", options.judge or judge.name]
     words += ["--data", options.data.resolve().name, "--draws", options.draws]
     if options.api_base:
         words += ["--api-base", public_address(options.api_base)]
     if options.api_key_env:
         words += ["--api-key-env", options.api_key_env]
-    for name in ("limit", "metric"):
-        if value := getattr(options, name):
-            words += [f"--{name}", value]
+    if options.limit:
+        words += ["--limit", options.limit]
+    if options.metric:
+        words += ["--metric", options.metric]
     for setting in options.settings:
-        # a longer one may be a text of a sample
-        words += ["--set", setting if len(setting) <= _LONGEST_SETTING else "…"]
+        may_hold_text_of_sample = len(setting) > _LONGEST_SETTING
+        words += ["--set", "…" if may_hold_text_of_sample else setting]
     return f"ragmetrics card {shlex.join(map(str, words))}"
 
 
 def _two_prompts(
     options: argparse.Namespace, _: Judge, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
-    """Return the differences of two prompts, and where their verdicts differ.
+    """Compare two prompts on the same samples, in lines of text.
 
-    The differences are over the verdicts that both prompts gave.
+    The lines say how the prompts differ in their agreement with people, and on which
+    samples their verdicts differ. Samples that either prompt gave no verdict are left
+    out.
+
+    Args:
+        options: ``template`` is the first prompt, ``against`` the second; without it
+            the second is the prompt that ships with the metric.
+        samples: The labelled samples, all of one question.
+        ask: Asks the judge.
+
+    Raises:
+        SettingError: If no sample was scored by both prompts.
     """
-    kind = ASKING[samples[0].question]
-    other_template = options.against or _SHIPPED
-    judged_by_first = judge_samples(ask, _metric_of(kind, options.template), samples)
-    judged_by_second = judge_samples(ask, _metric_of(kind, other_template), samples)
-    groups = []
+    metric_class = ASKING[samples[0].question]
+    first_metric = _metric_of(metric_class, options.template)
+    second_metric = _metric_of(metric_class, options.against or _SHIPPED)
+    judged_by_first = judge_samples(ask, first_metric, samples)
+    judged_by_second = judge_samples(ask, second_metric, samples)
+    groups = []  # the verdicts of each sample
     for by_first, by_second in zip(judged_by_first, judged_by_second, strict=True):
         if by_first.verdicts and by_second.verdicts:
-            pairs = zip(by_first.verdicts, by_second.verdicts, strict=True)
-            groups.append(
-                [
-                    replace(
-                        verdict, rival_score=rival.score, rival_verdict=rival.verdict
-                    )
-                    for verdict, rival in pairs
-                ]
-            )
+            groups.append(_with_rival(by_first.verdicts, by_second.verdicts))
     if not groups:
         raise SettingError(
             "no sample was scored by both prompts, so nothing can be compared"
@@ -307,7 +345,17 @@ def _two_prompts(
         f"{len(groups)} of {len(samples)} samples were scored by both prompts; the first"
         " less the second:"
     )
-    return [heading, *lines_on_rival(groups, 0.5, options.draws)]
+    return [heading, *lines_on_rival(groups, threshold=0.5, draws=options.draws)]
+
+
+def _with_rival(
+    verdicts: Sequence[Labelled], rival_verdicts: Sequence[Labelled]
+) -> list[Labelled]:
+    """Verdicts on a sample, with the scores and verdicts of a rival beside them."""
+    return [
+        replace(verdict, rival_score=rival.score, rival_verdict=rival.verdict)
+        for verdict, rival in zip(verdicts, rival_verdicts, strict=True)
+    ]
 
 
 def _metric_of(kind: type[Metric], template: Path) -> Metric:
@@ -321,27 +369,39 @@ def _metric_of(kind: type[Metric], template: Path) -> Metric:
 def _bands(
     options: argparse.Namespace, _: Judge, samples: LabelledSamples, ask: Ask
 ) -> list[str]:
-    """Return the band, and what it would cost on each source.
+    """Propose the band of a cascade, in lines of text.
 
-    The cost on a source is that of the band chosen on the other sources.
+    A cascade asks a strong judge where the score of this one lies in the band. The
+    lines say what the band would cost. The cost on a source is measured with the band
+    that is chosen on the other sources.
+
+    Args:
+        options: ``band`` is the share of the verdicts that may be wrong.
+        samples: The labelled samples, all of one question.
+        ask: Asks the judge.
+
+    Raises:
+        SettingError: If the judge gives no probabilities, or the samples are too few.
     """
     loss = options.band
-    if samples[0].question not in CASCADED:
+    question = samples[0].question
+    if question not in CASCADED:
         raise _error_without_probabilities(full_name(options.metric))
     _check_number_of_rows(len(samples), loss)
-    scored = _samples_with_probabilities(options, samples, ask)
-    rows = [row for sample in scored for row in sample.verdicts]
+    scored_samples = _samples_with_probabilities(options, samples, ask)
+    verdicts: list[Labelled] = []
+    for sample in scored_samples:
+        verdicts += sample.verdicts
     if not options.dry_run:
-        _check_number_of_rows(len(scored), loss)
-    chosen = reach_of_chosen_band(rows, rows, "lost", loss, source=None)
-    question_type = CASCADED[samples[0].question]
-    n_scored_by_source = Counter(sample.source for sample in scored)
+        _check_number_of_rows(len(scored_samples), loss)
+    reach = reach_of_chosen_band(verdicts, verdicts, "lost", loss, source=None)
+    n_scored_by_source = Counter(sample.source for sample in scored_samples)
     return [
-        f"band={{{question_type!r}: ({chosen.low:g}, {chosen.high:g})}}",
-        f"It {_cost_of_band_in_words(chosen)}, means over sources. Chosen on"
-        f" {len(rows)} verdicts; the strong judge is taken to be always right.",
-        *_lines_on_sources_left_out(rows, loss),
-        *_doubts(rows, chosen, n_scored_by_source),
+        f"band={{{CASCADED[question]!r}: ({reach.low:g}, {reach.high:g})}}",
+        f"It {_cost_of_band_in_words(reach)}, means over sources. Chosen on"
+        f" {len(verdicts)} verdicts; the strong judge is taken to be always right.",
+        *_lines_on_sources_left_out(verdicts, loss),
+        *_doubts(verdicts, reach, n_scored_by_source),
     ]
 
 
@@ -370,23 +430,28 @@ def _error_without_probabilities(metric: str) -> SettingError:
 def _samples_with_probabilities(
     options: argparse.Namespace, samples: LabelledSamples, ask: Ask
 ) -> list[LabelledSample]:
-    """The samples that the judge scored, with a probability of each verdict.
+    """Have a judge score samples, and return those that it gave a verdict.
 
-    ``SettingError`` if a verdict has none, or nothing is scored.
+    The first sample is judged alone: it shows whether the judge gives probabilities,
+    without which the others would be paid for nothing.
+
+    Raises:
+        SettingError: If a verdict comes without a probability, or nothing is scored.
     """
     [metric] = _metrics_asking(samples, options)
-    scored: list[LabelledSample] = []
-    # the first one shows whether the others are worth their price
+    scored_samples: list[LabelledSample] = []
     for part in (samples[:1], samples[1:]):
-        scored += [
-            sample for sample in judge_samples(ask, metric, part) if sample.verdicts
-        ]
-        verdicts = [row.verdict for sample in scored for row in sample.verdicts]
-        if None in verdicts and not options.dry_run:
-            raise _error_without_probabilities(metric.name)
-    if not scored:
+        for sample in judge_samples(ask, metric, part):
+            if not sample.verdicts:
+                continue
+            scored_samples.append(sample)
+            # a verdict of its own has only a judge that gives a probability
+            lacks_probability = any(row.verdict is None for row in sample.verdicts)
+            if lacks_probability and not options.dry_run:
+                raise _error_without_probabilities(metric.name)
+    if not scored_samples:
         raise SettingError("nothing was scored, so no band is known")
-    return scored
+    return scored_samples
 
 
 def _check_number_of_rows(n_rows: int, loss: float) -> None:
@@ -401,22 +466,26 @@ def _check_number_of_rows(n_rows: int, loss: float) -> None:
 
 
 def _doubts(
-    rows: Sequence[Labelled], chosen: Reach, n_scored: Mapping[str, int]
+    rows: Sequence[Labelled], reach: Reach, n_scored_by_source: Mapping[str, int]
 ) -> list[str]:
-    """Why a band may lose more on other rows than on those that it was chosen on.
+    """Say why a band may lose more on other rows than on those that it was chosen on.
 
-    ``n_scored`` says how many samples of each source are scored.
+    Args:
+        rows: The verdicts that the band was chosen on, with people's labels.
+        reach: What is decided outside the band, and what is lost by it.
+        n_scored_by_source: How many samples of each source are scored.
     """
-    sources = sorted(n_scored)
+    sources = sorted(n_scored_by_source)
     labels = {row.is_labelled_yes for row in rows}
-    loss = chosen.limit
-    _, most_lost = wilson(round(chosen.lost * len(rows)), len(rows))
+    loss = reach.limit
+    n_lost = round(reach.lost * len(rows))
+    _, most_lost = wilson(n_lost, len(rows))
     lines = [
         f"  By chance alone, {len(rows)} verdicts may hide a loss of up to"
         f" {most_lost:.0%} (upper end of Wilson's 95 % interval)."
     ]
     small_sources = [
-        source for source in sources if n_scored[source] < fewest_rows(loss)
+        source for source in sources if n_scored_by_source[source] < fewest_rows(loss)
     ]
     if small_sources and len(sources) > 1:
         lines.append(

@@ -31,24 +31,32 @@ _EXIT_CODES = (
 
 
 def add_to(commands: Any) -> None:
-    """Add both commands to the parser."""
+    """Add the commands ``compare`` and ``push``, with their options."""
     parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
-    add(parser, "first", "results of the run to compare with", "A.jsonl", Path)
-    add(parser, "second", "results of the run in question", "B.jsonl", Path)
+    add(
+        parser,
+        "first",
+        "results of the run to compare with",
+        unit="A.jsonl",
+        convert=Path,
+    )
+    add(
+        parser, "second", "results of the run in question", unit="B.jsonl", convert=Path
+    )
     add(
         parser,
         "--metrics",
         "separated by commas; by default all that both runs have",
-        "NAMES",
+        unit="NAMES",
     )
-    add(parser, "--report", "write an HTML page", "FILE", Path)
+    add(parser, "--report", "write an HTML page", unit="FILE", convert=Path)
     add(
         parser,
         "--margin",
         f"differences that do not matter ({MARGIN})",
-        "D",
-        float,
-        MARGIN,
+        unit="D",
+        convert=float,
+        default=MARGIN,
     )
     flag(parser, "--fail-on-regression", "hold a gate against the margin")
     shared.add_undecided(parser)
@@ -58,20 +66,25 @@ def add_to(commands: Any) -> None:
         parser,
         "--slice",
         "compare within each value of this key of the metadata, too",
-        "KEY",
+        unit="KEY",
     )
     flag(parser, "--anyway", "compare runs that were not measured in the same way")
     parser = command(commands, "push", _push)
-    add(parser, "results", "results over traces", "R.jsonl", Path)
+    add(parser, "results", "results over traces", unit="R.jsonl", convert=Path)
     help_text = (
         "otel, openinference, mlflow or langfuse; addresses and keys as their clients"
         " take them"
     )
-    add(parser, "--to", help_text, "TARGET", required=True)
+    add(parser, "--to", help_text, unit="TARGET", required=True)
 
 
 def _compare(options: argparse.Namespace) -> int:
-    """Compare two files of results, and say by the exit code what gates decide."""
+    """Compare two files of results, and say by the exit code what gates decide.
+
+    The comparison is printed, added to the summary of a CI job, and written as a page
+    if the options name one. A summary that cannot be written is an error, raised after
+    the comparison is printed.
+    """
     shared.settle_gates(
         options, "--fail-on-regression", holds_gate=options.fail_on_regression
     )
@@ -123,7 +136,11 @@ def _make_comparison(options: argparse.Namespace) -> Comparison:
 def _lines(
     comparison: Comparison, decisions: Sequence[Decision], exit_code: int
 ) -> list[str]:
-    """What a comparison says without any text of a sample, the verdict first."""
+    """What a comparison says, line by line, without any text of a sample.
+
+    First come the titles of the runs and what the gates decided, then the metrics by
+    verdict, shifts that the means do not show, and a table of everything.
+    """
     first_title, second_title = comparison.titles
     lines = [f"First: {first_title}. Second: {second_title}."]
     if decisions:
@@ -159,21 +176,30 @@ def _title_of_run(path: Path, report: Report) -> str:
 
 
 def _push(options: argparse.Namespace) -> int:
-    """Put the scores of results over traces onto these traces."""
+    """Send results over traces to an observability tool, as scores of those traces.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        InputError: If the file holds no results.
+    """
     report = results_at(options.results)
-    sent = [row for row in report.results if row.sample is not None and row.results]
-    if not sent:
+    rows_sent = [
+        row for row in report.results if row.sample is not None and row.results
+    ]
+    if not rows_sent:
         raise InputError(
             f"{options.results} holds no results of samples, so nothing was sent;"
             " evaluate samples first"
         )
     report.write_to(options.to)
-    n_left_out = len(report.results) - len(sent)
-    rest = ""
+    n_results = sum(len(row.results) for row in rows_sent)
+    sentence = f"{n_results} results of {len(rows_sent)} rows: {options.to}"
+    n_left_out = len(report.results) - len(rows_sent)
     if n_left_out:
-        rest = f"; not sent, because they hold no sample or no results: {n_left_out}"
-    show(
-        f"{sum(len(row.results) for row in sent)} results of {len(sent)} rows:"
-        f" {options.to}{rest}"
-    )
+        sentence += (
+            f"; not sent, because they hold no sample or no results: {n_left_out}"
+        )
+    show(sentence)
     return 0

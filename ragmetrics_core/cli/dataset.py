@@ -54,8 +54,8 @@ def add_to(commands: Any) -> None:
         command(kinds, "freeze", _freeze),
         "file",
         "a file of ragmetrics facts extract",
-        "FACTS.json",
-        Path,
+        unit="FACTS.json",
+        convert=Path,
     )
 
 
@@ -67,7 +67,7 @@ def _add_discrete(kinds: Any) -> None:
         parser,
         "--pairs",
         "questions with golden answers; else a model writes",
-        "FILE",
+        unit="FILE",
         nargs="+",
     )
 
@@ -79,14 +79,14 @@ def _add_review(kinds: Any) -> None:
         parser,
         "set",
         "a set; decisions are kept beside it, SET.reviews.jsonl",
-        "SET",
-        Path,
+        unit="SET",
+        convert=Path,
     )
     add(
         parser,
         "--reviewer",
         "who decides; by default $USER",
-        "NAME",
+        unit="NAME",
         default=os.environ.get("USER", ""),
     )
     flag(
@@ -98,46 +98,53 @@ def _add_review(kinds: Any) -> None:
         parser,
         "--share",
         "that part of what was decided (default 0.5)",
-        "SHARE",
-        float,
-        0.5,
+        unit="SHARE",
+        convert=float,
+        default=0.5,
     )
 
 
 def _add_score(kinds: Any) -> None:
     """Add ``dataset score``."""
     parser = command(kinds, "score", _score)
-    add(parser, "sets", "files of ragmetrics dataset", "SET", Path, nargs="+")
+    add(
+        parser,
+        "sets",
+        "files of ragmetrics dataset",
+        unit="SET",
+        convert=Path,
+        nargs="+",
+    )
     shared.add_judge(parser, "; may be repeated", action="append", default=[])
     add(
         parser,
         "--metrics",
         "separated by commas (retrieval_accuracy)",
-        "NAMES",
+        unit="NAMES",
         default="retrieval_accuracy",
     )
     add(
         parser,
         "--prompts",
         "for retrieval accuracy, by which facts are extracted (io,cot)",
-        "NAMES",
+        unit="NAMES",
         default="io,cot",
     )
     add(
         parser,
         "--threshold",
         "a point is positive from this score on (0.5)",
-        "T",
-        float,
-        0.5,
+        unit="T",
+        convert=float,
+        default=0.5,
     )
     add(
         parser,
         "--draws",
         f"resamples of intervals ({judge_scores.DRAWS})",
-        "N",
-        positive,
-        judge_scores.DRAWS,
+        unit="N",
+        convert=positive,
+        default=judge_scores.DRAWS,
     )
     shared.add_calls(parser)
 
@@ -145,13 +152,19 @@ def _add_score(kinds: Any) -> None:
 def _add_extract(kinds: Any) -> None:
     """Add ``facts extract``."""
     parser = command(kinds, "extract", _extract)
-    add(parser, "file", ".jsonl, .json, .csv, .tsv or .parquet", "FILE", Path)
+    add(
+        parser,
+        "file",
+        ".jsonl, .json, .csv, .tsv or .parquet",
+        unit="FILE",
+        convert=Path,
+    )
     add(
         parser,
         "--out",
         "the facts, as JSON to edit; needed but for --dry-run",
-        "FACTS.json",
-        Path,
+        unit="FACTS.json",
+        convert=Path,
     )
     parser.set_defaults(replaces=None)
     shared.add_judge(parser)
@@ -171,32 +184,45 @@ def _add_building(parser: argparse.ArgumentParser, settings: type[Settings]) -> 
         parser,
         "corpus",
         "text, Markdown, JSONL, JSON files, or folders",
-        "PATH",
+        unit="PATH",
         nargs="+",
     )
     add(
         parser,
         "--where",
         "only rows that have it; may be repeated",
-        "FIELD=VALUE",
+        unit="FIELD=VALUE",
         default=[],
         action="append",
     )
-    add(parser, "--out", "the set, as JSONL; needed but for --dry-run", "FILE", Path)
+    add(
+        parser,
+        "--out",
+        "the set, as JSONL; needed but for --dry-run",
+        unit="FILE",
+        convert=Path,
+    )
     parser.set_defaults(replaces=SET_MARK)
     add(
         parser,
         "--model",
         "name of the model that writes and labels; by default RAGMETRICS_JUDGE",
-        "NAME",
+        unit="NAME",
     )
-    add(parser, "--language", "language of what it writes", "NAME")
+    add(parser, "--language", "language of what it writes", unit="NAME")
     shared.add_settings(parser, settings)
     shared.add_calls(parser)
 
 
 def _discrete(options: argparse.Namespace) -> int:
-    """Build a set whose labels are yes and no, from pairs or a model's questions."""
+    """Build a set whose labels are yes and no, and write it.
+
+    The questions with golden answers are those of ``--pairs``; without it a model
+    writes them. With ``--dry-run`` the model's calls are only counted.
+
+    Returns:
+        The exit code, 0.
+    """
     where, documents, source = _read_corpus(options)
     settings = shared.settings_from(options, DiscreteSettings)
     retriever = None
@@ -211,12 +237,11 @@ def _discrete(options: argparse.Namespace) -> int:
     else:
         judge = _writing_judge(options)
         if options.dry_run:
-            return shared.dry_run(
-                judge,
-                settings.questions,
-                "questions",
-                lambda counter: write_pairs(documents, settings, Maker(counter)),
-            )
+
+            def write_with(counting_judge: Judge) -> object:
+                return write_pairs(documents, settings, Maker(counting_judge))
+
+            return shared.dry_run(judge, settings.questions, "questions", write_with)
         maker = shared.maker(judge, options)
         pairs = write_pairs(documents, settings, maker)
     dataset = build_discrete(
@@ -246,19 +271,27 @@ def _continuous(options: argparse.Namespace) -> int:
 def _read_corpus(
     options: argparse.Namespace,
 ) -> tuple[Mapping[str, str], Sequence[Document], tuple[str, ...]]:
-    """What rows must have, the documents that do, and what a set says of its source."""
+    """Read the documents that a set is made of.
+
+    Returns:
+        The fields that rows must have, by ``--where``; the documents of such rows; and
+        what the set records of its source.
+
+    Raises:
+        SettingError: If no output is named, or a condition has another form.
+    """
     shared.needs_out(options)
-    where = dict(text.partition("=")[::2] for text in options.where)
-    if wrong := [text for text in options.where if "=" not in text]:
-        raise SettingError(
-            f"--where is written FIELD=VALUE, e.g. source=wice; got {wrong[0]!r}"
-        )
+    where = {}
+    for condition in options.where:
+        field, equals, value = condition.partition("=")
+        if not equals:
+            raise SettingError(
+                f"--where is written FIELD=VALUE, e.g. source=wice; got {condition!r}"
+            )
+        where[field] = value
     documents = load_documents(options.corpus, where=where)
-    return (
-        where,
-        documents,
-        (*options.corpus, *options.where, f"{len(documents)} documents"),
-    )
+    source = (*options.corpus, *options.where, f"{len(documents)} documents")
+    return where, documents, source
 
 
 def _writing_judge(options: argparse.Namespace) -> LLMJudge:
@@ -274,7 +307,16 @@ def _writing_judge(options: argparse.Namespace) -> LLMJudge:
 
 
 def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -> int:
-    """Write a set, and show what it holds and what to do next."""
+    """Write a set, and show what it holds, what it cost and what to do next.
+
+    Args:
+        dataset: The set.
+        maker: What asked a model; None where no model was asked.
+        options: What was typed; ``out`` is the file.
+
+    Returns:
+        The exit code, 0.
+    """
     write_set(options.out, dataset)
     lines = [
         f"{options.out}: {judge_scores.heading(dataset, None)}",
@@ -292,19 +334,30 @@ def _finish(dataset: AnySet, maker: Maker | None, options: argparse.Namespace) -
 
 
 def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
-    """What a continuous set took to make, and how its labels agree with tags."""
+    """Say how many questions a continuous set took, and whether its labels are sound.
+
+    A label comes from a matrix that says which context covers which fact. The model
+    that wrote the answers also said which context each sentence is from, by a tag. The
+    lines say how far labels from tags agree with those from the matrix.
+
+    Args:
+        dataset: The set.
+        n_wanted: How many documents were asked for; fewer may have been usable.
+    """
     documents = dataset.documents
     n_facts = sum(len(document.facts) for document in documents)
     n_calls = sum(document.calls for document in documents)
-    pairs = [(point.label, point.by_tags) for point in dataset.points]
-    difference = mean_error(pairs) or 0.0
-    rank = spearman(pairs)
-    rank_in_words = "undefined" if rank is None else f"{rank:.3f}"
+    label_pairs = [(point.label, point.by_tags) for point in dataset.points]
+    difference = mean_error(label_pairs) or 0.0
+    rank_correlation = spearman(label_pairs)
+    correlation_text = "undefined"
+    if rank_correlation is not None:
+        correlation_text = f"{rank_correlation:.3f}"
     lines = [
         f"{n_facts} facts; {n_calls} questions for the labels,"
         f" {len(documents)} to write.",
         "Label from the matrix against the sentences' own tags: mean absolute"
-        f" difference {difference:.3f}, Spearman {rank_in_words}.",
+        f" difference {difference:.3f}, Spearman {correlation_text}.",
     ]
     if len(documents) < n_wanted:
         lines.append(f"Only {len(documents)} of {n_wanted} documents could be used.")
@@ -318,72 +371,85 @@ def _line_on_left_out(count_by_reason: Mapping[str, int]) -> str:
 
 
 def _review(options: argparse.Namespace) -> int:
-    """Ask about what is not decided yet.
+    """Ask a person about the labels of a set that are not decided yet.
 
-    The same command goes on where it was stopped.
+    Decisions are kept as they are made, so the same command goes on where it was
+    stopped. At the end a summary is shown.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        SettingError: If the reviewer has no name, or the second reviewer has that of
+            the first.
     """
     dataset = read_set(options.set)
     reviews = Reviews(options.set, dataset)
-    reviewer, second_reviewer = options.reviewer, options.second_reviewer
+    reviewer = options.reviewer
+    is_second_reviewer = options.second_reviewer
     if not reviewer:
         raise SettingError("your login is unknown; name yourself with --reviewer")
-    if second_reviewer and any(
-        review.reviewer == reviewer for review in reviews.first.values()
-    ):
+    first_reviewers = {review.reviewer for review in reviews.first.values()}
+    if is_second_reviewer and reviewer in first_reviewers:
         raise SettingError(
             f"{reviewer!r} is the first reviewer; the second one needs another"
             " --reviewer"
         )
-    undecided = items_to_review(
-        dataset, reviews, second=second_reviewer, share=options.share
+    items = items_to_review(
+        dataset, reviews, second=is_second_reviewer, share=options.share
     )
     try:
         is_complete = review(
-            undecided,
+            items,
             reviews,
             reviewer=reviewer,
-            second=second_reviewer,
+            second=is_second_reviewer,
             ask=input,
             show=show,
         )
     except KeyboardInterrupt:
-        show("")
+        show("")  # ends the line on which the person typed
         is_complete = False
     lines = review_summary(dataset, reviews)
-    show(
-        "\n".join(
-            lines
-            if is_complete
-            else [*lines, "Not all is decided; the same command goes on here."]
-        )
-    )
+    if not is_complete:
+        lines.append("Not all is decided; the same command goes on here.")
+    show("\n".join(lines))
     return 0
 
 
 def _score(options: argparse.Namespace) -> int:
-    """Print one table per set."""
+    """Print for each set a table of how well judges agree with its labels.
+
+    A row of a table is a judge with a metric and the prompt that extracts facts. With
+    ``--dry-run`` the tables say what asking the judges would cost.
+
+    Returns:
+        The exit code, 0.
+    """
     metrics = choose_metrics(options.metrics.split(","))
-    judges = [
-        resolve_judge(name) if name == "lexical" else shared.judge_from(name, options)
-        for name in options.judge or [None]
-    ]
+    judges = []
+    for name in options.judge or [None]:
+        if name == "lexical":  # has no endpoint, even where one is named for others
+            judges.append(resolve_judge(name))
+        else:
+            judges.append(shared.judge_from(name, options))
     prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
-    if set(prompts) - set(judge_scores.PROMPTS):
+    if not set(prompts) <= set(judge_scores.PROMPTS):
         raise SettingError(
             f"--prompts are {', '.join(judge_scores.PROMPTS)}; got {options.prompts!r}"
         )
+    rows: list[tuple[Judge, Metric, str]] = []
+    for judge in judges:
+        variants = judge_scores.metrics_with_prompts(metrics, judge, prompts)
+        rows += [(judge, metric, prompt) for metric, prompt in variants]
+    # all sets are read first: a broken one is refused before a judge is paid
+    datasets = [(path, read_set(path)) for path in options.sets]
     tables = []
-    for path, dataset in [(path, read_set(path)) for path in options.sets]:
-        rows = [
-            (judge, *variant)
-            for judge in judges
-            for variant in judge_scores.metrics_with_prompts(metrics, judge, prompts)
-        ]
-        tables.append(
-            _estimates(path, dataset, rows)
-            if options.dry_run
-            else _table(path, dataset, rows, options)
-        )
+    for path, dataset in datasets:
+        if options.dry_run:
+            tables.append(_estimates(path, dataset, rows))
+        else:
+            tables.append(_table(path, dataset, rows, options))
     show("\n\n".join(tables))
     return 0
 
@@ -394,21 +460,31 @@ def _table(
     rows: Sequence[tuple[Judge, Metric, str]],
     options: argparse.Namespace,
 ) -> str:
-    """The scores of judges on a set, as a table."""
+    """Have judges score a set, and return their agreement with its labels as a table.
+
+    Args:
+        path: The file of the set; people's reviews of its labels stand beside it.
+        dataset: The set.
+        rows: A judge, a metric and the name of a prompt for each row of the table.
+        options: What was typed.
+    """
     reviews = Reviews(path, dataset)
-    replies = shared.store(options)
-    scores = [
-        judge_scores.score_set(
-            *(dataset, reviews, metric, judge),
+    reply_store = shared.store(options)
+    scores = []
+    for judge, metric, prompt in rows:
+        score = judge_scores.score_set(
+            dataset,
+            reviews,
+            metric,
+            judge,
             prompt=prompt,
             threshold=options.threshold,
             draws=options.draws,
             concurrency=options.concurrency,
-            store=replies,
+            store=reply_store,
             progress=options.progress,
         )
-        for judge, metric, prompt in rows
-    ]
+        scores.append(score)
     return judge_scores.score_table(dataset, reviews, scores, name=str(path))
 
 
@@ -426,24 +502,29 @@ def _estimates(
 
 
 def _extract(options: argparse.Namespace) -> int:
-    """Let a model extract the facts of references into a file to edit."""
+    """Have a model extract the facts of references, and write them to a file to edit.
+
+    With ``--dry-run`` the model's calls are only counted.
+
+    Returns:
+        The exit code, 0.
+    """
     shared.needs_out(options)
     rows = [row for _, row in read_objects(options.file)]
     extraction = options.extraction
     judge = shared.judge_from(options.judge, options)
     if options.dry_run:
-        return shared.dry_run(
-            judge,
-            len(rows),
-            "references",
-            lambda counter: extract_facts(rows, Maker(counter), extraction=extraction),
-        )
+
+        def extract_with(counting_judge: Judge) -> object:
+            return extract_facts(rows, Maker(counting_judge), extraction=extraction)
+
+        return shared.dry_run(judge, len(rows), "references", extract_with)
     maker = shared.maker(judge, options)
-    file = extract_facts(rows, maker, extraction=extraction)
-    write_facts(options.out, file)
+    facts_file = extract_facts(rows, maker, extraction=extraction)
+    write_facts(options.out, facts_file)
     show(
-        f"{options.out}: {file.count} facts of {len(file.rows)} references;"
-        f" {file.model}, {shared.spent(maker.usage)}"
+        f"{options.out}: {facts_file.count} facts of {len(facts_file.rows)} references;"
+        f" {facts_file.model}, {shared.spent(maker.usage)}"
     )
     show(
         f"Next: edit the facts in {options.out} if they need it, then ragmetrics facts"

@@ -61,7 +61,13 @@ def add_to(commands: Any) -> None:
     _add_metrics(parser)
     _add_output(parser)
     shared.add_cluster(parser)
-    add(parser, "--limit", "read at most N rows of each file", "N", positive)
+    add(
+        parser,
+        "--limit",
+        "read at most N rows of each file",
+        unit="N",
+        convert=positive,
+    )
     flag(parser, "--strict", "stop at the first row that is no sample")
     shared.add_calls(parser)
     _add_batches(parser)
@@ -83,8 +89,8 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         parser,
         "files",
         ".jsonl, .json, .csv, .tsv or .parquet",
-        "FILE",
-        Path,
+        unit="FILE",
+        convert=Path,
         nargs="+",
     )
     flag(
@@ -96,20 +102,20 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         parser,
         "--dialect",
         "of traces whose spans bear the marks of several",
-        "NAME",
+        unit="NAME",
         choices=tuple(DIALECTS),
     )
     add(
         parser,
         "--resolve",
         "of traces with ids alone: a mapping or function from ids to texts",
-        "MODULE:NAME",
+        unit="MODULE:NAME",
     )
     add(
         parser,
         "--context-tools",
         "of traces: tools whose text is evidence, separated by commas",
-        "NAMES",
+        unit="NAMES",
     )
 
 
@@ -120,7 +126,7 @@ def _add_metrics(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         "separated by commas; by default those of the four that apply; also"
         " context_sufficiency, answer_relevance, citation_quality",
-        "NAMES",
+        unit="NAMES",
     )
     shared.add_judge(parser)
     help_text = (
@@ -131,7 +137,7 @@ def _add_metrics(parser: argparse.ArgumentParser) -> None:
         parser,
         "--set",
         help_text,
-        "METRIC.SETTING=VALUE",
+        unit="METRIC.SETTING=VALUE",
         default=[],
         action="append",
         dest="settings",
@@ -140,9 +146,15 @@ def _add_metrics(parser: argparse.ArgumentParser) -> None:
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     """Add what is written."""
-    add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
+    add(
+        parser,
+        "--out",
+        "write samples and results to this JSONL file",
+        unit="FILE",
+        convert=Path,
+    )
     parser.set_defaults(replaces=RESULTS_MARK)
-    add(parser, "--report", "write an HTML page", "FILE", Path)
+    add(parser, "--report", "write an HTML page", unit="FILE", convert=Path)
     shared.add_name(parser)
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
+from pydantic.fields import FieldInfo
+
 from ragmetrics_core.cli import example_and_help
 from ragmetrics_core.cli.parsers import show_help
 from ragmetrics_core.data import (
@@ -97,22 +99,31 @@ def group(commands: Any, name: str) -> Any:
 def add(
     parser: Any,
     name: str,
-    text: str,
-    unit: str | None = None,
-    kind: Any = None,
-    default: Any = None,
+    help_text: str,
     *,
+    unit: str | None = None,
+    convert: Any = None,
+    default: Any = None,
     action: Literal["append"] | None = None,
     nargs: Literal["+", "?"] | None = None,
     choices: Sequence[str] | None = None,
     required: bool = False,
     dest: str | None = None,
 ) -> None:
-    """Add an option or argument with a value.
+    """Add an option or argument with a value to a parser of argparse.
 
-    ``text`` says what it is and ``unit`` its unit. ``kind`` makes the value of what was
-    typed. The others are those of ``argparse``, which refuses some of them for
-    arguments: what is not given is not handed on.
+    Args:
+        parser: The parser, or a group of it.
+        name: The option with its dashes, or the argument without.
+        help_text: What the help says of it.
+        unit: What stands for its value in the help, such as FILE.
+        convert: Makes the value of the text that was typed; None keeps the text.
+        default: The value if nothing was typed.
+        action: As in argparse, like those below.
+        nargs: How many values it takes.
+        choices: The only values that it takes.
+        required: Whether it must be given.
+        dest: The name of its attribute among the parsed options.
     """
     settings = {
         "action": action,
@@ -121,11 +132,17 @@ def add(
         "required": required or None,
         "dest": dest,
     }
+    # argparse refuses some of these for arguments, even with the value None
     settings_given = {
         key: value for key, value in settings.items() if value is not None
     }
     parser.add_argument(
-        name, help=text, metavar=unit, type=kind, default=default, **settings_given
+        name,
+        help=help_text,
+        metavar=unit,
+        type=convert,
+        default=default,
+        **settings_given,
     )
 
 
@@ -137,7 +154,14 @@ def flag(parser: Any, name: str, text: str) -> None:
 def add_calls(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that calls models."""
     add_endpoint(parser)
-    add(parser, "--concurrency", "most model calls in flight", "N", positive, 32)
+    add(
+        parser,
+        "--concurrency",
+        "most model calls in flight",
+        unit="N",
+        convert=positive,
+        default=32,
+    )
     flag(parser, "--dry-run", "print calls, tokens and price, and make no call")
     parser.add_argument(
         "--quiet",
@@ -171,13 +195,13 @@ def add_endpoint(parser: Any) -> None:
         parser,
         "--api-base",
         "the models' endpoint, e.g. http://127.0.0.1:8000/v1",
-        "URL",
+        unit="URL",
     )
     help_text = (
         "the environment variable that holds the key of --api-base, which gets no"
         " other; else of the provider itself"
     )
-    add(parser, "--api-key-env", help_text, "NAME")
+    add(parser, "--api-key-env", help_text, unit="NAME")
 
 
 def add_store(parser: Any) -> None:
@@ -186,8 +210,8 @@ def add_store(parser: Any) -> None:
         parser,
         "--store",
         "by default RAGMETRICS_STORE, else in the user's cache folder",
-        "FILE",
-        Path,
+        unit="FILE",
+        convert=Path,
     )
 
 
@@ -203,17 +227,22 @@ def add_judge(
         "lexical (embedded, the default), a model, e.g. gpt-4o-mini, or module:name of"
         f" your own{other_choices}"
     )
-    add(parser, "--judge", help_text, "NAME", default=default, action=action)
+    add(parser, "--judge", help_text, unit="NAME", default=default, action=action)
 
 
 def add_metric(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the one metric of a run that is meant."""
-    add(parser, "--metric", "name of the metric; by default the run's only one", "NAME")
+    add(
+        parser,
+        "--metric",
+        "name of the metric; by default the run's only one",
+        unit="NAME",
+    )
 
 
 def add_name(parser: argparse.ArgumentParser) -> None:
     """Add the option that names a run."""
-    add(parser, "--name", "what to call the run, in results and titles", "NAME")
+    add(parser, "--name", "what to call the run, in results and titles", unit="NAME")
 
 
 def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
@@ -230,27 +259,31 @@ def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
         parser,
         "--cluster",
         help_text,
-        "KEY",
-        lambda key: None if key == "none" else key,
-        "auto",
+        unit="KEY",
+        convert=lambda key: None if key == "none" else key,
+        default="auto",
     )
 
 
 def add_settings(
     parser: Any, settings: type[Settings], only: Sequence[str] = (), about: str = ""
 ) -> None:
-    """Add an option for each setting of a class.
+    """Add an option for each setting of a class, of the kind that its type asks for.
+
+    A setting that is true or false becomes a flag. A text becomes an option, with
+    choices if there are only some values. A number, or else a path, is converted.
 
     Args:
         parser: What the options are added to.
-        settings: The class.
-        only: Names of some settings. Their options are None where they are not given.
+        settings: The class, whose fields are the settings.
+        only: Names of the settings to add, if not all. Their options are None where
+            they are not given, so that one can tell whether they were.
         about: What stands before the description of each.
     """
     for name in only or settings.model_fields:
         field = settings.model_fields[name]
         option = f"--{name.replace('_', '-')}"
-        types = {field.annotation, *get_args(field.annotation)}
+        types = {field.annotation, *get_args(field.annotation)}  # of int | None both
         help_text = f"{about}{field.description}"
         if field.default is not None:
             help_text += f" ({field.default})"
@@ -261,13 +294,22 @@ def add_settings(
             choices = get_args(field.annotation) or None
             add(parser, option, help_text, default=default, choices=choices)
         elif int in types or float in types:
-            converter: Any = int if int in types else float
-            # of a setting whose default is 0 a zero is a value like others
-            if converter is int and field.default:
-                converter = positive
-            add(parser, option, help_text, "N", converter, default)
+            convert = _converter_to_number(field)
+            add(parser, option, help_text, unit="N", convert=convert, default=default)
         else:
-            add(parser, option, help_text, "FILE", Path, default)
+            add(parser, option, help_text, unit="FILE", convert=Path, default=default)
+
+
+def _converter_to_number(field: FieldInfo) -> Callable[[str], float]:
+    """What makes a setting's number of a text.
+
+    A whole number must be at least 1. Where the default is 0 or None, 0 may have a
+    meaning, so the settings class itself checks the number.
+    """
+    types = {field.annotation, *get_args(field.annotation)}
+    if int not in types:
+        return float
+    return positive if field.default else int
 
 
 def settings_from(options: argparse.Namespace, settings: type[S]) -> S:
@@ -322,20 +364,21 @@ def needs_out(options: argparse.Namespace) -> None:
 
 
 def spent(usage: Usage) -> str:
-    """The number of calls, what made them fewer or more, and what they cost."""
-    parts = []
+    """Say in words how many calls were made, what spared calls, and what they cost."""
+    parts = ["1 call" if usage.calls == 1 else f"{usage.calls} calls"]
     if usage.stored:
         parts.append(f"{usage.stored} replies from the store")
     if usage.faults:
         parts.append(f"{usage.faults} repeated after faults")
-    n_questions = usage.spared + usage.passed
-    if n_questions:
+    # in a cascade a cheap judge decides some questions, and passes the others on
+    n_asked_of_cheap_judge = usage.spared + usage.passed
+    if n_asked_of_cheap_judge:
         parts.append(
-            f"the cheap judge decided {usage.spared} of {n_questions} questions"
+            f"the cheap judge decided {usage.spared} of {n_asked_of_cheap_judge}"
+            " questions"
         )
-    price = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
-    calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
-    return ", ".join([calls, *parts, price])
+    parts.append("price unknown" if usage.cost is None else f"${usage.cost:.4f}")
+    return ", ".join(parts)
 
 
 def maker(judge: Judge, options: argparse.Namespace) -> Maker:
@@ -370,7 +413,14 @@ def add_gates(parser: argparse.ArgumentParser) -> Any:
         "e.g. adherence=0.8, or for each language adherence=0.8@metadata.language; may"
         " be repeated"
     )
-    add(gates, "--fail-under", help_text, "METRIC=MEAN", default=[], action="append")
+    add(
+        gates,
+        "--fail-under",
+        help_text,
+        unit="METRIC=MEAN",
+        default=[],
+        action="append",
+    )
     add_summary(gates)
     help_text = (
         "what the threshold is held against: the 95 %% interval of the mean (the"
@@ -387,7 +437,7 @@ def add_undecided(parser: Any) -> None:
         "share of all rows that must be scored; with fewer a gate is undecided"
         f" ({MIN_SCORED})"
     )
-    add(parser, "--min-scored", help_text, "SHARE", share)
+    add(parser, "--min-scored", help_text, unit="SHARE", convert=share)
     help_text = "what an undecided gate means: exit code 3 (the default), 0 or 1"
     add(parser, "--undecided", help_text, choices=("exit3", "pass", "fail"))
 
@@ -438,7 +488,7 @@ def add_summary(parser: Any) -> None:
         "write Markdown for a CI job's summary; by default added to"
         " $GITHUB_STEP_SUMMARY, where that is set"
     )
-    add(parser, "--summary", help_text, "FILE.md", Path)
+    add(parser, "--summary", help_text, unit="FILE.md", convert=Path)
 
 
 def summarise(options: argparse.Namespace, text: str) -> None:

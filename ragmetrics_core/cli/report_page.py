@@ -33,14 +33,14 @@ def add_to(commands: Any) -> None:
         parser,
         "files",
         "results of evaluate, files of a JsonlSink, or what a Scorer wrote as Parquet",
-        "FILE",
-        Path,
+        unit="FILE",
+        convert=Path,
         nargs="+",
     )
     help_text = (
         "the page to write; by default beside the first FILE, with the suffix .html"
     )
-    add(parser, "--html", help_text, "FILE", Path)
+    add(parser, "--html", help_text, unit="FILE", convert=Path)
     shared.add_name(parser)
     shared.add_cluster(parser)
     shared.add_gates(parser)

@@ -28,10 +28,22 @@ def add_to(commands: Any) -> None:
     """Add the commands to the parser."""
     command(commands, "init", _init)
     parser = command(commands, "demo", _demo)
-    add(parser, "--out", "write samples and results to this JSONL file", "FILE", Path)
+    add(
+        parser,
+        "--out",
+        "write samples and results to this JSONL file",
+        unit="FILE",
+        convert=Path,
+    )
     command(commands, "metrics", _metrics)
     parser = command(commands, "trust", _trust)
-    add(parser, "file", f"a {PROJECT_FILE} that you have looked at", "FILE", Path)
+    add(
+        parser,
+        "file",
+        f"a {PROJECT_FILE} that you have looked at",
+        unit="FILE",
+        convert=Path,
+    )
 
 
 def _init(_: argparse.Namespace) -> int:

@@ -41,7 +41,7 @@ def add_to(commands: Any) -> None:
         parser,
         "--older-than",
         "for prune: hours, days or weeks, e.g. 12h, 30d or 8w",
-        "AGE",
+        unit="AGE",
     )
     parser = command(commands, "batch", _batch)
     help_text = (
