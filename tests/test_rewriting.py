@@ -19,6 +19,8 @@ from haystack_integrations.components.evaluators import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.documents import Document as LangChainDocument
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
@@ -243,6 +245,38 @@ def test_what_became_of_a_passage_is_not_told_where_a_step_wrote_anew(
     reasons = dict(judged.unknown.keys())
     assert writer in reasons["shown"]
     assert writer in reasons["facts"]
+    assert sample.capture is not None
+    assert any("wrote documents anew" in words for words in sample.capture.warnings)
+
+
+class Summing(BaseDocumentCompressor):
+    how: str
+
+    def compress_documents(
+        self,
+        documents: Sequence[LangChainDocument],
+        query: str,
+        callbacks: Any = None,
+    ) -> Sequence[LangChainDocument]:
+        return _rewrites_langchain(documents, self.how, keeps_ids=False)[:2]
+
+
+@pytest.mark.parametrize("how", ["translated", "loses the fact"])
+def test_what_a_retriever_dropped_is_not_counted_where_it_wrote_anew(how: str) -> None:
+    retriever = ContextualCompressionRetriever(
+        base_compressor=Summing(how=how), base_retriever=Found()
+    )
+    inputs = {"context": retriever, "question": RunnablePassthrough()}
+    with capture_langchain() as captured:
+        (inputs | PROMPT | FakeListChatModel(responses=[ANSWER])).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert [document.text for document in sample.retrieved or ()] == list(ANEW[how][:2])
+    judged, _ = journeys(sample)
+    assert judged.of("not_kept") is None
+    assert judged.of("not_retrieved", "facts") is None
+    reasons = dict(judged.unknown.keys())
+    assert "ContextualCompressionRetriever" in reasons["facts"]
+    assert "ContextualCompressionRetriever" in reasons["kept"]
 
 
 def test_what_a_filter_dropped_before_is_still_named() -> None:

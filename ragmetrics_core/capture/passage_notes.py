@@ -7,7 +7,7 @@ the retrieved documents; its place is its index among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
@@ -80,22 +80,27 @@ def passages_of(
             contexts that nothing recorded has found. They may be retrieved ones that a
             function of the application wrote anew.
     """
-    n_dropped_by_name = _count_dropped_inside(calls)
+    handings_on = _handings_on(calls)
+    n_dropped_by_name = _count_dropped_inside(handings_on)
     if retrieved is None:
         return Passages(None, n_dropped_by_name)
     notes = _notes_of_searches_and_steps(
         retrieved, documents_by_search, calls, answered_by
     )
+    notes = _add_retrievers_that_write(notes, retrieved, handings_on)
     # for each passage the context that shows it; None if none does
     context_keys = context_keys_of(retrieved, contexts)
     foreign_keys = keys_unexplained(context_keys, retrieved, contexts)
-    written_anew = _contexts_written_anew(foreign_keys, contexts, calls)
+    keys_by_id_alone = _keys_by_id_alone(retrieved, context_keys, contexts)
+    written_anew = _contexts_written_anew(
+        [*foreign_keys, *keys_by_id_alone], contexts, calls
+    )
     n_hidden = context_keys.count(None)
     if evidence_from in _SAYING_WHAT_WAS_SHOWN:
         notes = _add_shown_parts(notes, retrieved, context_keys, contexts, shown)
         notes = _add_writers(notes, retrieved, written_anew, calls)
-        notes = _add_writers_of_own_contexts(
-            notes, retrieved, context_keys, contexts, calls
+        notes = _add_writers_of_contexts(
+            notes, context_keys, written_anew, keys_by_id_alone
         )
         if has_passages_from_elsewhere:
             notes = [_without_share_if_not_shown(note) for note in notes]
@@ -108,28 +113,43 @@ def passages_of(
     if names:
         n_anew = len(written_anew)
         warnings.append(_WRITTEN_ANEW.format(", ".join(names), n_anew, len(contexts)))
-    n_foreign = len(foreign_keys) - len(written_anew)
+    n_foreign = sum(key not in written_anew for key in foreign_keys)
     if n_foreign:
         warnings.append(_FOREIGN.format(n_foreign, len(contexts)))
     return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
 
 
+def _keys_by_id_alone(
+    retrieved: Sequence[Document],
+    context_keys: Sequence[DocumentKey | None],
+    contexts: Mapping[DocumentKey, Context],
+) -> set[DocumentKey]:
+    """The keys of contexts that have the id of a retrieved document, and no words of it."""
+    keys: set[DocumentKey] = set()
+    for document, key in zip(retrieved, context_keys, strict=True):
+        if key is None or key == document.key:
+            continue
+        text = contexts[key].text
+        if document.text not in text and not derives_from(text, [document]):
+            keys.add(key)
+    return keys
+
+
 def _contexts_written_anew(
-    foreign_keys: Sequence[DocumentKey],
+    keys: Iterable[DocumentKey],
     contexts: Mapping[DocumentKey, Context],
     calls: Calls,
 ) -> dict[DocumentKey, str]:
     """The contexts that a step wrote anew, each with the name of the first such step.
 
     Args:
-        foreign_keys: The keys of the contexts behind which no retrieved document
-            stands.
+        keys: The keys of the contexts that hold no words of a retrieved document.
         contexts: The contexts by key.
         calls: The calls of the run.
     """
     writers = [step for step in calls.reworking_steps if takes_and_writes(step)]
     written_anew: dict[DocumentKey, str] = {}
-    for key in foreign_keys:
+    for key in keys:
         letters = stream(contexts[key].text)
         for step in writers:
             if _gave_text(step, letters):
@@ -183,12 +203,11 @@ def _add_writers(
     return notes_with_writers
 
 
-def _add_writers_of_own_contexts(
+def _add_writers_of_contexts(
     notes: Sequence[PassageNote],
-    retrieved: Sequence[Document],
     context_keys: Sequence[DocumentKey | None],
-    contexts: Mapping[DocumentKey, Context],
-    calls: Calls,
+    written_anew: Mapping[DocumentKey, str],
+    keys_by_id_alone: Collection[DocumentKey],
 ) -> list[PassageNote]:
     """Say of each passage whether the context of its id is written in other words.
 
@@ -197,20 +216,16 @@ def _add_writers_of_own_contexts(
 
     Args:
         notes: The notes so far, one for each retrieved document.
-        retrieved: The retrieved documents.
         context_keys: For each document the key of the context that shows it.
-        contexts: The contexts by key.
-        calls: The calls of the run.
+        written_anew: The contexts that a step wrote anew, with its name.
+        keys_by_id_alone: The keys of contexts that have the id of a retrieved document,
+            and no words of it.
     """
-    writers = [step for step in calls.reworking_steps if takes_and_writes(step)]
     notes_with_writers: list[PassageNote] = []
-    for note, document, key in zip(notes, retrieved, context_keys, strict=True):
-        if key is not None and key != document.key:
-            text = contexts[key].text
-            names = [step.name for step in writers if _gave_text(step, stream(text))]
-            if names and not derives_from(text, [document]):
-                update = {"share": None, "written_anew_by": names[0]}
-                note = note.model_copy(update=update)
+    for note, key in zip(notes, context_keys, strict=True):
+        if key is not None and key in written_anew and key in keys_by_id_alone:
+            update = {"share": None, "written_anew_by": written_anew[key]}
+            note = note.model_copy(update=update)
         notes_with_writers.append(note)
     return notes_with_writers
 
@@ -327,13 +342,28 @@ def _add_shown_parts(
     return notes_with_parts
 
 
-def _count_dropped_inside(calls: Calls) -> dict[str, int]:
-    """Count what searches inside a retriever found and the retriever did not hand on.
+@dataclass(frozen=True)
+class _HandingOn:
+    """What became, inside one retriever, of what searches inside it found.
 
-    Such a retriever compresses, or fuses several lists. The numbers stand under its
-    name.
+    Attributes:
+        retriever: The retriever.
+        n_dropped: How many it did not hand on, if that is known; else 0.
+        keys_written_anew: The keys of documents that it gave and no search inside it
+            found. Where there are any, nobody knows what it dropped.
     """
-    n_dropped_by_name: dict[str, int] = {}
+
+    retriever: Node
+    n_dropped: int
+    keys_written_anew: frozenset[DocumentKey]
+
+
+def _handings_on(calls: Calls) -> list[_HandingOn]:
+    """What became of what searches inside retrievers found, for each such retriever.
+
+    Such a retriever compresses, or fuses several lists.
+    """
+    handings_on = []
     for retriever in calls.retrievals:
         found_inside = _documents_of_inner_searches(retriever)
         if not found_inside or retriever.documents is None:
@@ -341,11 +371,38 @@ def _count_dropped_inside(calls: Calls) -> dict[str, int]:
         handed_on = {
             document.key: document.context() for document in retriever.documents
         }
-        n_dropped = context_keys_of(found_inside, handed_on).count(None)
-        if n_dropped:
-            n_before = n_dropped_by_name.get(retriever.name, 0)
-            n_dropped_by_name[retriever.name] = n_before + n_dropped
+        keys = context_keys_of(found_inside, handed_on)
+        keys_anew = frozenset(keys_unexplained(keys, found_inside, handed_on))
+        n_dropped = 0 if keys_anew else keys.count(None)
+        handings_on.append(_HandingOn(retriever, n_dropped, keys_anew))
+    return handings_on
+
+
+def _count_dropped_inside(handings_on: Iterable[_HandingOn]) -> dict[str, int]:
+    """By the name of a retriever, how much it dropped of what searches inside it found."""
+    n_dropped_by_name: dict[str, int] = {}
+    for handing_on in handings_on:
+        if handing_on.n_dropped:
+            name = handing_on.retriever.name
+            n_before = n_dropped_by_name.get(name, 0)
+            n_dropped_by_name[name] = n_before + handing_on.n_dropped
     return n_dropped_by_name
+
+
+def _add_retrievers_that_write(
+    notes: Sequence[PassageNote],
+    retrieved: Sequence[Document],
+    handings_on: Sequence[_HandingOn],
+) -> list[PassageNote]:
+    """Say of each passage whether its retriever wrote it anew, of what was found inside."""
+    notes_with_writers = []
+    for note, document in zip(notes, retrieved, strict=True):
+        for handing_on in handings_on:
+            if document.key in handing_on.keys_written_anew:
+                update = {"written_anew_by": handing_on.retriever.name}
+                note = note.model_copy(update=update)
+        notes_with_writers.append(note)
+    return notes_with_writers
 
 
 def _documents_of_inner_searches(retriever: Node) -> list[Document]:

@@ -128,8 +128,8 @@ class PassageNote(Frozen):
         default=None,
         repr=False,
         description=(
-            "The step that wrote documents anew, so that it is not known whether one of"
-            " them is made of this passage; None: no such step."
+            "The step or retriever that gave documents in other words than those that it"
+            " took, so that it is not known what became of this passage; None: none did."
         ),
     )
 

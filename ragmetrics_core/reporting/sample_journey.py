@@ -35,7 +35,10 @@ WHOLE = 0.98
 _NOT_RETRIEVED = (
     "what was retrieved was not recorded: give the column retrieved, or capture the run"
 )
-_ANEW = "{} wrote documents anew, and of which passages they were made is not known"
+_ANEW = (
+    "{} gave documents in other words than those that it took, so that it is not known"
+    " what became of each"
+)
 # How contexts must be known for it to be known what was shown.
 _SEEN_IN_PROMPT = ("prompt", "undivided", "named")
 
@@ -360,8 +363,8 @@ def _why_it_may_be_found(sample: Sample, passages: Sequence[Passage]) -> str:
     writers = _writers(sample)
     if writers:
         return (
-            f"nobody asked whether a fact stands in the documents that {writers[0]}"
-            " wrote anew"
+            f"{writers[0]} gave documents in other words than those that it took, and"
+            " nobody asked which facts stand in either"
         )
     return ""
 
