@@ -1,10 +1,11 @@
-"""Checkpoints of Hugging Face on this machine: where they lie, how they are loaded and run.
+"""Checkpoints of Hugging Face on this machine: found, loaded and run.
 
 Nothing is fetched. What cannot be known of a checkpoint is refused in a sentence.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -146,7 +147,7 @@ def load(
         "local_files_only": True,
         "trust_remote_code": trust_remote_code,
     }
-    try:
+    with _as_setting_error(model, kind):
         config = transformers.AutoConfig.from_pretrained(folder, **options)
         _check_head(model, kind, config.architectures or ())
         loaded_tokenizer = _load_tokenizer(transformers, tokenizer, folder, options)
@@ -157,12 +158,6 @@ def load(
         else:
             network = _load_network(transformers, folder, kind, options, model)
             logits = _torch_logits(_to_device(network, device), outputs.reply_tokens)
-    except SettingError:
-        raise
-    except (OSError, ValueError) as error:
-        raise SettingError(
-            f"{model} cannot be loaded as {_HEADS[kind].in_words}: {error}"
-        ) from error
     return Checkpoint(
         tokenizer=loaded_tokenizer,
         logits=logits,
@@ -171,6 +166,19 @@ def load(
         commit=commit_of(folder, onnx_file),
         tensors="pt" if onnx_file is None else "np",
     )
+
+
+@contextmanager
+def _as_setting_error(model: str | Path, kind: Kind) -> Iterator[None]:
+    """Turn what transformers raises for a checkpoint into a ``SettingError``."""
+    try:
+        yield
+    except SettingError:
+        raise
+    except (OSError, ValueError) as error:
+        raise SettingError(
+            f"{model} cannot be loaded as {_HEADS[kind].in_words}: {error}"
+        ) from error
 
 
 def _onnx_file_to_run(folder: Path, kind: Kind, device: str | None) -> Path | None:
@@ -195,7 +203,7 @@ def _load_tokenizer(
 
 
 def _check_head(model: str | Path, kind: Kind, architectures: Sequence[str]) -> None:
-    """Raise ``SettingError`` if a checkpoint's config names no architecture of its kind."""
+    """Raise ``SettingError`` unless a checkpoint's config fits its kind."""
     head = _HEADS[kind]
     if not any(head.in_architectures in name for name in architectures):
         in_config = ", ".join(architectures) or "no architecture"
@@ -238,7 +246,10 @@ def _to_device(network: Any, device: str | None) -> Any:
 
 
 def _stated_window(model: str | Path, config: Any, tokenizer: Any) -> int:
-    """Most tokens that a model reads: what its tokenizer states, else its config; at most 512."""
+    """Most tokens that a model reads, at most 512.
+
+    Its tokenizer states them, else its config.
+    """
     stated_by_tokenizer: int = tokenizer.model_max_length
     if stated_by_tokenizer < _NO_STATED_WINDOW:
         return min(_USUAL_WINDOW, stated_by_tokenizer)

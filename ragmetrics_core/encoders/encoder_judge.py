@@ -98,13 +98,15 @@ class EncoderJudge(Judge):
 
     Source:
         Windows and their maximum: Laban et al. (2022), SummaC, TACL 10; claim by claim,
-        and ``"seq2seq"``: Tang et al. (2024), MiniCheck, arXiv 2404.10774; ``"tokens"``:
-        Kovács & Recski (2025), LettuceDetect, arXiv 2502.17125.
+        and ``"seq2seq"``: Tang et al. (2024), MiniCheck, arXiv 2404.10774;
+        ``"tokens"``: Kovács & Recski (2025), LettuceDetect, arXiv 2502.17125.
 
     Example, with a model that ``hf download`` has fetched::
 
         judge = EncoderJudge("cross-encoder/nli-deberta-v3-small")
-        ContextAdherence().score(contexts=["Anna lit the lamp."], answer="The lamp was lit.", judge=judge)
+        ContextAdherence().score(
+            contexts=["Anna lit the lamp."], answer="The lamp was lit.", judge=judge
+        )
     """
 
     model: str | Path
@@ -158,7 +160,8 @@ class EncoderJudge(Judge):
         self._most_tokens = checkpoint.window
         self._tensors = checkpoint.tensors
         self._special_tokens = _any_of(self._tokenizer.all_special_tokens)
-        # a tokenizer keeps the settings of a call in itself, so one call is made at a time
+        # a tokenizer keeps the settings of a call in itself, so one call is made at a
+        # time
         self._tokenizer_lock = Lock()
         self._model_lock = Lock()
         self._waiting_calls: list[_WaitingCall] = []
@@ -173,7 +176,7 @@ class EncoderJudge(Judge):
 
     @property
     def details(self) -> dict[str, str]:
-        """Which weights answer, what they are shown, and how their score is corrected."""
+        """Which weights answer, what they are shown, and how scores are corrected."""
         details = self._details_of_claims()
         if self.correction is not None:
             numbers = (
@@ -185,7 +188,7 @@ class EncoderJudge(Judge):
         return details
 
     def _details_of_claims(self) -> dict[str, str]:
-        """The settings that change the probability of a claim, for the signature of results.
+        """The settings that change the probability of a claim, for signatures.
 
         A template is named by the first digits of its digest.
         """
@@ -242,9 +245,9 @@ class EncoderJudge(Judge):
     def _adherent(self, question: Adherent) -> Asked[Poll]:
         """Judge each claim of an answer against the contexts; the weakest claim counts.
 
-        The score of the answer is the probability of its weakest claim, corrected for the
-        number of claims where the judge has a correction. The answer is adherent from one
-        half on. An answer without a claim abstains.
+        The score of the answer is the probability of its weakest claim, corrected for
+        the number of claims where the judge has a correction. The answer is adherent
+        from one half on. An answer without a claim abstains.
         """
         answer = question["answer"]
         parts = parts_of(answer, user_question_of(question))
@@ -283,7 +286,7 @@ class EncoderJudge(Judge):
         return Asked((poll,), weights=(weight,), windows=_where_several(n_windows))
 
     def _score(self, weakest: float, n_claims: int) -> float:
-        """The score of an answer: its weakest claim's, corrected for the number of claims."""
+        """The probability of the weakest claim, corrected for the number of claims."""
         if self.correction is None:
             return weakest
         return self.correction.score(weakest, n_claims)
@@ -297,7 +300,7 @@ class EncoderJudge(Judge):
     def _unsupported_claims(
         self, claims: Sequence[ClaimSupport], score: float
     ) -> tuple[str, ...]:
-        """The claims for which an answer is rejected; () for an answer that is accepted."""
+        """The claims for which an answer is rejected; () if it is accepted."""
         if score >= 0.5:
             return ()
         return tuple(
@@ -307,7 +310,7 @@ class EncoderJudge(Judge):
         )
 
     def _facts_in_context(self, question: FactInContext) -> Asked[Any]:
-        """Judge for each fact whether the context covers it: from probability one half on."""
+        """Judge whether the context covers each fact: at a probability of .5 or more."""
         # several facts are asked about in one question, or each in its own
         part = question.parts.get("facts") or question.parts["fact"]
         probabilities, n_windows = self._probabilities_of_claims(
@@ -332,8 +335,8 @@ class EncoderJudge(Judge):
     ) -> tuple[list[float], int]:
         """Return how probable it is that a text supports each of several claims.
 
-        A text that is too long is read in windows. A claim is supported as well as the best
-        window supports it.
+        A text that is too long is read in windows. A claim is supported as well as the
+        best window supports it.
 
         Args:
             premise: The text.
@@ -378,8 +381,8 @@ class EncoderJudge(Judge):
         """Return for each claim of an answer the probability of its weakest token.
 
         The model reads the whole answer beside each window of the contexts, and says of
-        each token of the answer how probable it is that the window supports it. The window
-        that supports a token best counts.
+        each token of the answer how probable it is that the window supports it. The
+        window that supports a token best counts.
 
         Args:
             premise: The contexts as one text.
@@ -424,8 +427,8 @@ class EncoderJudge(Judge):
             hypotheses: The texts that the model reads beside it, one at a time.
 
         Raises:
-            ContextWindowExceeded: If a hypothesis leaves less than a quarter of the model's
-                tokens for a window.
+            ContextWindowExceeded: If a hypothesis leaves less than a quarter of the
+                model's tokens for a window.
         """
         tokens_of_longest = max(self._count_tokens(text) for text in hypotheses)
         room = self._most_tokens - tokens_of_longest - _SLACK
@@ -475,8 +478,8 @@ class EncoderJudge(Judge):
     def _outputs(self, pairs: Sequence[Pair]) -> list[Any]:
         """Run the model on pairs of texts; other threads may do so at the same time.
 
-        The thread that holds the lock runs the model for all that wait, so that their pairs
-        share batches. The others then find their outputs ready.
+        The thread that holds the lock runs the model for all that wait, so that their
+        pairs share batches. The others then find their outputs ready.
 
         Returns:
             For each pair a probability; from a token classifier those of its tokens.
@@ -496,7 +499,7 @@ class EncoderJudge(Judge):
         return future.result()
 
     def _answer_waiting(self, waiting_calls: Sequence[_WaitingCall]) -> None:
-        """Run the model on the pairs of all threads that wait, and give each its outputs."""
+        """Run the model for all threads that wait, and give each its outputs."""
         all_pairs = [pair for pairs, _ in waiting_calls for pair in pairs]
         outputs = iter(self._run_in_batches(all_pairs))
         for pairs, future in waiting_calls:
@@ -505,11 +508,12 @@ class EncoderJudge(Judge):
     def _run_in_batches(self, pairs: Sequence[Pair]) -> list[Any]:
         """Return the model's output for each pair, in the order of the pairs.
 
-        Probabilities are rounded to four places: so they hardly depend on what else is in a
-        batch.
+        Probabilities are rounded to four places: so they hardly depend on what else is
+        in a batch.
         """
         outputs: list[Any] = [0.0] * len(pairs)
-        # A batch is padded to its longest pair, so pairs of like length are put together.
+        # A batch is padded to its longest pair, so pairs of like length are put
+        # together.
         places_by_length = sorted(
             range(len(pairs)), key=lambda place: _length(pairs[place])
         )
@@ -534,7 +538,7 @@ class EncoderJudge(Judge):
     def _token_chances(
         self, pair: Pair, tokens: Any, row: int, logits: Sequence[Sequence[float]]
     ) -> _TokenChances:
-        """Return how probable it is that each token of a pair's second text is supported.
+        """Return how probably each token of a pair's second text is supported.
 
         Tokens of blanks are left out.
 
@@ -576,7 +580,7 @@ class EncoderJudge(Judge):
         padding: bool = False,
         return_tensors: str | None = None,
     ) -> Any:
-        """Return the tokens of pairs of texts, in the form that the model was trained on.
+        """Return the tokens of pairs of texts, in the form that the model knows.
 
         That is both texts side by side, or a template that shows them.
 
@@ -667,7 +671,7 @@ def _filled(template: str, *, premise: str, hypothesis: str) -> str:
 
 
 def _span(answer: str, claim: str, position: int) -> tuple[int, int]:
-    """Where a claim stands in its answer, from a position on; the whole answer if nowhere."""
+    """Where a claim stands in its answer behind a position; else the whole answer."""
     words = r"\s+".join(map(re.escape, claim.split()))
     match = re.compile(words).search(answer, position) if words else None
     return (0, len(answer)) if match is None else match.span()
@@ -676,7 +680,7 @@ def _span(answer: str, claim: str, position: int) -> tuple[int, int]:
 def _reason(
     claims: Sequence[ClaimSupport], other_parts: Sequence[str], weakest_in_words: str
 ) -> str:
-    """Say how many claims are supported, how weak the weakest is, and what claims nothing.
+    """Say how many claims are supported, which is weakest, and what claims nothing.
 
     Args:
         claims: The claims of the answer with their probabilities; at least one.

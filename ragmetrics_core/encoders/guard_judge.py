@@ -94,10 +94,12 @@ class GuardJudge(ModelJudge):
     It says whether contexts hold each claim of an answer (Context Adherence; the
     weakest claim decides) and each given fact (Retrieval Accuracy). Granite Guardian
     also says whether a chunk is relevant to the question (Context Utilization), without
-    a look at the answer. Other questions fail, typed. A claim, fact or chunk holds above
-    one half, by the probability of the word, where the endpoint gives log-probabilities;
-    else by the bare word, and no probability is made up. Texts that are too long are
-    asked about in windows, of which the best one counts.
+    a look at the answer. Other questions fail, typed.
+
+    Where the endpoint gives log-probabilities, a claim, fact or chunk holds if its word
+    has a probability above one half. Elsewhere the bare word counts, and no probability
+    is made up. Texts that are too long are asked about in windows, of which the best
+    one counts.
 
     A server that does not apply the guard's own chat template judges something else
     and says so nowhere. So two control claims are asked first, once for a store: one
@@ -180,12 +182,12 @@ class GuardJudge(ModelJudge):
     ) -> tuple[JudgeError | None, Usage]:
         """Ask the control, and return why the guard cannot be used; None if it can.
 
-        The control is a claim that its document holds, and a foreign one: a guard that is
-        served in a wrong way says the same of both, or gives no verdict. Such a failure is
-        kept for the whole run. The error of a call, which may pass, is not.
+        The control is a claim that its document holds, and a foreign one: a guard that
+        is served in a wrong way says the same of both, or gives no verdict. Such a
+        failure is kept for the whole run. The error of a call, which may pass, is not.
 
-        With it comes what the control cost. Whoever takes its replies from the store pays
-        nothing and counts nothing.
+        With it comes what the control cost. Whoever takes its replies from the store
+        pays nothing and counts nothing.
         """
         if self._failure_of_control is not None or not self.control:
             return self._failure_of_control, Usage()
@@ -215,8 +217,8 @@ class GuardJudge(ModelJudge):
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
         """Ask about one text, and return the verdict or the error, and the cost.
 
-        If the documents are too long, they are divided, again and again if need be, and the
-        best half counts.
+        If the documents are too long, they are divided, again and again if need be, and
+        the best half counts.
         """
         outcome, usage = await self._ask_whole(session, request)
         if not isinstance(outcome, ContextWindowExceeded):
@@ -238,11 +240,11 @@ class GuardJudge(ModelJudge):
     async def _ask_whole(
         self, session: Session, request: GuardRequest
     ) -> tuple[GuardVerdict | JudgeError, Usage]:
-        """Ask about one text in one request; return the verdict or the error, and the cost.
+        """Ask about one text in one request; return verdict or error, and the cost.
 
-        Log-probabilities are asked for unless the model is stated not to give them. What
-        the session learns of the endpoint does not change the request: replies are kept
-        under it, and would be asked for again.
+        Log-probabilities are asked for unless the model is stated not to give them.
+        What the session learns of the endpoint does not change the request: replies are
+        kept under it, and would be asked for again.
         """
         await session.prepare()
         lacks_logprobs = self.model.capabilities().logprobs is False
@@ -420,8 +422,8 @@ def _about_answer(question: Question[Any]) -> GuardQuestions:
 def _poll(parts: AnswerParts, verdicts: Sequence[GuardVerdict]) -> Asked[Poll]:
     """Make the reply to "is the answer adherent?" of the verdicts on its claims.
 
-    It is yes if all claims are held. Its weight is the probability of the weakest claim.
-    An answer that claims nothing abstains.
+    It is yes if all claims are held. Its weight is the probability of the weakest
+    claim. An answer that claims nothing abstains.
 
     Args:
         parts: The claims of the answer, and what in it claims nothing.

@@ -119,8 +119,8 @@ class LocalDecisionModel(DecisionModel):
         self._model_lock = Lock()
         # what the model gave for the token that follows the last prompt
         self._logits: Any = None
-        # A model that was trained for decisions has a head of its own. Any other answers
-        # by the probability of a label as the next token.
+        # A model that was trained for decisions has a head of its own. Any other
+        # answers by the probability of a label as the next token.
         self._answers_by_labels = not hasattr(self._pipeline.model, "decide")
         self._pipeline.model.register_forward_hook(self._keep_logits)
         _check_template(model, self._pipeline)
@@ -187,8 +187,8 @@ class LocalDecisionModel(DecisionModel):
     def _answer_one(self, request: Mapping[str, Any]) -> _QuestionOutcome:
         """Return the pipeline's answer to one question, or why there is none.
 
-        There is none if the prompt is longer than the window, which the pipeline does not
-        check, or if the model would hardly reply with any of the labels.
+        There is none if the prompt is longer than the window, which the pipeline does
+        not check, or if the model would hardly reply with any of the labels.
         """
         prompts = self._pipeline.preprocess(request)
         n_tokens = _length(prompts)
@@ -337,7 +337,7 @@ def _check_template(model: str | Path, pipeline: Any) -> None:
 
 
 def _check_labels(model: str | Path, pipeline: Any) -> None:
-    """Refuse, by ``SettingError``, a tokenizer to which a label of statements is no token."""
+    """Raise ``SettingError`` unless each label of a statement is one token."""
     labels = pipeline.decision_config.labels.get("noul") or ["Yes", "No"]
     try:
         pipeline.label_token_ids(tuple(labels))

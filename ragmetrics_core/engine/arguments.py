@@ -1,4 +1,4 @@
-"""The arguments that ``evaluate`` shares with all that hand them on, for editors and type checkers."""
+"""Arguments of ``evaluate`` that others hand on, for editors and type checkers."""
 
 from collections.abc import Sequence
 

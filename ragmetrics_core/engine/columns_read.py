@@ -1,4 +1,4 @@
-"""Makes samples of the rows of one table, and says where they take a field from different columns.
+"""Makes samples of the rows of one table, and says what is odd about its columns.
 
 A row is read by itself, since rows of JSON need not have the same keys. Where exports
 leave out empty keys, or two tables were put together, rows may then differ in which
@@ -36,8 +36,8 @@ class ColumnsRead:
         """Begin with no row read.
 
         Args:
-            columns: Per field of the sample where the user says that rows have it; nothing
-                is noted of these fields.
+            columns: Per field of the sample where the user says that rows have it;
+                nothing is noted of these fields.
         """
         self._columns = columns or {}
         # Fields that are found by the usual names of columns.
@@ -46,8 +46,8 @@ class ColumnsRead:
         ]
         # By field and column: in how many rows the field was read from the column.
         self._rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
-        # By field, column read and column passed over: in how many rows the column read was
-        # empty, although the other one, which also has a usual name, was filled.
+        # By field, column read and column passed over: in how many rows the column read
+        # was empty, although the other one, which also has a usual name, was filled.
         self._rows_passed_over: Counter[tuple[str, str, str]] = Counter()
         # Columns that no field was made of, as a set in the order in which they came.
         self._unread_columns: dict[str, None] = {}
@@ -102,9 +102,10 @@ class ColumnsRead:
     def _note_needed_fields(
         self, sample: Sample, unread_columns: Collection[str]
     ) -> None:
-        """Note which fields that metrics need a sample has, and which columns stay unread.
+        """Note which needed fields a sample has, and which columns stay unread.
 
-        Another field may take the place of a missing one, e.g. ``facts`` of ``reference``.
+        Another field may take the place of a missing one, e.g. ``facts`` of
+        ``reference``.
 
         Args:
             sample: A sample of the row.
@@ -145,8 +146,8 @@ class ColumnsRead:
     def sentences(self) -> list[str]:
         """What is odd about the columns, one sentence each.
 
-        Three things may be: no metric applies; rows have a field in different columns; or
-        an empty column was read, although another one of a usual name is filled.
+        Three things may be: no metric applies; rows have a field in different columns;
+        or an empty column was read, although another one of a usual name is filled.
         """
         sentences = self._why_no_metric_applies()
         for field, n_rows_by_column in self._rows_by_column.items():

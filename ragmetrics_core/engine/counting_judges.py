@@ -164,9 +164,10 @@ class CountingJudge(Judge):
     def count(self, question: Question[R]) -> Answer[R]:
         """Count a question, and answer it by the example reply that it names.
 
-        What was asked before is not counted again, since a run keeps replies. A question
-        that names no example is counted, and answered with an error that says so. Where the
-        question wants probabilities, each verdict of the example gets the probability 1.
+        What was asked before is not counted again, since a run keeps replies. A
+        question that names no example is counted, and answered with an error that says
+        so. Where the question wants probabilities, each verdict of the example gets the
+        probability 1.
         """
         replies = self._example_replies(question)
         self._add_usage_of_new(question, replies)
@@ -206,9 +207,10 @@ class CountingJudge(Judge):
     def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return example replies to a question, one for each time that it is polled.
 
-        A question names two examples: that of the least, after which a metric asks least,
-        and that of the most. Where polls are asked for in rounds, they may stop as soon as
-        enough agree. So at the most the two examples alternate, and no round is spared.
+        A question names two examples: that of the least, after which a metric asks
+        least, and that of the most. Where polls are asked for in rounds, they may stop
+        as soon as enough agree. So at the most the two examples alternate, and no round
+        is spared.
 
         There are none if the question has no example.
         """
@@ -226,7 +228,7 @@ class CountingJudge(Judge):
     def _usage_estimated(
         self, question: Question[R], replies: tuple[R, ...], model: _CountedModel
     ) -> Usage:
-        """Estimate the calls, tokens and price that one model would take for a question.
+        """Estimate what one model would take for a question: calls, tokens, price.
 
         Tokens are estimated by characters: short tokens for the most, long ones for the
         least.
@@ -262,14 +264,14 @@ class CountingJudge(Judge):
     ) -> tuple[int, int]:
         """Return how many replies a question takes, and in how many calls.
 
-        Several replies may share a call if the model takes a temperature. A question that
-        wants probabilities takes one reply with log-probabilities; a model without these
-        is polled several times instead.
+        Several replies may share a call if the model takes a temperature. A question
+        that wants probabilities takes one reply with log-probabilities; a model without
+        these is polled several times instead.
 
         Args:
             question: The question.
-            capabilities: What the model can do. What is not known counts as there for the
-                least, as missing for the most.
+            capabilities: What the model can do. What is not known counts as there for
+                the least, as missing for the most.
         """
         gives_several = self._supposed(capabilities.n)
         replies_share_call = gives_several and capabilities.temperature is not False
@@ -366,8 +368,8 @@ class CountingDecisions(CountingJudge):
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
-        # Questions about the same share a request: at the least those about equal texts, at
-        # the most only those that were made of one question.
+        # Questions about the same share a request: at the least those about equal
+        # texts, at the most only those that were made of one question.
         about = (form.state, form.texts) if self._high else form.state
         for typed_question in form.typed:
             self._add(hash(about), form.state, typed_question)
@@ -383,8 +385,8 @@ class CountingDecisions(CountingJudge):
         """Count a typed question if it is new, and a new request if it needs one.
 
         Args:
-            about: Digest of what the question is about; equal ones share requests, as many
-                as the model takes in one.
+            about: Digest of what the question is about; equal ones share requests, as
+                many as the model takes in one.
             state: The texts that a request holds once, as JSON.
             typed_question: The question, as JSON.
         """
@@ -416,7 +418,7 @@ class CountingQuestions(CountingJudge):
         super().__init__((), high=False)
 
     def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
-        """Count a question as one call; it is asked anew each time, as nothing is kept."""
+        """Count a question as one call, each time anew: no reply is kept."""
         del question, replies  # no example tells what such a judge sends
         self._total += Usage(calls=1, cost=None)
 
@@ -434,6 +436,10 @@ class CountingGuards(CountingJudge):
     """
 
     def __init__(self, judge: Judge, *, high: bool) -> None:
+        """Begin to count, with the requests of the control if the judge asks one.
+
+        The control is two requests that every run asks before its questions.
+        """
         super().__init__((), high=high)
         guard: Any = judge  # a GuardJudge, whose room may be left out
         self._model: GuardModel = guard.model

@@ -128,7 +128,7 @@ class Estimate:
         )
 
     def _price(self, live: int) -> str:
-        """Say the price of the run, the price in batches, and that of requests asked live.
+        """Say the price of a run: in calls, in batches, and of requests asked live.
 
         Args:
             live: How many requests a run in batches asks live beside them; 0 for none.
@@ -240,8 +240,8 @@ class _RowsCounted:
         Args:
             row: The sample, or the error of a row that is none.
             metrics: The metrics of the run.
-            counters_by_metric: By the metric's name the judge that counts the least, and
-                the one that counts the most.
+            counters_by_metric: By the metric's name the judge that counts the least,
+                and the one that counts the most.
         """
         if not isinstance(row, Sample):
             self.n_bad_rows += 1

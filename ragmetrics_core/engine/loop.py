@@ -4,7 +4,8 @@ Notebooks, running loops, ``score()`` and background evaluators share the judges
 clients this way, without crossing loops. A process forked later makes its own.
 
 Judges of a user's own that call no model may compute for long. They share a second loop
-(``submit_users_code``), so that they hold up neither other judges nor the deadline of a run.
+(``submit_users_code``), so that they hold up neither other judges nor the deadline of a
+run.
 """
 
 import asyncio

@@ -106,6 +106,7 @@ class RequestLimits:
     """
 
     def __init__(self, judge_name: str, *, concurrency: int, budget: Budget) -> None:
+        """Begin with no request sent, and with the rate of the budget's limits."""
         self._slots = asyncio.Semaphore(concurrency)
         self._budget = budget
         self._rate: RateLimiter | None = None
@@ -124,8 +125,8 @@ class RequestLimits:
     ) -> list[Answer[Any]]:
         """Send one request as soon as the limits allow it, and count what it cost.
 
-        If a limit of the run is reached before, nothing is sent, and that is the answer to
-        each question.
+        If a limit of the run is reached before, nothing is sent, and that is the answer
+        to each question.
 
         Args:
             questions: What the request asks.
@@ -164,14 +165,16 @@ class RequestLimits:
             self._budget.check()
 
     def _has_room(self) -> bool:
-        """Whether one more request fits the caps on calls and money, beside those in flight.
+        """Whether one more request fits the caps, beside those in flight.
 
-        What a request costs is known when it has ended. Until then each counts as one call
-        at least, and as dear as the dearest so far. Before any cost is known, one goes
-        alone.
+        The caps are on calls and on money. What a request costs is known when it has
+        ended. Until then each counts as one
+        call at least, and as dear as the dearest so far. Before any cost is known, one
+        goes alone.
         """
         max_calls = self._budget.limits.max_calls
-        # The budget counts calls of a request by itself where the judge calls ``score``.
+        # The budget counts calls of a request by itself where the judge calls
+        # ``score``.
         n_uncounted = sum(1 for request in self._in_flight if not request.calls)
         if max_calls is not None and self._budget.calls + n_uncounted >= max_calls:
             return False
@@ -284,7 +287,7 @@ class OwnJudge(Judge):
         return replace(answer, reply=replace(reply, weights=weights))
 
     def _check_number(self, answers: object, n_questions: int) -> None:
-        """Refuse, by ``JudgeError``, what is no list of one answer for each question."""
+        """Raise ``JudgeError`` unless there is one answer for each question, in a list."""
         is_list = isinstance(answers, (list, tuple))
         if is_list and len(cast("list[object]", answers)) == n_questions:
             return
@@ -303,8 +306,8 @@ class OwnJudge(Judge):
         models awaits them, so it runs on the loop where all calls are made.
 
         Args:
-            call: Calls the method, and returns what it returns: a coroutine, if it is as
-                it should be.
+            call: Calls the method, and returns what it returns: a coroutine, if it is
+                as it should be.
 
         Raises:
             JudgeError: What the judge raised; ``JudgeCrashed`` if that is no
@@ -372,7 +375,8 @@ def refuse_limits_that_do_not_hold(
     Such a judge asks no model of ragmetrics: nobody counts its tokens, and nobody keeps
     its replies. A judge with a ``session`` of its own does both by itself.
 
-    A store that nobody named for this run is only warned of: it may be one for all runs.
+    A store that nobody named for this run is only warned of: it may be one for all
+    runs.
 
     Args:
         judges: The judges of the run.

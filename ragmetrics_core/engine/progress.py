@@ -52,7 +52,7 @@ class Progress:
             self.cost += usage.cost
 
     def line(self) -> str:
-        """One line for people: done, failed, calls, cost, and about how long it still takes.
+        """One line for people: done, failed, calls, cost, and the time left, nearly.
 
         Without a total, the line says only how many are done.
         """
@@ -90,8 +90,9 @@ class Display:
 
         Args:
             total: How many samples there will be; None if nobody knows.
-            show: True for a line, False for nothing; None for a line on a terminal or in a
-                notebook, and for log lines elsewhere; a callable gets the progress.
+            show: True for a line, False for nothing; None for a line on a terminal or
+                in a notebook, and for log lines elsewhere; a callable gets the
+                progress.
         """
         self.progress = Progress(total)
         self._show = show
@@ -137,7 +138,7 @@ class Display:
         return result
 
     def _show_progress(self) -> None:
-        """Show how far the run is: in a notebook's cell, on a terminal, or in the log."""
+        """Show how far the run is: in a cell, on a terminal, or in the log."""
         line = self.progress.line()
         if self._cell:
             self._cell.update({"text/plain": line}, raw=True)

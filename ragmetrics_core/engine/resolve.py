@@ -125,7 +125,7 @@ def is_judge_chosen(judge: JudgeLike, metric_model: str | None) -> bool:
 
 
 def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
-    """Return the judge of a name; the same one as long as endpoint and keys are the same.
+    """Return the judge of a name: the same one while endpoint and keys stay the same.
 
     One judge means one session, also where threads ask for it at once. The judges that
     were made first are forgotten beyond a number.
@@ -133,8 +133,8 @@ def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     Args:
         name: The name, such as ``openai/gpt-4o-mini``.
         endpoint: The address and the variable of its key.
-        named_here: Whether the caller names the address or the key's variable, instead of
-            the environment.
+        named_here: Whether the caller names the address or the key's variable, instead
+            of the environment.
     """
     # What the environment holds of keys and addresses counts, so that a corrected key
     # makes a new session.

@@ -65,8 +65,8 @@ class Rounds:
         """Ask the questions of a plan, with those of all others; return its answers.
 
         This waits until every plan of the sample asks or has ended. A plan that stops
-        waiting, e.g. at its deadline, takes back questions that were not asked yet. A round
-        for which no plan waits any more is given up.
+        waiting, e.g. at its deadline, takes back questions that were not asked yet. A
+        round for which no plan waits any more is given up.
 
         Args:
             questions: What the plan asks.
@@ -107,8 +107,8 @@ class Rounds:
     async def _send(self, plans: Sequence[_WaitingPlan]) -> None:
         """Ask the questions of several plans in one request.
 
-        Each plan gets its own answers, or the error that ended the request. One that has
-        stopped waiting gets nothing.
+        Each plan gets its own answers, or the error that ended the request. One that
+        has stopped waiting gets nothing.
         """
         all_questions: list[Question[Any]] = []
         for plan in plans:

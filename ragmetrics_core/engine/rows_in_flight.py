@@ -31,23 +31,25 @@ class RowsInFlight:
     Rows may end in any order. So a row that does not end keeps no other from being
     judged, up to ``AHEAD`` rows behind it.
 
-    Args:
-        judging: What judges a row.
-        window: Most rows that are judged at a time.
-
     Attributes:
         untaken: Results that are ready and that nobody has got yet, by their index.
     """
 
     def __init__(self, judging: SampleJudging, window: int) -> None:
+        """Begin with no row started.
+
+        Args:
+            judging: What judges a row.
+            window: Most rows that are judged at a time.
+        """
         self.untaken: dict[int, SampleResult] = {}
         self._judging = judging
-        self._window = window
+        self._most_judged = window
         self._tasks: set[asyncio.Task[Any]] = set()
         # Rows that have started and that nobody has taken, in input order.
-        self._started: deque[Future[SampleResult]] = deque()
+        self._rows_not_taken: deque[Future[SampleResult]] = deque()
         # Those of them that are not done.
-        self._unfinished: set[Future[SampleResult]] = set()
+        self._rows_unfinished: set[Future[SampleResult]] = set()
         # Is done as soon as any of the unfinished is.
         self._next_end: Future[None] = _uncancellable_future()
         self._lock = threading.Lock()
@@ -57,8 +59,8 @@ class RowsInFlight:
     ) -> None:
         """Start judging the next row."""
         future = submit(self._judge(index, row, metrics))
-        self._unfinished.add(future)
-        self._started.append(future)
+        self._rows_unfinished.add(future)
+        self._rows_not_taken.append(future)
         future.add_done_callback(self._note_end)
 
     async def _judge(
@@ -78,7 +80,7 @@ class RowsInFlight:
 
     def _note_end(self, future: Future[SampleResult]) -> None:
         """Tell those who wait, in whichever thread, that a row is done."""
-        self._unfinished.discard(future)
+        self._rows_unfinished.discard(future)
         with self._lock:
             ended = self._next_end
             self._next_end = _uncancellable_future()
@@ -89,12 +91,13 @@ class RowsInFlight:
     ) -> Iterator[Future[Any]]:
         """Give futures to wait for, one after the other, until one more row may start.
 
-        A row may start if fewer than a number (the window) are being judged. The next row,
-        which is the first in input order that nobody has taken, may be slower than the rows
-        behind it: up to a bound these go on meanwhile.
+        A row may start if fewer than a number (the window) are being judged. The next
+        row, which is the first in input order that nobody has taken, may be slower than
+        the rows behind it: up to a bound these go on meanwhile.
 
-        A future gives the result of the next row, which is to be taken. Or it gives None,
-        where that row is not done and the end of any other one makes room for one more.
+        A future gives the result of the next row, which is to be taken. Or it gives
+        None, where that row is not done and the end of any other one makes room for one
+        more.
 
         Args:
             one_by_one: Whether the next row's result must be looked at before a row may
@@ -102,13 +105,16 @@ class RowsInFlight:
             is_over: Says whether no further row shall start at all.
         """
         n_given = 0
-        while len(self._started) >= self._window and not is_over():
+        while len(self._rows_not_taken) >= self._most_judged and not is_over():
             # Taken before anything is looked at, so that no row ends unnoticed between.
             next_end = self._next_end
-            next_row = self._started[0]
-            may_pass_next_row = not one_by_one and len(self._started) < AHEAD
-            has_room = may_pass_next_row and len(self._unfinished) < self._window
-            # Results that have piled up become fewer: two are given before a row starts.
+            next_row = self._rows_not_taken[0]
+            may_pass_next_row = not one_by_one and len(self._rows_not_taken) < AHEAD
+            has_room = (
+                may_pass_next_row and len(self._rows_unfinished) < self._most_judged
+            )
+            # Results that have piled up become fewer: two are given before a row
+            # starts.
             must_start_row = has_room and n_given >= _RESULTS_BEFORE_A_ROW
             if next_row.done() and not must_start_row:
                 n_given += 1
@@ -125,12 +131,12 @@ class RowsInFlight:
 
         Each result is to be taken before the next one is asked for.
         """
-        while self._started:
-            yield self._started[0]
+        while self._rows_not_taken:
+            yield self._rows_not_taken[0]
 
     def take(self) -> None:
         """Count the next row as taken: its result has been given."""
-        self._started.popleft()
+        self._rows_not_taken.popleft()
 
     def end(self) -> Iterator[SampleResult]:
         """End all rows after an interrupt, and give the results that are ready.
@@ -155,7 +161,7 @@ class RowsInFlight:
 
     def cancel(self) -> None:
         """Give up what is in flight."""
-        for future in self._started:
+        for future in self._rows_not_taken:
             future.cancel()
 
 

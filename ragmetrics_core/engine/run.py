@@ -109,8 +109,8 @@ class Run:
         # Most samples in flight: memory is bounded, and every call slot is used.
         self.window = 2 * concurrency
         self.interrupted = False
-        # why the samples are only a part, e.g. the rows of a run that ended early; "" if
-        # they are all
+        # why the samples are only a part, e.g. the rows of a run that ended early; ""
+        # if they are all
         self.why_part = ""
         # of a stream without end the last samples, for metrics that look at others
         self._samples_before: tuple[Sample, ...] = ()
@@ -191,7 +191,7 @@ class Run:
 
     @property
     def facts(self) -> RunFacts:
-        """What is known of the run so far: versions, judges, settings, and how it ended."""
+        """What is known of the run so far: versions, judges, settings, its end."""
         details_by_judge = {
             session.name: session.details for session in self._judging.sessions
         }
@@ -233,8 +233,8 @@ class Run:
         - None: the next row is not done, but another one is, which leaves room for more
           rows. So one row that does not end keeps no other from being judged.
 
-        No further row starts once the gates of the run are decided, a limit is reached, or
-        a judge has only ever refused.
+        No further row starts once the gates of the run are decided, a limit is reached,
+        or a judge has only ever refused.
 
         Args:
             samples: What holds the samples.

@@ -1,4 +1,4 @@
-"""Judges one sample with all metrics of a run; the metrics of one sample go on side by side."""
+"""Judges one sample with all metrics of a run, side by side."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
 
 
 def refuse_unknown_prices(models: Sequence[ChatModel]) -> None:
-    """Refuse, by ``SettingError``, a cap on money where nobody knows what a call costs."""
+    """Raise ``SettingError`` if nobody knows what a call costs, for a cap on money."""
     for model in models:
         wait_for(model.prepare())
         if model.prices() is None:
@@ -95,8 +95,8 @@ class SampleJudging:
         """Make a session of each judge for this run.
 
         Args:
-            judge_by_metric: The judge of each metric, by the metric's name. One judge may
-                stand for several metrics; it gets one session.
+            judge_by_metric: The judge of each metric, by the metric's name. One judge
+                may stand for several metrics; it gets one session.
             concurrency: Most calls in flight.
             store: Where replies are kept.
             budget: What the run may spend.
@@ -149,7 +149,8 @@ class SampleJudging:
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
-        # Where metrics ask one judge of typed questions, they ask it together, in rounds.
+        # Where metrics ask one judge of typed questions, they ask it together, in
+        # rounds.
         rounds_by_metric = make_rounds(metrics, self._run_judge_by_metric)
         tasks: dict[str, asyncio.Task[MetricResult]] = {}
         async with asyncio.TaskGroup() as group, self._start_of_sample:
@@ -177,8 +178,8 @@ class SampleJudging:
     ) -> SampleResult:
         """Make the result of a sample of the outcomes of its metrics.
 
-        An outcome that an interrupt or a limit cut off is no result; what it has spent is
-        kept as ``unfinished``. The models that answered are noted in ``models``.
+        An outcome that an interrupt or a limit cut off is no result; what it has spent
+        is kept as ``unfinished``. The models that answered are noted in ``models``.
 
         Args:
             index: The row's place in the input.

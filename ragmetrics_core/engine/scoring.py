@@ -410,8 +410,8 @@ async def _carry_out_plan(
     """Carry out the plan of a metric step by step, and return its outcome.
 
     A plan is the metric's generator: a step yields questions, and is sent the replies;
-    the last one raises ``StopIteration`` with the outcome. Each step ends, or is left to
-    itself, at the deadline of the run.
+    the last one raises ``StopIteration`` with the outcome. Each step ends, or is left
+    to itself, at the deadline of the run.
 
     Args:
         metric: The metric.
@@ -582,7 +582,7 @@ async def _ask_questions(
 async def _ask_question(
     judge: RunJudge, question: Question[Any], usage: list[Usage]
 ) -> Answer[Any]:
-    """Ask a question as soon as there is a slot for it, and note what the answer cost."""
+    """Ask a question as soon as there is a slot, and note what the answer cost."""
 
     async def send() -> list[Answer[Any]]:
         return [await judge.session.answer(question)]

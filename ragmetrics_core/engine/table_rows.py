@@ -1,4 +1,4 @@
-"""Reads rows from whatever holds them: a data frame, an Arrow table, traces, any iterable."""
+"""Reads rows from what holds them: a data frame, an Arrow table, traces, a list."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
@@ -69,7 +69,7 @@ def _index_as_columns(frame: Any) -> Any:
 
 
 def _refuse_repeated_columns(names: Iterable[str], table: str) -> None:
-    """``SettingError`` if columns share a name; ``table`` says what kind of table it is."""
+    """Raise ``SettingError`` if columns of a ``table``, e.g. Arrow's, share a name."""
     repeats = find_repeated_names(names)
     if repeats:
         raise SettingError(

@@ -96,8 +96,9 @@ class CascadeJudge(Judge):
         """Check both judges and the band, and keep them; nothing is asked.
 
         Raises:
-            SettingError: If one of the two is no judge, or the band is missing, holds no
-                ascending probabilities, or is for a type of question that there is not.
+            SettingError: If one of the two is no judge, or the band is missing, holds
+                no ascending probabilities, or is for a type of question that there is
+                not.
         """
         for judge in (cheap, strong):
             if not isinstance(judge, Judge):
@@ -170,8 +171,8 @@ class CascadeJudge(Judge):
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
         """Answer several questions by the cheap judge, and where it is unsure by both.
 
-        All questions of which the cheap judge is unsure go to the strong judge together. If
-        the cheap judge is not available, its answer stands, which says so.
+        All questions of which the cheap judge is unsure go to the strong judge
+        together. If the cheap judge is not available, its answer stands, which says so.
         """
         answers = await self.cheap.answer_all(questions)
         unsure_places: list[int] = []
@@ -207,9 +208,9 @@ class CascadeJudge(Judge):
     def _is_sure(self, question: Question[Any], answer: Answer[Any]) -> bool:
         """Whether the cheap judge's answer counts, so that the strong one is not asked.
 
-        It does if each verdict has a probability outside the band, and is the verdict that
-        its probability speaks for. The band holds the probabilities at which the cheap
-        judge is unsure; a question may have none, and is then always passed on.
+        It does if each verdict has a probability outside the band, and is the verdict
+        that its probability speaks for. The band holds the probabilities at which the
+        cheap judge is unsure; a question may have none, and is then always passed on.
         """
         band = self._band_of(question)
         if band is None:
@@ -219,8 +220,8 @@ class CascadeJudge(Judge):
         low, high = band
         if any(low <= weight.p <= high for weight in answer.reply.weights):
             return False
-        # A single reply may hold several verdicts, and so have several weights. It has no
-        # verdict of its own that could contradict the first of them.
+        # A single reply may hold several verdicts, and so have several weights. It has
+        # no verdict of its own that could contradict the first of them.
         replies_with_weights = zip(
             answer.reply.replies, answer.reply.weights, strict=False
         )
@@ -238,7 +239,7 @@ class CascadeJudge(Judge):
 def _combine_answers(
     cheap_answer: Answer[Any], strong_answer: Answer[Any]
 ) -> Answer[Any]:
-    """The strong judge's answer; the cheap one's where it alone supports the question."""
+    """The strong judge's answer; the cheap one's if only that supports the question."""
     usage = cheap_answer.usage + strong_answer.usage + Usage(passed=1)
     cheap_answered = isinstance(cheap_answer.reply, Asked)
     if cheap_answered and _failed_with(strong_answer, QuestionNotSupported):
@@ -290,7 +291,7 @@ def _types_below(parent: type[Question[Any]]) -> Iterator[str]:
 
 
 def _check_band(band: object) -> None:
-    """Refuse, by ``SettingError``, a band that is no pair of ascending probabilities."""
+    """Raise ``SettingError`` unless a band is a pair of ascending probabilities."""
     if isinstance(band, (tuple, list)) and len(band) == 2:
         low, high = band
         if is_number(low) and is_number(high) and 0 <= low <= high <= 1:

@@ -87,7 +87,7 @@ class DecisionJudge(ModelJudge):
 
     @property
     def details(self) -> dict[str, str]:
-        """The version of the wordings, and the model's own settings that change answers."""
+        """The version of the wordings, and the model's settings that change answers."""
         return {"typed": WORDING, **self.model.details}
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -123,7 +123,7 @@ class DecisionJudge(ModelJudge):
     async def _ask_in_windows(
         self, question: Question[Any], answer: Answer[Any]
     ) -> Answer[Any]:
-        """Return the answer; if a text was too long, one made of answers about its parts."""
+        """Return the answer; for a text that was too long, one about its parts."""
         partial_questions = windows.halve_questions(question, answer)
         if not partial_questions:
             return answer
@@ -135,8 +135,8 @@ class DecisionJudge(ModelJudge):
     ) -> _DecisionByPlace:
         """Ask the typed questions of several questions, all at once.
 
-        Those about one state, which is what they are about as JSON, share requests: as many
-        as the model takes in one. Equal ones are asked once.
+        Those about one state, which is what they are about as JSON, share requests: as
+        many as the model takes in one. Equal ones are asked once.
 
         Args:
             session: The session of the run.
@@ -262,7 +262,7 @@ def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
 def _read_typed_form(
     typed_by_text: Mapping[str, Typed], model: str, typed_text: str, choice: Choice
 ) -> Chances:
-    """The probabilities in the answer of a model to the typed question of a typed_text."""
+    """The probabilities in a model's answer to a typed question, checked."""
     return chances_of(typed_by_text[typed_text], choice, model)
 
 

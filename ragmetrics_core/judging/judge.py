@@ -171,8 +171,9 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
     """Say what is wrong with somebody's reply to a question; "" for nothing.
 
     Args:
-        reply: What a judge of a user's own, or a form, returned. It should be ``Asked``,
-            with one reply for each poll, or ``NotAnswered``, with a judge error.
+        reply: What a judge of a user's own, or a form, returned. It should be
+            ``Asked``, with one reply for each poll, or ``NotAnswered``, with a judge
+            error.
         question: The question, whose ``Reply`` is the class of the replies.
     """
     if isinstance(reply, NotAnswered):
@@ -264,8 +265,8 @@ class ScriptedJudge(Judge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer from the script, and note the question in ``asked``.
 
-        A type of question that is not in the script is not supported. Each answer from it
-        counts as one call.
+        A type of question that is not in the script is not supported. Each answer from
+        it counts as one call.
 
         Raises:
             SettingError: If the question's template does not fit its parts.

@@ -146,8 +146,8 @@ class _Asking:
     ) -> None:
         """Render the question as a request; nothing is sent.
 
-        The request carries the JSON schema of the reply, unless the prompt names all of its
-        fields. The session then sends it only where a reply was malformed.
+        The request carries the JSON schema of the reply, unless the prompt names all of
+        its fields. The session then sends it only where a reply was malformed.
         """
         self.usage = Usage()
         self._session = session
@@ -194,9 +194,9 @@ class _Asking:
         """Ask for a reply, and weigh each of its verdicts.
 
         A weight is the probability of the label in question. It is read from the
-        log-probabilities of the token that holds the label. If the endpoint gives none, or
-        they do not settle every verdict, the question is polled, and a weight is the share
-        of polls with the label.
+        log-probabilities of the token that holds the label. If the endpoint gives none,
+        or they do not settle every verdict, the question is polled, and a weight is the
+        share of polls with the label.
 
         A question with a single poll, whose reply holds all verdicts, keeps the weights
         that tokens have settled; any other verdict weighs 1 or 0, as it stands.

@@ -20,8 +20,8 @@ _CALLS_OF_A_QUESTION_ALONE = 32  # most in flight where a question belongs to no
 class ModelJudge(Judge):
     """A judge that asks one model, through a session of its own.
 
-    A class on it answers questions by ``_run_session``, the session of a run. Outside of a run
-    that is None, and ``_for_one_call()`` makes a judge that has one.
+    A class on it answers questions by ``_run_session``, the session of a run. Outside
+    of a run that is None, and ``_for_one_call()`` makes a judge that has one.
 
     Args:
         model: The model.

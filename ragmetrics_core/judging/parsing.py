@@ -175,7 +175,7 @@ def _is_unquoted(text_before: str, *, like_previous: bool) -> bool:
 
 
 def _start_of_reply(choice: Choice) -> int:
-    """Return where the reply itself begins: behind the model's reasoning, if it has one.
+    """Return where the reply itself begins: behind the model's reasoning, if any.
 
     Servers may have cut away the opening tag of the reasoning. Without it, a closing
     tag inside an object is a quotation.

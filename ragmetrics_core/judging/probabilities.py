@@ -5,8 +5,8 @@ endpoint lists alternatives, each with its log-probability. They tell how probab
 label 1 was, against the label 0.
 
 - The token is found by the field's place in the reply's text, never by a fixed index.
-- Variants of a label (``1``, `` 1``, ``1}``, ``"1"``, full-width) count together; ``10``
-  and ``0.5`` are not labels.
+- Variants of a label (``1``, `` 1``, ``1}``, ``"1"``, full-width) count together;
+  ``10`` and ``0.5`` are not labels.
 - A label that is not listed has a probability between 0 and the smallest listed one. If
   that could decide the verdict, there is no probability, never a guess.
 - If the listed labels cover too little, there is none either.
@@ -39,7 +39,8 @@ MASS_FLOOR = 0.9
 _SYNONYMS: dict[str, Label] = {"false": 0, "true": 1, "no": 0, "yes": 1}
 # What may stand around a label in its token.
 _AROUND = " \t\r\n\"'`,:;{}[]"
-# The full-width digits, as models write them in Chinese or Japanese, and the plain ones.
+# The full-width digits, as models write them in Chinese or Japanese, and the plain
+# ones.
 _NARROW = {0xFF10: "0", 0xFF11: "1"}
 # Matches where a label ends. The token may run on into the next field.
 _ENDED = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")

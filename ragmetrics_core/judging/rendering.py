@@ -54,8 +54,8 @@ def tag_digits(texts: Sequence[str]) -> str:
 
     The tags around the texts end in them, so that no text can close its tag. They come
     from a digest of the first text; if a text holds them, from a digest with a number
-    added (a salt). Digits count however they are written: in the other case, full-width,
-    with invisible signs between them, or as character references.
+    added (a salt). Digits count however they are written: in the other case,
+    full-width, with invisible signs between them, or as character references.
     """
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())

@@ -157,8 +157,9 @@ def _fields_that_identify(model: type[BaseModel]) -> tuple[str, ...]:
 def _what_must_agree(reply: BaseModel) -> object:
     """Return what of two replies must be equal for them to agree.
 
-    Comments need not: neither texts nor lists of texts, if there is another field. Where
-    all fields are such, lists of texts count, and where all are texts, every text does.
+    Comments need not: neither texts nor lists of texts, if there is another field.
+    Where all fields are such, lists of texts count, and where all are texts, every text
+    does.
     """
     for comments in (_TEXT + _TEXTS, _TEXT, ()):
         essence = _without_comments(reply, comments)
@@ -170,7 +171,7 @@ def _what_must_agree(reply: BaseModel) -> object:
 def _without_comments(
     reply: BaseModel, comments: tuple[object, ...]
 ) -> dict[str, object]:
-    """The fields of a reply that are no comments; of a list of objects their essence."""
+    """The fields of a reply that are no comments; of objects in a list, likewise."""
     fields = type(reply).model_fields
     list_name = list_field(type(reply))
     essence: dict[str, object] = {}

@@ -226,7 +226,10 @@ def has_host_of(url: str, address: str) -> bool:
 
 
 def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
-    """The variable that holds the address of a URL's host; "" if none does, or it is the host of a known provider."""
+    """Return the variable whose address has the host of a URL.
+
+    "" if there is none, or the host is that of a known provider.
+    """
     host = _host(url)
     if host is None or _of_provider(host[1]):
         return ""

@@ -1,8 +1,8 @@
 """Attempts at a call, the backoff between them, and what limits them.
 
 ``Attempts`` sends a request until it is answered, or until another attempt makes no
-sense. ``Availability`` knows whether the endpoint answers at all: as long as no call got
-through, one call is sent alone and all others wait for it.
+sense. ``Availability`` knows whether the endpoint answers at all: as long as no call
+got through, one call is sent alone and all others wait for it.
 """
 
 import asyncio
@@ -122,10 +122,10 @@ class Availability:
     ) -> None:
         """Learn from how a call ended whether the endpoint answers at all.
 
-        After an answer the endpoint is open: calls need not wait for each other. After a
-        refusal that would meet every call, such as a wrong key, it is left alone. Where it
-        has answered before, only many refusals in a row count as such; a single one is
-        marked as ``single`` and fails its own request alone.
+        After an answer the endpoint is open: calls need not wait for each other. After
+        a refusal that would meet every call, such as a wrong key, it is left alone.
+        Where it has answered before, only many refusals in a row count as such; a
+        single one is marked as ``single`` and fails its own request alone.
 
         Args:
             ticket: Not used; limiters have a method of the same form.
@@ -195,10 +195,11 @@ class Attempts:
     async def send(self, request: ChatRequest) -> ChatReply:
         """Call until there is a reply, an error that will not pass, or no attempt left.
 
-        An error is not raised: the reply then has no choices, and its ``failures`` say why.
+        An error is not raised: the reply then has no choices, and its ``failures`` say
+        why.
 
-        The usage counts every call that left, whether or not it was answered. All but the
-        last of them count as faults.
+        The usage counts every call that left, whether or not it was answered. All but
+        the last of them count as faults.
         """
         sent_at: list[float] = []  # when each call left
         try:
@@ -218,8 +219,8 @@ class Attempts:
     ) -> ChatReply:
         """Call again after each error that may pass, until no further attempt is due.
 
-        If none is due any more, or the endpoint refuses everything, a reply without choices
-        that holds the error is returned.
+        If none is due any more, or the endpoint refuses everything, a reply without
+        choices that holds the error is returned.
 
         Args:
             request: The request.
@@ -280,8 +281,8 @@ class Attempts:
     ) -> ChatReply:
         """Call once every limiter and the budget allow it.
 
-        All of them, and the record of whether the endpoint answers, are told how the call
-        ended: with a reply, with an error, or with None where it never left.
+        All of them, and the record of whether the endpoint answers, are told how the
+        call ended: with a reply, with an error, or with None where it never left.
 
         Args:
             request: The request.

@@ -174,7 +174,10 @@ class ChatModel(Protocol):
 
     @property
     def address(self) -> str:
-        """Host and path that requests go to, for results, without user, query or key; "" if that is not known."""
+        """Host and path that requests go to, for results; "" if that is not known.
+
+        It holds no user, query or key.
+        """
         return ""
 
     def capabilities(self) -> Capabilities:
@@ -199,7 +202,10 @@ class ChatModel(Protocol):
         return
 
     def prices(self) -> tuple[float, float] | None:
-        """US dollars per prompt token and per reply token; (0, 0) if free, None if unknown. Known after ``prepare``."""
+        """US dollars per prompt token and per reply token; known after ``prepare``.
+
+        (0, 0) if calls are free, None if the prices are unknown.
+        """
         return None
 
     async def complete(self, request: ChatRequest) -> ChatReply:

@@ -122,8 +122,8 @@ class OpenAICompatibleModel(ChatModel):
         """Check and keep the settings that the class describes; nothing is sent.
 
         Raises:
-            SettingError: If no model is named, the address cannot be read, or a number is
-                out of range.
+            SettingError: If no model is named, the address cannot be read, or a number
+                is out of range.
         """
         check_number(
             "OpenAICompatibleModel(timeout=)", timeout, least=0, whole=False, above=True
@@ -331,7 +331,8 @@ class OpenAICompatibleModel(ChatModel):
             most_bytes: A reply that is longer is refused.
 
         Raises:
-            JudgeError: If nothing was sent, no reply came, or a reply that is too large.
+            JudgeError: If nothing was sent, no reply came, or a reply that is too
+                large.
         """
         import aiohttp  # not every run needs it
 
@@ -411,8 +412,8 @@ class OpenAICompatibleModel(ChatModel):
         It holds the key if there is one, else the user and password of the address.
 
         Raises:
-            AuthenticationFailed: If the key holds a sign that no key has, or neither key
-                nor user is given and the endpoint is known to want a key.
+            AuthenticationFailed: If the key holds a sign that no key has, or neither
+                key nor user is given and the endpoint is known to want a key.
         """
         key = self._key()
         if not (key.isascii() and key.isprintable()):

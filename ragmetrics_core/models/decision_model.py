@@ -189,8 +189,8 @@ class ServedDecisionModel(DecisionModel):
         """Send one request; each choice of the reply is the answer to one question.
 
         Args:
-            request: Its first message is a state and questions, as JSON. The body that the
-                endpoint takes is made of it.
+            request: Its first message is a state and questions, as JSON. The body that
+                the endpoint takes is made of it.
 
         Raises:
             JudgeError: As the status and code of the reply say.
@@ -341,6 +341,7 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
+        """Check and keep the settings that the class describes; LiteLLM is not imported."""
         check_number("LiteLLMDecisionModel(most_questions=)", most_questions, least=1)
         name_for_litellm = model.removeprefix(SYSTEM_ONE)
         super().__init__(

@@ -273,7 +273,7 @@ class Fault:
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """Read an exception of an OpenAI-like client, and the exceptions that caused it.
+        """Read an exception of an OpenAI-like client, and those that caused it.
 
         Clients keep status, body and headers in attributes of various names. No other
         function looks for them.
@@ -372,7 +372,7 @@ def _with_causes(error: BaseException) -> list[BaseException]:
 
 
 def _body_in(exceptions: Sequence[BaseException]) -> dict[str, Any]:
-    """The body of the reply that the first of several exceptions holds; {} if none does."""
+    """The first body of a reply that any of the exceptions holds; {} if none does."""
     for exception in exceptions:
         body = getattr(exception, "body", None)
         if isinstance(body, dict):
@@ -434,7 +434,7 @@ def status_of_body(body: object) -> int | None:
 
 
 def _status_of_symbol(symbol: object) -> int | None:
-    """The status that a code stands for: the number that it is, or that it is known for."""
+    """The status that a code is itself, or is known for; None for any other code."""
     status = status_number(symbol)
     if status is None and isinstance(symbol, str):
         return _STATUS_OF_SYMBOL.get(symbol)
@@ -560,8 +560,8 @@ def judge_error(
         where: Name of the model.
         endpoint: Its address, if it is one of the user's own.
         advice_on_key: What to do about a key that is missing; "" if there was one.
-        advice_on_model: What to do about a model that the endpoint does not know; "" for
-            what holds of all endpoints.
+        advice_on_model: What to do about a model that the endpoint does not know; ""
+            for what holds of all endpoints.
     """
     error_class = _class_of_error(stated_class, fault)
     if endpoint:

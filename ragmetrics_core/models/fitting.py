@@ -188,8 +188,8 @@ class Fitting:
                 gives failures as values.
 
         Returns:
-            The replies; failures are values in it. The usage names what the request had to
-            do without.
+            The replies; failures are values in it. The usage names what the request had
+            to do without.
         """
         rejection = self._recent_rejection(key)
         if rejection is not None:
@@ -234,8 +234,8 @@ class Fitting:
     async def _ask_with_less(self, asking: _Asking, lacked: set[str]) -> None:
         """Give up one feature after the other until the endpoint takes the request.
 
-        A feature is tried if the rejection may mean it. If the endpoint takes the request
-        without it, all later requests of the model do without it too.
+        A feature is tried if the rejection may mean it. If the endpoint takes the
+        request without it, all later requests of the model do without it too.
 
         Args:
             asking: The request, which was rejected, and what it has brought.
@@ -258,7 +258,8 @@ class Fitting:
             lacked.add(suspect)
             n_missing_before = len(asking.missing_places)
             await self._ask(asking, lacked, careful=True)
-            # A call that is put off until the next batch brings no reply and teaches nothing.
+            # A call that is put off until the next batch brings no reply and teaches
+            # nothing.
             if len(asking.missing_places) < n_missing_before:
                 self.learned.add(suspect)
 
@@ -298,8 +299,8 @@ class Fitting:
             await asking.call(request_for_all, asking.missing_places[0])
             if not asking.missing_places or asking.failures:
                 return
-            # The endpoint gave fewer than asked for: the rest is asked one by one. It has
-            # answered, so no call needs to be sent ahead of the others.
+            # The endpoint gave fewer than asked for: the rest is asked one by one. It
+            # has answered, so no call needs to be sent ahead of the others.
             self.learned.add("n")
             lacked.add("n")
             careful = False

@@ -1,8 +1,9 @@
 """The forms in which guards are asked, and in which they reply.
 
-A guard is a chat model that was trained to give one word, yes or no, about one text. Each
-family takes the texts in places of its own, and each says *yes* to another question:
-Granite Guardian to "is there a risk?", MiniCheck to "is the claim consistent?".
+A guard is a chat model that was trained to give one word, yes or no, about one text.
+Each family takes the texts in places of its own, and each says *yes* to another
+question: Granite Guardian to "is there a risk?", MiniCheck to "is the claim
+consistent?".
 """
 
 import json

@@ -14,7 +14,7 @@ from ragmetrics_core.models.openai_form import parameters
 
 
 class GuardModel(OpenAICompatibleModel):
-    """A guard behind an endpoint of OpenAI's chat protocol, asked by ``GuardJudge`` alone.
+    """A guard behind an endpoint of OpenAI's chat protocol; ``GuardJudge`` asks it.
 
     It is a chat model to the session, whose message says what is asked. What is sent is
     made of that by the guard's form. The endpoint has to apply the chat template that
@@ -51,6 +51,12 @@ class GuardModel(OpenAICompatibleModel):
         name: str | None = None,
         batch_share: float = 1.0,
     ) -> None:
+        """Check the form, and keep the settings; nothing is sent.
+
+        Raises:
+            SettingError: If no family of guards has that form, or as for
+                ``OpenAICompatibleModel``.
+        """
         if form not in FORMS:
             raise SettingError(
                 f"no guard has the form {form!r}{did_you_mean(str(form), FORMS)}; there"
@@ -75,7 +81,7 @@ class GuardModel(OpenAICompatibleModel):
         return f"GuardModel({self.base_url!r}, {self.model!r}, form={self.form.name!r})"
 
     def reply(self, body: Any, prices: tuple[float, float] | None) -> ChatReply:
-        """Narrow a reply's body, without log-probabilities where the guard has reasoned.
+        """Read a reply, without log-probabilities where the guard has reasoned.
 
         Behind a reasoning the probability of the word tells nothing. Servers give the
         reasoning beside the text, and its tokens or none of them.

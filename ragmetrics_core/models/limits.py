@@ -315,7 +315,7 @@ class Budget:
         self._next_end = asyncio.Event()
 
     def _count_cost(self, cost: float | None) -> None:
-        """Count the price of a reply; None, an unknown one, ends a run with ``max_cost``."""
+        """Count the price of a reply; an unknown one ends a run with ``max_cost``."""
         if cost is not None:
             self.spent += cost
             self._dearest = max(self._dearest or 0.0, cost)
@@ -546,8 +546,8 @@ class RateLimiter:
         Args:
             budget: The run's budget, whose limits per minute count.
             model: What names the model and its endpoint.
-            clock: Gives the time in seconds; None for the budget's. Processes that share a
-                file need one clock, so with a file it is the time of day.
+            clock: Gives the time in seconds; None for the budget's. Processes that
+                share a file need one clock, so with a file it is the time of day.
         """
         path = budget.limits.rate_file
         self._budget = budget
@@ -630,18 +630,19 @@ class RateLimiter:
     def _count(self, levels: _Levels, tokens: float, uncounted_tokens: float) -> float:
         """Bring the buckets up to date, and count a call in them if they allow it.
 
-        There is a leaky bucket for calls and one for tokens. Each call fills them, and time
-        empties them. A call may leave while no bucket is fuller than what may leave at once.
+        There is a leaky bucket for calls and one for tokens. Each call fills them, and
+        time empties them. A call may leave while no bucket is fuller than what may
+        leave at once.
 
         Args:
             levels: By unit, how full its bucket was and when. Is brought up to date.
             tokens: Estimated tokens of the call.
-            uncounted_tokens: Tokens of earlier calls that fill the bucket now, whether or
-                not the call may leave; negative if they took less than was counted.
+            uncounted_tokens: Tokens of earlier calls that fill the bucket now, whether
+                or not the call may leave; negative if they took less than was counted.
 
         Returns:
-            0 if the call was counted, else the seconds after which the buckets will allow
-            it.
+            0 if the call was counted, else the seconds after which the buckets will
+            allow it.
         """
         now = self._clock()
         limits = self._budget.limits.per_minute

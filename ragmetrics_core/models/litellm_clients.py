@@ -74,7 +74,7 @@ def guard_clients(litellm: Any) -> None:
 
 
 class _GuardingSetter:
-    """LiteLLM's function that keeps a new client, which we guard before its first use."""
+    """LiteLLM's function that keeps a new client, with our guard before it."""
 
     def __init__(self, set_cache: Any) -> None:
         self._set_cache = set_cache

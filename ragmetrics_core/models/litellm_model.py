@@ -191,7 +191,8 @@ class LiteLLMModel(ChatModel):
         LiteLLM is not imported before the first call, because that takes seconds.
 
         Raises:
-            SettingError: If the name or the address is none, or a number is out of range.
+            SettingError: If the name or the address is none, or a number is out of
+                range.
             MissingDependency: If LiteLLM is not installed.
         """
         check_number(
@@ -253,7 +254,10 @@ class LiteLLMModel(ChatModel):
         return self._address_asked
 
     def _key(self) -> str:
-        """The key that was given, else what the variable that was named holds now; "" for none."""
+        """The key that was given, else what the variable of the key holds now.
+
+        "" for none.
+        """
         if self._api_key is not None:
             return self._api_key.strip()
         return os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
@@ -306,9 +310,9 @@ class LiteLLMModel(ChatModel):
         """Send one request.
 
         Raises:
-            JudgeError: As ``EXCEPTIONS`` lists for what LiteLLM raises; if no reply comes
-                in time; or if our hooks in LiteLLM's clients refused to send the request or
-                to read its reply.
+            JudgeError: As ``EXCEPTIONS`` lists for what LiteLLM raises; if no reply
+                comes in time; or if our hooks in LiteLLM's clients refused to send the
+                request or to read its reply.
         """
         await self.prepare()
         # brings httpx, which comes with LiteLLM
@@ -388,7 +392,10 @@ class LiteLLMModel(ChatModel):
         }
 
     def _translate_error(self, error: Exception) -> errors.JudgeError:
-        """Our error for one of LiteLLM's; of a class that is not listed, for its base."""
+        """Return our error for one of LiteLLM's.
+
+        Of a class that is not listed in ``EXCEPTIONS``, the next base counts.
+        """
         listed_classes = [EXCEPTIONS.get(base.__name__) for base in type(error).__mro__]
         stated_class = next(filter(None, listed_classes), errors.JudgeServerError)
         fault = Fault.of(error)
@@ -397,7 +404,10 @@ class LiteLLMModel(ChatModel):
         )
 
     def _advice(self, fault: Fault) -> str:
-        """What to do about a key that is missing; "" if there was one, or nothing was said of keys."""
+        """What to do about a key that is missing.
+
+        "" if a key was sent, or the fault says nothing of keys.
+        """
         about_key = fault.about_key or fault.status in (401, 403)
         if self._key() or not about_key:
             return ""

@@ -289,8 +289,9 @@ class OwnFile:
     def read(self, query: str, values: tuple[object, ...]) -> tuple[Any, ...] | None:
         """Return the first row that a query finds in what is committed.
 
-        None if there is none, or the file cannot be read. After an error of SQLite the file
-        is neither read nor written any more, and a warning says so. Texts are bytes.
+        None if there is none, or the file cannot be read. After an error of SQLite the
+        file is neither read nor written any more, and a warning says so. Texts are
+        bytes.
         """
         row: tuple[Any, ...] | None = None
         with self._lock:
@@ -408,8 +409,8 @@ class OwnFile:
     def _give_up(self, error: Exception) -> None:
         """Write nothing any more, and say so once; a damaged file is moved aside.
 
-        The warning names the kind of error, and never its words, but for those of our own
-        ``ForeignFile``.
+        The warning names the kind of error, and never its words, but for those of our
+        own ``ForeignFile``.
         """
         if self.trouble is not None:
             return

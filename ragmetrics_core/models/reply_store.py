@@ -1,7 +1,7 @@
 """Stores of replies, so that no call is paid twice.
 
-A store keeps replies in memory, or in a SQLite file. The file is a cache for later runs,
-and the journal from which a run that was killed goes on.
+A store keeps replies in memory, or in a SQLite file. The file is a cache for later
+runs, and the journal from which a run that was killed goes on.
 
 The file holds each reply under a digest of its request. It holds no API key and no
 prompt, but a reply may quote texts of samples. A call is only sent once every reply
@@ -46,12 +46,13 @@ class ReplyStore(Protocol):
     are called on the judges' event loop and return at once. None of them raises where
     space or permission is missing.
 
-    **Unusable replies.** A caller that cannot use a reply calls ``reject``. For the rest
-    of the run ``get`` returns None under its key, so that the caller may ask again.
+    **Unusable replies.** A caller that cannot use a reply calls ``reject``. For the
+    rest of the run ``get`` returns None under its key, so that the caller may ask
+    again.
 
     A store that outlives the run counts the runs that rejected a reply under a key. A
-    run is what lies between two calls of ``flush``. After one such run the next one asks
-    again. After two ``get`` returns the last rejected reply, with
+    run is what lies between two calls of ``flush``. After one such run the next one
+    asks again. After two ``get`` returns the last rejected reply, with
     ``choice.origin.unusable`` set: reading it says once more why it cannot be used. It
     is neither asked again nor repaired, until a fresh run asks everything anew.
     """
@@ -317,7 +318,8 @@ class FolderStore(ReplyStore):
         path = self._folder / f"{uuid4().hex}.sqlite"
         store = SqliteStore(path, kind=_SHARED_REPLIES)
         self._store_of_process = (process, store)
-        # The file of the process that forked is that of another process now: look again.
+        # The file of the process that forked is that of another process now: look
+        # again.
         self._listed_at = -_LISTING_SECONDS
         return store
 
@@ -404,7 +406,8 @@ StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
 """A store, or what stands for one; ``resolve_store`` finds the store.
 
 A path stands for a file; with a slash at its end, for a folder that several processes
-share. True is the file in the user's cache folder, False is memory, None is the default.
+share. True is the file in the user's cache folder, False is memory, None is the
+default.
 """
 
 

@@ -175,8 +175,8 @@ class Session:
     def lacking(self) -> set[str]:
         """The features that the model lacks, as known by now.
 
-        All passes of a run in batches go by what the model states, so that each asks the
-        same.
+        All passes of a run in batches go by what the model states, so that each asks
+        the same.
         """
         learned = () if _is_in_batches(self._store) else self._learned
         return lacking(self.model, learned)
@@ -199,13 +199,14 @@ class Session:
         cache_key = self.model.cache_key
         # what tells this model from others in a store and a file of rates
         self._model_identity = (self.model.name, cache_key or "")
-        # Replies of a model that does not tell its settings are kept for the process only.
+        # Replies of a model that does not tell its settings are kept for the process
+        # only.
         self._replies_kept = shared.memory if cache_key is None else self._store
         self._attempts = self._make_attempts(shared)
         self._shared = shared
 
     def _make_attempts(self, shared: _Shared) -> Attempts:
-        """What sends the calls of this run, within its limits and those of the session."""
+        """Make what sends the calls of this run within all limits."""
         shared.slots.most = max(shared.slots.most, self._concurrency)
         limiters: list[Limiter] = [shared.slots]
         if self._budget.limits.per_minute:
@@ -248,8 +249,8 @@ class Session:
     ) -> Answers[T]:
         """Ask for several replies to one request, and read them.
 
-        Stored replies are taken from the store. A reply that cannot be used is asked for
-        again on its own, twice at most.
+        Stored replies are taken from the store. A reply that cannot be used is asked
+        for again on its own, twice at most.
 
         Args:
             request: The request.
@@ -269,7 +270,8 @@ class Session:
         await self.prepare()
         shared = self._prepared
         n_characters = sum(len(message.content) for message in request.messages)
-        # The keys go by the request as it is given, whether or not a schema is sent with it.
+        # The keys go by the request as it is given, whether or not a schema is sent
+        # with it.
         make_keys = partial(self._keys, request, schema, polls, first_poll)
         keys = await compute_beside_loop(make_keys, size=n_characters)
 
@@ -305,8 +307,10 @@ class Session:
             request: The request that brought the replies.
             keys: The key of each reply in the store.
             outcomes: The replies, or why there is none.
-            results: What was read of each. What becomes of a reply takes its place here.
-            read_all: Reads several replies; an error stands for one that cannot be used.
+            results: What was read of each. What becomes of a reply takes its place
+                here.
+            read_all: Reads several replies; an error stands for one that cannot be
+                used.
         """
         repair_by_place = {}
         for place, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
@@ -340,7 +344,8 @@ class Session:
             key: The key under which the reply is stored.
             reply: The reply that cannot be used.
             problem: Why it cannot be used.
-            read_all: Reads several replies; an error stands for one that cannot be used.
+            read_all: Reads several replies; an error stands for one that cannot be
+                used.
 
         Returns:
             What was read at last, or the last problem; and what asking again cost.
@@ -358,8 +363,8 @@ class Session:
             usage += cost
             (result,) = await read_all([outcome])
             if not isinstance(result, errors.UnusableReply):
-                # Without a call of our own the reply is that of another run, which had asked
-                # for the same repair and has kept it.
+                # Without a call of our own the reply is that of another run, which had
+                # asked for the same repair and has kept it.
                 if isinstance(outcome, Choice) and cost.calls:
                     self._replies_kept.put({key: outcome})
                 return result, usage
@@ -378,8 +383,8 @@ class Session:
     ) -> tuple[Outcome, Usage]:
         """Send a request with what was wrong with the last reply; return the new one.
 
-        It is not taken from the store and not kept there. Whoever repairs the same reply at
-        the same time shares the call.
+        It is not taken from the store and not kept there. Whoever repairs the same
+        reply at the same time shares the call.
 
         Args:
             request: The request that brought the reply.
@@ -522,9 +527,10 @@ class Session:
     ) -> tuple[list[Outcome], Usage]:
         """Return the replies under some keys, wherever they come from.
 
-        A reply comes from the store; else from a call of somebody else that is in flight
-        for the same key; else from a call of our own, one for all that are still missing.
-        If somebody else gives up, the reply is missing again, and all of this is repeated.
+        A reply comes from the store; else from a call of somebody else that is in
+        flight for the same key; else from a call of our own, one for all that are still
+        missing. If somebody else gives up, the reply is missing again, and all of this
+        is repeated.
 
         Args:
             request_for: Makes the request for the replies under some of the keys.
@@ -578,8 +584,8 @@ class Session:
     ) -> list[Usage]:
         """Wait for the replies that others are asking for, and fill them in.
 
-        A reply costs this run nothing, as a stored one. It stays missing (None) if whoever
-        asked for it gave up.
+        A reply costs this run nothing, as a stored one. It stays missing (None) if
+        whoever asked for it gave up.
 
         Args:
             flights: What others are asking for, by the key of the reply.
@@ -727,7 +733,7 @@ def _sum_of_usages(usages: Sequence[Usage]) -> Usage:
 
 
 def _choices_by_key(reply: ChatReply, keys: Sequence[str]) -> dict[str, Choice]:
-    """The choices of a reply by the keys that they were asked for, as far as they go."""
+    """The choices of a reply, by the keys in their order, as far as there are any."""
     model = next(iter(reply.usage.models), "")
     origin = _origin(model, len(reply.choices))
     return {

@@ -2,11 +2,11 @@
 
 Neither hanging calls nor long computing hold up the loop or the exit.
 
-A call that may wait gets a thread of its own (``call_in_thread``). Pure computing of ours
-takes turns (``compute_beside_loop``): many threads that compute would take the interpreter from
-the loop one after the other. There is one thread for what calls to models need, and one
-for the embedded judge, so that its longest text holds up no call. What nobody waits for
-any more ends at its next step (``raise_if_cancelled``).
+A call that may wait gets a thread of its own (``call_in_thread``). Pure computing of
+ours takes turns (``compute_beside_loop``): many threads that compute would take the
+interpreter from the loop one after the other. There is one thread for what calls to
+models need, and one for the embedded judge, so that its longest text holds up no call.
+What nobody waits for any more ends at its next step (``raise_if_cancelled``).
 """
 
 import asyncio

@@ -166,7 +166,7 @@ class AdapterContract:
             self.check(self.play(turn)[0], turn)
 
     def test_what_the_prompt_shows(self) -> None:
-        """The same prompt gives the same contexts, in the order in which it shows them."""
+        """The same prompt gives the same contexts, in the order that it shows."""
         id_by_text = {context.text: context.id for context in SHOWN_TURN.contexts}
         for case in SHOWN_CASES:
             (sample,) = self.play_prompt(SHOWN_TURN, case.prompt)
@@ -216,8 +216,9 @@ class AdapterContract:
     def test_same_result_as_the_core(self) -> None:
         """A captured sample has the scores and reasons of the sample written by hand.
 
-        What the application cannot know is added to the captured one: the reference. What
-        only a capture knows is added to the other: the documents before they were selected.
+        What the application cannot know is added to the captured one: the reference.
+        What only a capture knows is added to the other: the documents before they were
+        selected.
         """
         for turn in GOLDEN_TURNS:
             (sample,) = self.play(turn)[0]
@@ -350,8 +351,8 @@ class AdapterContract:
     async def _request(self, tenant: str, turn: GoldenTurn) -> None:
         """Play a turn as the request of a tenant, and assert that the sample is theirs.
 
-        The tenant's name is given as metadata, as the conversation and by ``redact``; all
-        three must arrive in the sample, and the contexts must be those of the turn.
+        The tenant's name is given as metadata, as the conversation and by ``redact``;
+        all three must arrive in the sample, and the contexts must be those of the turn.
         """
         with self.door().capture(
             metadata={"tenant": tenant},
@@ -371,8 +372,8 @@ class AdapterContract:
     def test_nothing_gets_a_sample_before_redact(self) -> None:
         """Whoever listens gets what ``redact`` returned, and nothing where it raises.
 
-        Two watches and a block listen. One watch masks; the other watch and the block have
-        a ``redact`` that raises, which is counted among their problems.
+        Two watches and a block listen. One watch masks; the other watch and the block
+        have a ``redact`` that raises, which is counted among their problems.
         """
         door = self.door()
         turn = GOLDEN_TURNS[0]

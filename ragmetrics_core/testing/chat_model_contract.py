@@ -197,7 +197,7 @@ class ChatModelContract:
         return caught.value
 
     def test_a_request_arrives_as_it_is(self, loopback_server: Servers) -> None:
-        """The server gets the messages, the parameters, the schema and the key of a request.
+        """The server gets messages, parameters, schema and key of a request.
 
         What the model names in ``lacks`` is not expected.
         """
@@ -218,7 +218,7 @@ class ChatModelContract:
             assert schema["properties"]["useful"]["type"] == "integer"
 
     def _check_parameters(self, body: dict[str, Any]) -> None:
-        """Assert that a body has the parameters of ``REQUEST`` that the model can send."""
+        """Assert that a body has all parameters of ``REQUEST`` that the model sends."""
         temperature = None if "temperature" in self.lacks else 1.0
         top_logprobs = None if "logprobs" in self.lacks else 5
         n_replies = 1 if "n" in self.lacks else 2
@@ -236,7 +236,7 @@ class ChatModelContract:
         assert unable == self.lacks.intersection(abilities)
 
     def test_a_schema_arrives(self, loopback_server: Servers) -> None:
-        """The schema of the reply is sent: as such, or as that of a function to call."""
+        """The reply's schema is sent: as such, or as that of a function to call."""
         server = loopback_server()
         has_schema = "json_schema" not in self.lacks
         schema = REQUEST.schema if has_schema else None
@@ -395,8 +395,8 @@ class ChatModelContract:
         """A judge gets its five replies, whatever the endpoint supports.
 
         Args:
-            n: Whether the server gives several replies in a request, gives one without a
-                word, or rejects the parameter.
+            n: Whether the server gives several replies in a request, gives one without
+                a word, or rejects the parameter.
             json_schema: The same of schemas; "in_object" takes them in another form.
             loopback_server: Makes servers.
         """

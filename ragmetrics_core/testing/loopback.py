@@ -212,7 +212,8 @@ class LoopbackServer:
     def _outcome(self, number: int, body: Body) -> Fault:
         """Make the reply to a request: a fault, a rejection, or a completion.
 
-        All three are given as a ``Fault``, which has the status and the body of a reply.
+        All three are given as a ``Fault``, which has the status and the body of a
+        reply.
 
         Args:
             number: The number of the request, from 0.
