@@ -208,7 +208,7 @@ class Attempts:
         except errors.LimitReached as reached:
             reply = _reply_of_failures(request, reached)
         n_calls = len(sent_at)
-        if n_calls == reply.usage.calls <= 1:
+        if n_calls <= 1 and reply.usage.calls == n_calls:
             return reply  # nothing to correct
         n_faults = max(n_calls - 1, 0)
         usage = replace(reply.usage, calls=n_calls, faults=n_faults)
@@ -339,7 +339,8 @@ class Attempts:
                 f"{self.model.name} sent no reply within {self.timeout:g} s"
             ) from None
         except errors.ContextWindowExceeded as error:
-            if not error.where or error.tokens is not None:
+            is_made_of_counts = bool(error.where)
+            if not is_made_of_counts or error.tokens is not None:
                 raise
             # The endpoint did not say how long the request was: our estimate is shown.
             raise error.from_counts(
@@ -369,7 +370,7 @@ def seconds_until_next_attempt(
     """Seconds to wait before a request is sent again after a failed attempt.
 
     The longest wait doubles with each failure, and a random part of it is waited
-    (exponential backoff with full jitter). Where the endpoint names a wait, it is kept.
+    (exponential backoff with full jitter). If the endpoint names a wait, it is no less.
 
     Args:
         error: How the last attempt ended.

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 _logger = logging.getLogger("ragmetrics_core")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_SECRET = frozenset(
+_SECRET_WORDS = frozenset(
     {
         "key",
         "keys",
@@ -39,68 +39,72 @@ _SECRET = frozenset(
 _KINDS_OF_TOKENS = frozenset(
     {"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"}
 )
-_NEUTRAL = frozenset(  # how a model is called, watched and named, not what it replies
-    {
-        *(
-            "callbacks",
-            "max_concurrency",
-            "max_retries",
-            "metadata",
-            "name",
-            "rate_limiter",
-            "recursion_limit",
-        ),
-        *(
-            "request_timeout",
-            "reuse_client",
-            "run_id",
-            "run_name",
-            "streaming_callback",
-            "tags",
-            "timeout",
-            "verbose",
-        ),
-    }
+_FIELDS_WITHOUT_EFFECT = (
+    frozenset(  # how a model is called, watched and named, not what it replies
+        {
+            *(
+                "callbacks",
+                "max_concurrency",
+                "max_retries",
+                "metadata",
+                "name",
+                "rate_limiter",
+                "recursion_limit",
+            ),
+            *(
+                "request_timeout",
+                "reuse_client",
+                "run_id",
+                "run_name",
+                "streaming_callback",
+                "tags",
+                "timeout",
+                "verbose",
+            ),
+        }
+    )
 )
 # Below these, all names are of what is sent: a function called ``search``, a field
 # called ``timeout``.
-_SENT_AS_IT_IS = frozenset(
+_FIELDS_SENT = frozenset(
     {"extra_body", "functions", "properties", "response_format", "tool_choice", "tools"}
 )
-_USER = re.compile(r"//[^/@\s]*@")
+_USER_IN_ADDRESS = re.compile(r"//[^/@\s]*@")
 _ADDRESS_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)_(?:BASE_URL|API_BASE|ENDPOINT|HOST)")
 # that name a class in what frameworks write
 _CLASS_FIELDS = frozenset({"_type", "class_name", "id", "type"})
-_OF_NO_PROVIDER = frozenset(  # words of variables and of classes that name no provider
-    {
-        *(
-            "api",
-            "base",
-            "chat",
-            "community",
-            "completion",
-            "components",
-            "core",
-            "generator",
-            "generators",
-        ),
-        *(
-            "haystack",
-            "index",
-            "integrations",
-            "langchain",
-            "llama",
-            "llm",
-            "llms",
-            "model",
-            "models",
-            "schema",
-        ),
-    }
+_WORDS_OF_NO_PROVIDER = (
+    frozenset(  # words of variables and of classes that name no provider
+        {
+            *(
+                "api",
+                "base",
+                "chat",
+                "community",
+                "completion",
+                "components",
+                "core",
+                "generator",
+                "generators",
+            ),
+            *(
+                "haystack",
+                "index",
+                "integrations",
+                "langchain",
+                "llama",
+                "llm",
+                "llms",
+                "model",
+                "models",
+                "schema",
+            ),
+        }
+    )
 )
 _PROVIDER_ALIASES = {"hf": "huggingface"}
 # characters, from which on a word may stand within another, as in ChatOpenAI
-_LONG_WORD = 4
+_LEAST_LENGTH_WITHIN = 4
 
 
 def endpoint_key(
@@ -175,11 +179,13 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
     """
     all_names = " ".join(names).lower()
     searched_text = f"{all_names} {all_names.replace('_', '')}"
-    words_of_names = frozenset(re.split(r"[\W_]+", searched_text)) - _OF_NO_PROVIDER
+    words_of_names = (
+        frozenset(re.split(r"[\W_]+", searched_text)) - _WORDS_OF_NO_PROVIDER
+    )
 
     def names_the_provider(word: str) -> bool:
         word = _PROVIDER_ALIASES.get(word, word)
-        is_within_a_name = len(word) >= _LONG_WORD and word in searched_text
+        is_within_a_name = len(word) >= _LEAST_LENGTH_WITHIN and word in searched_text
         return word in words_of_names or is_within_a_name
 
     addresses = {}
@@ -188,7 +194,7 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
         if match is None:
             continue
         words = match[1].lower().split("_")
-        telling_words = [word for word in words if word not in _OF_NO_PROVIDER]
+        telling_words = [word for word in words if word not in _WORDS_OF_NO_PROVIDER]
         if telling_words and all(map(names_the_provider, telling_words)):
             addresses[variable] = value
     return addresses
@@ -224,16 +230,16 @@ def public_form(form: object, *, is_sent: bool = False) -> object:
     if isinstance(form, Mapping):
         public_fields = {}
         for name, value in form.items():
-            if not is_sent and (value is None or name in _NEUTRAL):
+            if not is_sent and (value is None or name in _FIELDS_WITHOUT_EFFECT):
                 continue
             if not _is_secret(name, value, is_sent=is_sent):
                 public_fields[name] = public_form(
-                    value, is_sent=is_sent or name in _SENT_AS_IT_IS
+                    value, is_sent=is_sent or name in _FIELDS_SENT
                 )
         return public_fields
     if isinstance(form, (list, tuple)):
         return [public_form(value, is_sent=is_sent) for value in form]
-    return _USER.sub("//", form) if isinstance(form, str) else form
+    return _USER_IN_ADDRESS.sub("//", form) if isinstance(form, str) else form
 
 
 def _is_secret(name: object, value: object, *, is_sent: bool) -> bool:
@@ -245,11 +251,12 @@ def _is_secret(name: object, value: object, *, is_sent: bool) -> bool:
     Args:
         name: The field's name.
         value: What it holds.
-        is_sent: Whether it is part of the request itself. There ``key`` may be a field
-            of a schema: only a text under such a name is a secret, and headers are.
+        is_sent: Whether it is part of the request itself. There a field called ``key``
+            may belong to the schema of a tool: it is a secret only if it holds a text,
+            while headers are always secret.
     """
     words = [word.lower() for word in _WORD.findall(str(name))]
-    if isinstance(value, (int, float)) or _SECRET.isdisjoint(words):
+    if isinstance(value, (int, float)) or _SECRET_WORDS.isdisjoint(words):
         return False
     if is_sent and words[-1] != "headers" and not isinstance(value, str):
         return False

@@ -266,9 +266,9 @@ class OpenAICompatibleModel(ChatModel):
             the content of a file, as bytes.
         """
         url = self._url(path)
-        most_seconds, most_bytes = self._timeout, MOST_BYTES
-        if path.startswith("files"):
-            most_seconds, most_bytes = _SECONDS_OF_FILES, _BYTES_OF_FILES
+        is_of_files = path.startswith("files")  # of requests in batches
+        most_seconds = _SECONDS_OF_FILES if is_of_files else self._timeout
+        most_bytes = _BYTES_OF_FILES if is_of_files else MOST_BYTES
         status, headers, content = await self._send(
             method, url, data, most_seconds, most_bytes
         )

@@ -341,7 +341,7 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
         prices: tuple[float, float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Check and keep the settings that the class describes; LiteLLM is not imported."""
+        """Check and keep the settings that the class describes; nothing is sent."""
         check_number("LiteLLMDecisionModel(most_questions=)", most_questions, least=1)
         name_for_litellm = model.removeprefix(SYSTEM_ONE)
         super().__init__(

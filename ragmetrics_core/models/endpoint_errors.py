@@ -514,9 +514,10 @@ def _class_of_error(
 ) -> type[errors.JudgeError]:
     """Return the class of error that a fault is.
 
-    It is the stated class, corrected where clients use one class for several faults:
-    by the status, then by the words, last by whether a reply came at all. The first
-    correction that fits counts.
+    It is the stated class, corrected where clients use one class for several faults. A
+    missing key and an unknown parameter come first. Then the status tells the class of
+    an error of the server. Then words may tell a more special class. Last, an error of
+    the server or the connection goes by whether a reply came, and could be read.
 
     Args:
         stated_class: What the class of the client's exception stands for.

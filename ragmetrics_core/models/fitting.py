@@ -108,7 +108,7 @@ async def gather_all(
 
 
 @dataclass(slots=True, repr=False)
-class _Asking:
+class _Progress:
     """What one request has brought so far, over all calls made for it.
 
     Args:
@@ -164,8 +164,8 @@ class Fitting:
     Shared by all runs of a session.
     """
 
-    def __init__(self, model: ChatModel, learned: set[str]) -> None:
-        self.learned = learned  # features that the model turned out to lack
+    def __init__(self, model: ChatModel, found_missing: set[str]) -> None:
+        self.found_missing = found_missing  # features that the model turned out to lack
         self._model = model
         # requests that were rejected in every form
         self._n_rejected_in_every_form = 0
@@ -195,25 +195,25 @@ class Fitting:
         if rejection is not None:
             return ChatReply((), failures=(rejection,) * request.n)
 
-        lacking_before = lacking(self._model, self.learned)
+        lacking_before = lacking(self._model, self.found_missing)
         # features that the request does without; more are added while it is sent
-        lacked = set(lacking_before)
-        asking = _Asking(request, send, list(range(request.n)))
-        await self._ask(asking, lacked)
-        if asking.is_rejected:
+        left_out = set(lacking_before)
+        progress = _Progress(request, send, list(range(request.n)))
+        await self._ask(progress, left_out)
+        if progress.is_rejected:
             async with self._finding_out:  # one request finds out for all
-                await self._ask_with_less(asking, lacked)
-        if asking.is_rejected:
-            self._remember_rejection(key, asking.failures[0])
-            lacked &= lacking_before  # nothing was gained by what was removed
-        elif "logprobs" not in lacked and _lacks_logprobs(request, asking.choices):
-            self.learned.add("logprobs")
-            lacked.add("logprobs")
-        usage = asking.usage
-        fallbacks = _fallbacks_of(request, lacked)
+                await self._ask_with_less(progress, left_out)
+        if progress.is_rejected:
+            self._remember_rejection(key, progress.failures[0])
+            left_out &= lacking_before  # nothing was gained by what was removed
+        elif "logprobs" not in left_out and _lacks_logprobs(request, progress.choices):
+            self.found_missing.add("logprobs")
+            left_out.add("logprobs")
+        usage = progress.usage
+        fallbacks = _fallbacks_of(request, left_out)
         if fallbacks:
             usage += Usage(fallbacks=fallbacks)
-        return ChatReply(tuple(asking.choices), usage, asking.failures)
+        return ChatReply(tuple(progress.choices), usage, progress.failures)
 
     def _recent_rejection(self, key: str) -> JudgeError | None:
         """Why a request was rejected in every form lately; None if it was not."""
@@ -231,37 +231,37 @@ class Fitting:
             oldest_key = next(iter(self._rejection_by_key))
             del self._rejection_by_key[oldest_key]
 
-    async def _ask_with_less(self, asking: _Asking, lacked: set[str]) -> None:
+    async def _ask_with_less(self, progress: _Progress, left_out: set[str]) -> None:
         """Give up one feature after the other until the endpoint takes the request.
 
         A feature is tried if the rejection may mean it. If the endpoint takes the
         request without it, all later requests of the model do without it too.
 
         Args:
-            asking: The request, which was rejected, and what it has brought.
-            lacked: Features that the request does without; those given up are added.
+            progress: The request, which was rejected, and what it has brought.
+            left_out: Features that the request does without; those given up are added.
         """
-        known_by_now = lacking(self._model, self.learned)
-        if known_by_now - lacked:  # another request has found out meanwhile
-            lacked |= known_by_now
-            await self._ask(asking, lacked, careful=True)
+        known_by_now = lacking(self._model, self.found_missing)
+        if known_by_now - left_out:  # another request has found out meanwhile
+            left_out |= known_by_now
+            await self._ask(progress, left_out, careful=True)
         untried = [
             name
             for name, feature in _FEATURES.items()
-            if name not in lacked and feature.is_used(asking.request)
+            if name not in left_out and feature.is_used(progress.request)
         ]
-        while asking.is_rejected:
-            suspect = self._suspect(untried, str(asking.failures[0]))
+        while progress.is_rejected:
+            suspect = self._suspect(untried, str(progress.failures[0]))
             if suspect is None:
                 return
             untried.remove(suspect)
-            lacked.add(suspect)
-            n_missing_before = len(asking.missing_places)
-            await self._ask(asking, lacked, careful=True)
+            left_out.add(suspect)
+            n_missing_before = len(progress.missing_places)
+            await self._ask(progress, left_out, careful=True)
             # A call that is put off until the next batch brings no reply and teaches
             # nothing.
-            if len(asking.missing_places) < n_missing_before:
-                self.learned.add(suspect)
+            if len(progress.missing_places) < n_missing_before:
+                self.found_missing.add(suspect)
 
     def _suspect(self, untried: Sequence[str], rejection: str) -> str | None:
         """The feature that a rejection names, else the next to give up.
@@ -279,65 +279,67 @@ class Fitting:
         return guesses[0] if guesses else None
 
     async def _ask(
-        self, asking: _Asking, lacked: set[str], *, careful: bool = False
+        self, progress: _Progress, left_out: set[str], *, careful: bool = False
     ) -> None:
-        """Ask for the replies that are missing, without the features that are lacked.
+        """Ask for the replies that are missing, without the features to leave out.
 
         All are asked for in one call (``n``) if the model can do that, else each in a
         call of its own.
 
         Args:
-            asking: The replies that are wanted, and those that are there.
-            lacked: Features that the request must not use; one found now is added.
+            progress: The replies that are wanted, and those that are there.
+            left_out: Features that the request must not use; one found now is added.
             careful: Send the first of several calls alone, and the others only if it
                 does not fail.
         """
-        asking.failures = ()
-        request = self._fit_request(asking.request, lacked)
-        if len(asking.missing_places) > 1 and "n" not in lacked:
-            request_for_all = replace(request, n=len(asking.missing_places))
-            await asking.call(request_for_all, asking.missing_places[0])
-            if not asking.missing_places or asking.failures:
+        progress.failures = ()
+        request = self._fit_request(progress.request, left_out)
+        if len(progress.missing_places) > 1 and "n" not in left_out:
+            request_for_all = replace(request, n=len(progress.missing_places))
+            await progress.call(request_for_all, progress.missing_places[0])
+            if not progress.missing_places or progress.failures:
                 return
             # The endpoint gave fewer than asked for: the rest is asked one by one. It
             # has answered, so no call needs to be sent ahead of the others.
-            self.learned.add("n")
-            lacked.add("n")
+            self.found_missing.add("n")
+            left_out.add("n")
             careful = False
         request_for_one = replace(request, n=1)
-        if careful or len(asking.missing_places) == 1:
-            await asking.call(request_for_one, asking.missing_places[0])
-            if asking.failures:
+        if careful or len(progress.missing_places) == 1:
+            await progress.call(request_for_one, progress.missing_places[0])
+            if progress.failures:
                 # the same failure stands for every reply that was not asked for
-                asking.failures *= len(asking.missing_places)
+                progress.failures *= len(progress.missing_places)
                 return
-        calls = [asking.call(request_for_one, place) for place in asking.missing_places]
+        calls = [
+            progress.call(request_for_one, place) for place in progress.missing_places
+        ]
         await gather_all(calls)
 
-    def _fit_request(self, request: ChatRequest, lacked: set[str]) -> ChatRequest:
-        """Return a request without the features that are lacked.
+    def _fit_request(self, request: ChatRequest, left_out: set[str]) -> ChatRequest:
+        """Return a request without the features to leave out.
 
         A model that reasons writes much before its reply, so the limit of the reply's
         length is raised for it. A model that takes no temperature counts as such a one.
         """
         changes: dict[str, Any] = {}
-        for name in lacked:
+        for name in left_out:
             if _FEATURES[name].is_used(request):
                 changes.update(_FEATURES[name].without)
-        reasons = "temperature" in lacked or self._model.capabilities().reasoning
+        reasons = "temperature" in left_out or self._model.capabilities().reasoning
         if reasons and request.max_tokens is not None:
             changes["max_tokens"] = request.max_tokens * _REASONING_FACTOR
         return replace(request, **changes) if changes else request
 
 
-def _fallbacks_of(request: ChatRequest, lacked: Collection[str]) -> tuple[str, ...]:
+def _fallbacks_of(request: ChatRequest, left_out: Collection[str]) -> tuple[str, ...]:
     """The features that a request wanted and did without, by name.
 
     Another form of the same feature is no loss.
     """
     lost_features = [
         name
-        for name in lacked
+        for name in left_out
         if name not in _FORMS and _FEATURES[name].is_used(request)
     ]
     return tuple(sorted(lost_features))
@@ -353,13 +355,13 @@ def _lacks_logprobs(request: ChatRequest, choices: Sequence[Choice]) -> bool:
     return not all(choice.tokens for choice in complete)
 
 
-def lacking(model: ChatModel, learned: Collection[str]) -> set[str]:
+def lacking(model: ChatModel, found_missing: Collection[str]) -> set[str]:
     """The features that a model says it lacks, or turned out to lack."""
     stated = model.capabilities()
-    lacked = {name for name in _FEATURES if getattr(stated, name, None) is False}
-    lacked.update(learned)
-    if "temperature" in lacked:
-        lacked.add("n")
-    if "json_schema" in lacked:  # there is none to put into another form
-        lacked.add("schema_form")
-    return lacked
+    missing = {name for name in _FEATURES if getattr(stated, name, None) is False}
+    missing.update(found_missing)
+    if "temperature" in missing:
+        missing.add("n")
+    if "json_schema" in missing:  # there is none to put into another form
+        missing.add("schema_form")
+    return missing

@@ -631,8 +631,8 @@ class RateLimiter:
         """Bring the buckets up to date, and count a call in them if they allow it.
 
         There is a leaky bucket for calls and one for tokens. Each call fills them, and
-        time empties them. A call may leave while no bucket is fuller than what may
-        leave at once.
+        time empties them. A call may be sent while no bucket is fuller than what may be
+        sent at once (the burst).
 
         Args:
             levels: By unit, how full its bucket was and when. Is brought up to date.
@@ -648,7 +648,7 @@ class RateLimiter:
         limits = self._budget.limits.per_minute
         seconds_to_wait = 0.0
         for unit, per_minute in limits.items():
-            # what may leave at once: a second's worth, where that is more than one call
+            # what may be sent at once: a second's worth, if that is more than one call
             burst = per_minute / 60 if per_minute >= _BURST_FROM else 0.0
             emptied_per_second = (per_minute - burst) / 60
             level, entered_at = levels.get(unit, (0.0, now))

@@ -321,9 +321,8 @@ class LiteLLMModel(ChatModel):
         litellm = _litellm()
         guard_clients(litellm)
         call = self._new_call()
-        refusals = (
-            call.refusals
-        )  # our hooks add theirs, and LiteLLM wraps what they raise
+        # Our hooks add their errors here, since LiteLLM wraps what they raise.
+        refusals = call.refusals
         token = current_call.set(call)
         try:
             async with asyncio.timeout(self._timeout):

@@ -419,6 +419,7 @@ class OwnFile:
         if isinstance(error, ForeignFile):
             reason = str(error)
         else:
+            # SQLite's name of it, else the system's words, else its class
             name_of_error = (
                 getattr(error, "sqlite_errorname", None)
                 or getattr(error, "strerror", None)

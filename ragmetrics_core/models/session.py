@@ -95,8 +95,8 @@ class _Shared:
         n_malformed: How many of them had not the form that was asked for.
     """
 
-    def __init__(self, model: ChatModel, learned: set[str]) -> None:
-        self.fitting = Fitting(model, learned)
+    def __init__(self, model: ChatModel, found_missing: set[str]) -> None:
+        self.fitting = Fitting(model, found_missing)
         self.slots = Slots(0)
         self.flights: dict[str, _Flight] = {}
         self.memory = MemoryStore()
@@ -136,7 +136,8 @@ class Session:
     attempts: int = 8
     timeout: float | None = 300.0
     replicate: int = 0
-    _learned: set[str] = field(default_factory=set)
+    # features that the model turned out to lack
+    _found_missing: set[str] = field(default_factory=set)
     _shared_by_loop: dict[asyncio.AbstractEventLoop, _Shared] = field(
         default_factory=dict
     )
@@ -178,8 +179,8 @@ class Session:
         All passes of a run in batches go by what the model states, so that each asks
         the same.
         """
-        learned = () if _is_in_batches(self._store) else self._learned
-        return lacking(self.model, learned)
+        found_missing = () if _is_in_batches(self._store) else self._found_missing
+        return lacking(self.model, found_missing)
 
     async def prepare(self) -> None:
         """Make the session ready for calls on the running loop.
@@ -234,7 +235,7 @@ class Session:
             for known_loop in list(self._shared_by_loop):
                 if known_loop.is_closed():
                     del self._shared_by_loop[known_loop]
-            self._shared_by_loop[loop] = _Shared(self.model, self._learned)
+            self._shared_by_loop[loop] = _Shared(self.model, self._found_missing)
         return self._shared_by_loop[loop]
 
     async def ask(
@@ -582,7 +583,7 @@ class Session:
         *,
         keep: bool,
     ) -> list[Usage]:
-        """Wait for the replies that others are asking for, and fill them in.
+        """Wait for the replies that others are asking for (flights), and fill them in.
 
         A reply costs this run nothing, as a stored one. It stays missing (None) if
         whoever asked for it gave up.
@@ -650,6 +651,7 @@ class Session:
             outcomes.update(choices)
             return reply
 
+        # Others who want the same replies wait for them from here on.
         self._announce_flights(shared, keys)
         try:
             reply = await complete(keys[0], request, send)
