@@ -45,10 +45,10 @@ class ColumnsRead:
             field for field in _FIELDS if field not in self._columns
         ]
         # By field and column: in how many rows the field was read from the column.
-        self._rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
+        self._n_rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
         # By field, column read and column passed over: in how many rows the column read
         # was empty, although the other one, which also has a usual name, was filled.
-        self._rows_passed_over: Counter[tuple[str, str, str]] = Counter()
+        self._n_rows_passed_over: Counter[tuple[str, str, str]] = Counter()
         # Columns that no field was made of, as a set in the order in which they came.
         self._unread_columns: dict[str, None] = {}
         # Fields that at least one sample has.
@@ -91,13 +91,13 @@ class ColumnsRead:
             if column is None:
                 continue
             if not sample.missing(field):
-                self._rows_by_column[field][column] += 1
+                self._n_rows_by_column[field][column] += 1
                 continue
             # The column is empty here. Another one that nobody read may hold the field,
             # e.g. "response" beside an empty "answer".
             passed_over = _first_usual_column(field, unread_columns)
             if passed_over is not None and is_filled(row[passed_over], field):
-                self._rows_passed_over[field, column, passed_over] += 1
+                self._n_rows_passed_over[field, column, passed_over] += 1
 
     def _note_needed_fields(
         self, sample: Sample, unread_columns: Collection[str]
@@ -137,8 +137,8 @@ class ColumnsRead:
         options = ", ".join(f"--{field}-column" for field in absent_fields)
         arguments = ", ".join(f"{field}_column=" for field in absent_fields)
         return [
-            f"none of the four metrics applies: no row has {' or '.join(absent_fields)};"
-            f" columns that were not recognised: {columns}; name the right ones with"
+            "none of the four metrics applies: no row has"
+            f" {' or '.join(absent_fields)}; columns that were not recognised: {columns}; name the right ones with"
             f" {options} (in Python {arguments})"
         ]
 
@@ -150,7 +150,7 @@ class ColumnsRead:
         or an empty column was read, although another one of a usual name is filled.
         """
         sentences = self._why_no_metric_applies()
-        for field, n_rows_by_column in self._rows_by_column.items():
+        for field, n_rows_by_column in self._n_rows_by_column.items():
             if len(n_rows_by_column) > 1:
                 places = ", ".join(
                     f"{column!r} in {n_rows} rows"
@@ -160,14 +160,11 @@ class ColumnsRead:
                     f"the {field} was read from different columns: {places};"
                     f" {_what_to_do(field)}"
                 )
-        for (
-            field,
-            empty_column,
-            filled_column,
-        ), n_rows in self._rows_passed_over.items():
+        for columns, n_rows in self._n_rows_passed_over.items():
+            field, empty_column, filled_column = columns
             sentences.append(
-                f"the {field} is missing in {n_rows} rows where {empty_column!r} is empty"
-                f" and {filled_column!r} is not; {_what_to_do(field)}"
+                f"the {field} is missing in {n_rows} rows where {empty_column!r} is"
+                f" empty and {filled_column!r} is not; {_what_to_do(field)}"
             )
         return sentences
 

@@ -169,14 +169,15 @@ def needed(
 def _samples_line(
     estimate_of_all: Estimate, gate: Gate, gap: float, until: UntilDecided
 ) -> str:
-    """Say how many samples a gate would need, and what judging them would cost.
+    """Say how many samples it would take to decide a gate, and what they would cost.
 
-    The number is an average. Of a mean above the gate and one below, the one that needs
-    more samples counts.
+    A gate is a mean to reach. The number of samples is an average: how many are judged
+    until it is clear on which side of the gate the mean is. It is worked out for a mean
+    above the gate and for one below; the larger number counts.
 
     Args:
         estimate_of_all: What judging all samples would cost.
-        gate: The gate: a mean to reach.
+        gate: The gate.
         gap: How far the mean is supposed to be from the gate.
         until: How the run stops as soon as the gate is decided.
     """

@@ -70,25 +70,26 @@ def evaluate(
             ``RAGMETRICS_JUDGE``, then the embedded judge.
         concurrency: Most model calls in flight.
         store: Where replies are kept, so that nothing is paid twice and a killed run
-            goes on where it ended: the path of a file or (``"replies/"``) of a folder
-            for several processes, a store, True for a file in the user's cache folder,
-            False for memory. By default what ``RAGMETRICS_STORE`` names, else memory.
+            goes on where it ended. It is the path of a file, or (``"replies/"``) of a
+            folder for several processes; a store; True for a file in the user's cache
+            folder; or False for memory. By default it is what ``RAGMETRICS_STORE``
+            names, else memory.
         limits: Caps on calls, money and time, and calls and tokens per minute. A cap
             that is reached ends the run with everything done until then; what it cut
             off counts as not judged.
-        until: ``"decided"``, or its settings: judge rows in a drawn order until the
-            gates are decided; what has started then is finished and included. Iterators
-            are taken in their own order, which must be random.
+        until: ``"decided"``, or its settings. Rows are then judged in a drawn order
+            until the gates are decided. What has started by then is finished and
+            included. Iterators are taken in their own order, which must be random.
         gates: With ``until``, means to reach, e.g. ``["adherence=0.8"]``; see
             ``report.decisions``.
         progress: True or False; None shows a bar on a terminal and logs elsewhere; a
             callable gets the progress.
         batch: Ask in batches, which services such as OpenAI's answer within a day at
-            half the price: what has no answer in ``store`` is submitted, and
-            ``report.run.stopped`` says so; the same call later goes on, and the one
-            that finds all answered has the whole report. ``"wait"`` waits for it. With
-            ``Limits(max_live=)`` a later round of no more requests, such as repairs, is
-            asked live instead, at the full price.
+            half the price. What has no answer in ``store`` is submitted, and
+            ``report.run.stopped`` says so. The same call goes on later; once all is
+            answered, it returns the whole report. ``"wait"`` waits for that. With
+            ``Limits(max_live=)`` the last few requests, such as repairs, are asked live
+            instead, at the full price.
         **columns: For rows, where a field is: ``question_column=``,
             ``contexts_column=``, ``answer_column=``, ``ground_truth_column=``, … — a
             name, a dotted path or a callable.

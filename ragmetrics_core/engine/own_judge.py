@@ -168,9 +168,8 @@ class RequestLimits:
         """Whether one more request fits the caps, beside those in flight.
 
         The caps are on calls and on money. What a request costs is known when it has
-        ended. Until then each counts as one
-        call at least, and as dear as the dearest so far. Before any cost is known, one
-        goes alone.
+        ended. Until then each counts as one call at least, and as dear as the dearest
+        so far. Before any cost is known, one goes alone.
         """
         max_calls = self._budget.limits.max_calls
         # The budget counts calls of a request by itself where the judge calls
@@ -287,7 +286,7 @@ class OwnJudge(Judge):
         return replace(answer, reply=replace(reply, weights=weights))
 
     def _check_number(self, answers: object, n_questions: int) -> None:
-        """Raise ``JudgeError`` unless there is one answer for each question, in a list."""
+        """Raise ``JudgeError`` unless a list has one answer for each question."""
         is_list = isinstance(answers, (list, tuple))
         if is_list and len(cast("list[object]", answers)) == n_questions:
             return

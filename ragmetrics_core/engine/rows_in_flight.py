@@ -46,10 +46,10 @@ class RowsInFlight:
         self._judging = judging
         self._most_judged = window
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Rows that have started and that nobody has taken, in input order.
-        self._rows_not_taken: deque[Future[SampleResult]] = deque()
+        # Of rows that have started and that nobody has taken, in input order.
+        self._futures_not_taken: deque[Future[SampleResult]] = deque()
         # Those of them that are not done.
-        self._rows_unfinished: set[Future[SampleResult]] = set()
+        self._futures_unfinished: set[Future[SampleResult]] = set()
         # Is done as soon as any of the unfinished is.
         self._next_end: Future[None] = _uncancellable_future()
         self._lock = threading.Lock()
@@ -59,8 +59,8 @@ class RowsInFlight:
     ) -> None:
         """Start judging the next row."""
         future = submit(self._judge(index, row, metrics))
-        self._rows_unfinished.add(future)
-        self._rows_not_taken.append(future)
+        self._futures_unfinished.add(future)
+        self._futures_not_taken.append(future)
         future.add_done_callback(self._note_end)
 
     async def _judge(
@@ -80,7 +80,7 @@ class RowsInFlight:
 
     def _note_end(self, future: Future[SampleResult]) -> None:
         """Tell those who wait, in whichever thread, that a row is done."""
-        self._rows_unfinished.discard(future)
+        self._futures_unfinished.discard(future)
         with self._lock:
             ended = self._next_end
             self._next_end = _uncancellable_future()
@@ -91,13 +91,11 @@ class RowsInFlight:
     ) -> Iterator[Future[Any]]:
         """Give futures to wait for, one after the other, until one more row may start.
 
-        A row may start if fewer than a number (the window) are being judged. The next
-        row, which is the first in input order that nobody has taken, may be slower than
-        the rows behind it: up to a bound these go on meanwhile.
+        The next row is the first in input order whose result nobody has taken. It may be
+        slower than the rows behind it, which go on meanwhile, up to a bound.
 
-        A future gives the result of the next row, which is to be taken. Or it gives
-        None, where that row is not done and the end of any other one makes room for one
-        more.
+        A future gives the result of the next row, which is to be taken. Or it gives None,
+        where that row is not done and the end of any other one makes room for one more.
 
         Args:
             one_by_one: Whether the next row's result must be looked at before a row may
@@ -105,23 +103,22 @@ class RowsInFlight:
             is_over: Says whether no further row shall start at all.
         """
         n_given = 0
-        while len(self._rows_not_taken) >= self._most_judged and not is_over():
+        while len(self._futures_not_taken) >= self._most_judged and not is_over():
             # Taken before anything is looked at, so that no row ends unnoticed between.
             next_end = self._next_end
-            next_row = self._rows_not_taken[0]
-            may_pass_next_row = not one_by_one and len(self._rows_not_taken) < AHEAD
-            has_room = (
-                may_pass_next_row and len(self._rows_unfinished) < self._most_judged
-            )
-            # Results that have piled up become fewer: two are given before a row
-            # starts.
-            must_start_row = has_room and n_given >= _RESULTS_BEFORE_A_ROW
-            if next_row.done() and not must_start_row:
+            next_row = self._futures_not_taken[0]
+            others_may_start = not one_by_one and len(self._futures_not_taken) < AHEAD
+            n_judged = len(self._futures_unfinished)
+            has_room = others_may_start and n_judged < self._most_judged
+            # Two results are given before a row starts, so that those that have piled up
+            # become fewer.
+            has_given_enough = n_given >= _RESULTS_BEFORE_A_ROW
+            if has_room and (has_given_enough or not next_row.done()):
+                return
+            if next_row.done():
                 n_given += 1
                 yield next_row
-            elif has_room:
-                return
-            elif may_pass_next_row:
+            elif others_may_start:
                 yield next_end
             else:
                 yield next_row
@@ -131,12 +128,12 @@ class RowsInFlight:
 
         Each result is to be taken before the next one is asked for.
         """
-        while self._rows_not_taken:
-            yield self._rows_not_taken[0]
+        while self._futures_not_taken:
+            yield self._futures_not_taken[0]
 
     def take(self) -> None:
         """Count the next row as taken: its result has been given."""
-        self._rows_not_taken.popleft()
+        self._futures_not_taken.popleft()
 
     def end(self) -> Iterator[SampleResult]:
         """End all rows after an interrupt, and give the results that are ready.
@@ -161,7 +158,7 @@ class RowsInFlight:
 
     def cancel(self) -> None:
         """Give up what is in flight."""
-        for future in self._rows_not_taken:
+        for future in self._futures_not_taken:
             future.cancel()
 
 

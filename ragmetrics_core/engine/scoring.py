@@ -337,7 +337,8 @@ async def carry_out(
         rounds: In these the metric asks together with other metrics of the sample,
             whose tasks have joined them; None if it asks alone.
     """
-    usage: list[Usage] = []
+    usage: list[Usage] = []  # what the judge's answers cost
+    # what the metric's own code spends, if it calls ``score``
     spending = _Spending(judge.budget)
     token = _spending_around.set(spending)
     signature = Signature(metric=metric.name, version=metric.version)
