@@ -310,7 +310,7 @@ class EncoderJudge(Judge):
         )
 
     def _facts_in_context(self, question: FactInContext) -> Asked[Any]:
-        """Judge whether the context covers each fact: at a probability of .5 or more."""
+        """Judge whether the context covers each fact: from a probability of .5 on."""
         # several facts are asked about in one question, or each in its own
         part = question.parts.get("facts") or question.parts["fact"]
         probabilities, n_windows = self._probabilities_of_claims(
@@ -348,8 +348,10 @@ class EncoderJudge(Judge):
         if self.kind == "tokens":
             return self._probabilities_claim_by_claim(premise, claims)
         windows = self.windows(premise, claims)
-        pairs = [(window, claim) for claim in claims for window in windows]
-        # all windows of the first claim, then those of the second, and so on
+        # all windows with the first claim, then all with the second, and so on
+        pairs: list[Pair] = []
+        for claim in claims:
+            pairs += [(window, claim) for window in windows]
         probabilities = iter(self.probabilities(pairs))
         best_probabilities: list[float] = []
         for _ in claims:
@@ -500,7 +502,9 @@ class EncoderJudge(Judge):
 
     def _answer_waiting(self, waiting_calls: Sequence[_WaitingCall]) -> None:
         """Run the model for all threads that wait, and give each its outputs."""
-        all_pairs = [pair for pairs, _ in waiting_calls for pair in pairs]
+        all_pairs: list[Pair] = []
+        for pairs, _ in waiting_calls:
+            all_pairs += pairs
         outputs = iter(self._run_in_batches(all_pairs))
         for pairs, future in waiting_calls:
             future.set_result(list(islice(outputs, len(pairs))))
@@ -687,7 +691,8 @@ def _reason(
         other_parts: Parts of the answer that claim nothing, of which some are quoted.
         weakest_in_words: The probability of the weakest claim, e.g. "p = 0.4".
     """
-    n_supported = sum((claim.probability or 0.0) >= 0.5 for claim in claims)
+    supported = [claim for claim in claims if (claim.probability or 0.0) >= 0.5]
+    n_supported = len(supported)
     reason = (
         f"{n_supported} of {len(claims)} claims are supported by the contexts"
         f" ({n_supported / len(claims):.0%}); the weakest has {weakest_in_words}"

@@ -513,8 +513,10 @@ def _about_chunks(question: Question[Any]) -> GuardQuestions:
 def _fields_of_verdicts(question: Question[Any]) -> frozenset[str]:
     """The fields of the verdicts that a question wants."""
     schema = question.Reply.model_json_schema()
-    kinds = [schema, *schema.get("$defs", {}).values()]
-    return frozenset(name for kind in kinds for name in kind.get("properties", {}))
+    names: set[str] = set()
+    for definition in (schema, *schema.get("$defs", {}).values()):
+        names.update(definition.get("properties", {}))
+    return frozenset(names)
 
 
 def _reply_of_cells(

@@ -91,11 +91,12 @@ class RowsInFlight:
     ) -> Iterator[Future[Any]]:
         """Give futures to wait for, one after the other, until one more row may start.
 
-        The next row is the first in input order whose result nobody has taken. It may be
-        slower than the rows behind it, which go on meanwhile, up to a bound.
+        The next row is the first in input order whose result nobody has taken. It may
+        be slower than the rows behind it, which go on meanwhile, up to a bound.
 
-        A future gives the result of the next row, which is to be taken. Or it gives None,
-        where that row is not done and the end of any other one makes room for one more.
+        A future gives the result of the next row, which is to be taken. Or it gives
+        None, where that row is not done and the end of any other one makes room for one
+        more.
 
         Args:
             one_by_one: Whether the next row's result must be looked at before a row may
@@ -110,8 +111,8 @@ class RowsInFlight:
             others_may_start = not one_by_one and len(self._futures_not_taken) < AHEAD
             n_judged = len(self._futures_unfinished)
             has_room = others_may_start and n_judged < self._most_judged
-            # Two results are given before a row starts, so that those that have piled up
-            # become fewer.
+            # Two results are given before a row starts, so that those that have piled
+            # up become fewer.
             has_given_enough = n_given >= _RESULTS_BEFORE_A_ROW
             if has_room and (has_given_enough or not next_row.done()):
                 return

@@ -128,7 +128,7 @@ class LLMJudge(ModelJudge):
             if question.weigh is None:
                 reply = await asking.poll()
             else:
-                reply = await asking.weigh(question.weigh)
+                reply = await asking.ask_for_weights(question.weigh)
         except JudgeError as error:
             reply = NotAnswered(error.with_traceback(None))
         return Answer(reply, asking.usage)
@@ -190,27 +190,28 @@ class _Asking:
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=came_together)
 
-    async def weigh(self, weigh: LabelProbability) -> Asked[Any]:
-        """Ask for a reply, and weigh each of its verdicts.
+    async def ask_for_weights(self, label_probability: LabelProbability) -> Asked[Any]:
+        """Ask for a reply, and for a weight of each of its verdicts.
 
         A weight is the probability of the label in question. It is read from the
         log-probabilities of the token that holds the label. If the endpoint gives none,
         or they do not settle every verdict, the question is polled, and a weight is the
         share of polls with the label.
 
-        A question with a single poll, whose reply holds all verdicts, keeps the weights
-        that tokens have settled; any other verdict weighs 1 or 0, as it stands.
+        Some questions are polled once, and hold all verdicts in that reply, one after
+        the other ("sequential"). There the weights that tokens have settled are kept,
+        and any other verdict weighs 1 or 0, as it stands.
 
         Args:
-            weigh: The label whose probability is wanted, and how often to poll for it.
+            label_probability: The label whose probability is wanted, and how often to
+                poll for it.
 
         Raises:
             TooFewPolls: If no majority of the polls was answered.
             JudgeError: If there is no reply at all.
         """
         replies_read: list[ReadReply[Any]] = []
-        # of each verdict, from the log-probabilities of its token; None where these do
-        # not settle it
+        # of each verdict; None where the tokens do not settle it
         weights_of_tokens: tuple[Weight | None, ...] = ()
         request = replace(
             self._request, temperature=1.0, top_logprobs=self._top_logprobs
@@ -223,17 +224,19 @@ class _Asking:
             settled = tuple(
                 weight for weight in weights_of_tokens if weight is not None
             )
-            if settled and len(settled) == len(weights_of_tokens):
+            are_all_settled = len(settled) == len(weights_of_tokens)
+            if settled and are_all_settled:
                 return Asked((replies_read[0].value,), weights=settled)
 
-        n_polls = weigh.fallback_polls
+        n_polls = label_probability.fallback_polls
         mode = mode_of(self._question)
         without_logprobs = replace(request, top_logprobs=0)
         replies = await self._poll_to_majority(without_logprobs, n_polls, replies_read)
-        if n_polls > 1 or mode != "sequential":
-            return Asked(replies, weights=weights_by_share(replies, weigh, "polls"))
-        # One reply holds all verdicts: those that are settled keep their weights.
-        weights_of_verdicts = weights_by_share(replies, weigh, mode)
+        is_one_reply_with_all = n_polls == 1 and mode == "sequential"
+        if not is_one_reply_with_all:
+            shares = weights_by_share(replies, label_probability, "polls")
+            return Asked(replies, weights=shares)
+        weights_of_verdicts = weights_by_share(replies, label_probability, mode)
         if not weights_of_tokens:
             return Asked(replies, weights=weights_of_verdicts)
         weights = _fill_unsettled(weights_of_tokens, weights_of_verdicts)

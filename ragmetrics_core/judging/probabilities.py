@@ -38,12 +38,12 @@ MASS_FLOOR = 0.9
 # Words for the labels 0 and 1.
 _SYNONYMS: dict[str, Label] = {"false": 0, "true": 1, "no": 0, "yes": 1}
 # What may stand around a label in its token.
-_AROUND = " \t\r\n\"'`,:;{}[]"
+_SIGNS_AROUND = " \t\r\n\"'`,:;{}[]"
 # The full-width digits, as models write them in Chinese or Japanese, and the plain
 # ones.
-_NARROW = {0xFF10: "0", 0xFF11: "1"}
+_PLAIN_DIGITS = {0xFF10: "0", 0xFF11: "1"}
 # Matches where a label ends. The token may run on into the next field.
-_ENDED = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
+_END_OF_LABEL = re.compile(r"[\s\"'`,:;}\]]*+(?![\w.+-])")
 _KEY = re.compile(r"\s*([\w-]+)")
 # By so much endpoints round probabilities up.
 _ROUNDING = 1e-3
@@ -69,19 +69,19 @@ def read_weights(
     Source:
         Design note "Probabilities from tokens".
     """
-    weigh = question.weigh or LabelProbability("")
+    label_probability = question.weigh or LabelProbability("")
     verdicts = verdicts_of(reply.value)
     weights_in_text_order = label_weights(
-        reply.choice, weigh, mode_of(question), reply.start, reply.end
+        reply.choice, label_probability, mode_of(question), reply.start, reply.end
     )
     unsettled = (None,) * len(verdicts)
-    if weigh.cell_key is None:  # one verdict, which needs no key
+    if label_probability.cell_key is None:  # one verdict, which needs no key
         is_single = len(weights_in_text_order) == len(verdicts) == 1
         return weights_in_text_order if is_single else unsettled
 
     # Validation may have sorted the verdicts: each finds its weight by its key.
-    keys = [str(getattr(verdict, weigh.cell_key)) for verdict in verdicts]
-    keys_in_text = _keys_in_text(reply, weigh.cell_key)
+    keys = [str(getattr(verdict, label_probability.cell_key)) for verdict in verdicts]
+    keys_in_text = _keys_in_text(reply, label_probability.cell_key)
     if len(weights_in_text_order) != len(keys):
         return unsettled
     if sorted(keys_in_text) != sorted(keys):
@@ -115,7 +115,11 @@ def mode_of(question: Question[BaseModel]) -> Mode:
 
 
 def label_weights(
-    choice: Choice, weigh: LabelProbability, mode: Mode, start: int, end: int
+    choice: Choice,
+    label_probability: LabelProbability,
+    mode: Mode,
+    start: int,
+    end: int,
 ) -> tuple[Weight | None, ...]:
     """Return the weights of all fields of one name within the reply's object.
 
@@ -123,12 +127,15 @@ def label_weights(
     weights are in order of appearance; None where the tokens do not settle it. There
     are none if the reply has no log-probabilities, or they are not of this text.
     """
-    offsets = list(value_offsets(choice.text, weigh.field, start, end))
-    return weights_at(choice, offsets, weigh, mode)
+    offsets = list(value_offsets(choice.text, label_probability.field, start, end))
+    return weights_at(choice, offsets, label_probability, mode)
 
 
 def weights_at(
-    choice: Choice, offsets: Sequence[int], weigh: LabelProbability, mode: Mode
+    choice: Choice,
+    offsets: Sequence[int],
+    label_probability: LabelProbability,
+    mode: Mode,
 ) -> tuple[Weight | None, ...]:
     """Return the weights of the labels that begin at some places of a reply's text.
 
@@ -138,7 +145,7 @@ def weights_at(
     Args:
         choice: The reply, with its tokens.
         offsets: Where in its text each label begins.
-        weigh: Which labels there are, and which is the positive one.
+        label_probability: Which labels there are, and which is the positive one.
         mode: How the log-probabilities are to be read, as the weight will say.
 
     Returns:
@@ -159,7 +166,7 @@ def weights_at(
     shift = start_in_tokens - n_leading_spaces
     token_ends = list(accumulate(len(token.token) for token in choice.tokens))
     return tuple(
-        _weight_at(choice.tokens, token_ends, offset + shift, weigh, mode)
+        _weight_at(choice.tokens, token_ends, offset + shift, label_probability, mode)
         for offset in offsets
     )
 
@@ -168,7 +175,7 @@ def _weight_at(
     tokens: Sequence[TokenAlternatives],
     token_ends: Sequence[int],
     offset: int,
-    weigh: LabelProbability,
+    label_probability: LabelProbability,
     mode: Mode,
 ) -> Weight | None:
     """Return the weight of the label that begins at an offset in the tokens' text.
@@ -177,7 +184,7 @@ def _weight_at(
         tokens: The tokens of the reply, each with its alternatives.
         token_ends: Where each token ends in the text of all.
         offset: Where the label begins there.
-        weigh: Which labels there are, and which is the positive one.
+        label_probability: Which labels there are, and which is the positive one.
         mode: How the log-probabilities are to be read.
 
     Returns:
@@ -193,10 +200,10 @@ def _weight_at(
     # counts once.
     logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
     listed = [
-        (_label_of_text(text, before_label, weigh.labels), logprob)
+        (_label_of_text(text, before_label, label_probability.labels), logprob)
         for text, logprob in logprob_by_text.items()
     ]
-    return probability_of_positive(listed, weigh, mode)
+    return probability_of_positive(listed, label_probability, mode)
 
 
 def _label_of_text(
@@ -216,15 +223,15 @@ def _label_of_text(
         labels: The labels.
     """
     rest = text.removeprefix(before_label)
-    lacks_what_stands_before = rest == text and before_label.strip(_AROUND)
+    lacks_what_stands_before = rest == text and before_label.strip(_SIGNS_AROUND)
     if lacks_what_stands_before:
         return None
-    plain_text = rest.translate(_NARROW).lstrip(_AROUND).casefold()
+    plain_text = rest.translate(_PLAIN_DIGITS).lstrip(_SIGNS_AROUND).casefold()
     for label in labels:
         name = str(label).casefold()
-        if plain_text.startswith(name) and _ENDED.match(plain_text, len(name)):
+        if plain_text.startswith(name) and _END_OF_LABEL.match(plain_text, len(name)):
             return label
-    word = plain_text.rstrip(_AROUND)
+    word = plain_text.rstrip(_SIGNS_AROUND)
     if word in _SYNONYMS and set(labels) == {0, 1}:
         return _SYNONYMS[word]
     if not plain_text:
@@ -238,19 +245,19 @@ def _label_of_text(
 
 def probability_of_positive(
     listed: Sequence[tuple[Label | None, float]],
-    weigh: LabelProbability,
+    label_probability: LabelProbability,
     mode: Mode = "logprobs",
 ) -> Weight | None:
     """Return the probability of the positive label, from the alternatives of a token.
 
     It is the share of the positive label among the positive and all negative ones. A
-    question may also have a label that is neither, such as "unclear" (``weigh.aside``);
+    question may also have a label that is neither, such as "unclear" (``aside``);
     it has no part in the share.
 
     Args:
         listed: The label of each alternative (None for anything else) and its natural
             log-probability.
-        weigh: Which labels there are, and which is the positive one.
+        label_probability: Which labels there are, and which is the positive one.
         mode: How the log-probabilities are to be read.
 
     Returns:
@@ -265,12 +272,15 @@ def probability_of_positive(
     if not listed or not all(_is_log_probability(logprob) for _, logprob in listed):
         return None
     probabilities = [(label, math.exp(min(logprob, 0.0))) for label, logprob in listed]
-    positive = _probability_of({weigh.positive}, probabilities)
-    negative_labels = set(weigh.labels) - {weigh.positive, weigh.aside}
+    positive = _probability_of({label_probability.positive}, probabilities)
+    negative_labels = set(label_probability.labels) - {
+        label_probability.positive,
+        label_probability.aside,
+    }
     negative = _probability_of(negative_labels, probabilities)
     aside = 0.0
-    if weigh.aside is not None:
-        aside = _probability_of({weigh.aside}, probabilities)
+    if label_probability.aside is not None:
+        aside = _probability_of({label_probability.aside}, probabilities)
     mass_of_labels = positive + negative + aside
     total = math.fsum(probability for _, probability in probabilities)
     if mass_of_labels < MASS_FLOOR or total > 1 + _ROUNDING:

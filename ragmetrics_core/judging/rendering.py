@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import unescape
+from itertools import chain
 from typing import Any
 from unicodedata import normalize
 
@@ -60,7 +61,8 @@ def tag_digits(texts: Sequence[str]) -> str:
     first_text = texts[0] if texts else ""
     digest = hashlib.sha256(first_text.encode())
     digits = digest.hexdigest()[:_DIGITS]
-    readings = [reading for text in texts for reading in _forms_as_read(text)]
+    # each text, and what a model may read in its place
+    readings = list(chain.from_iterable(map(_forms_as_read, texts)))
     if not any(digits in reading for reading in readings):
         return digits
     # A hostile text may hold the digits of many salts: each is looked up in a set.

@@ -42,25 +42,21 @@ _KINDS_OF_TOKENS = frozenset(
 _FIELDS_WITHOUT_EFFECT = (
     frozenset(  # how a model is called, watched and named, not what it replies
         {
-            *(
-                "callbacks",
-                "max_concurrency",
-                "max_retries",
-                "metadata",
-                "name",
-                "rate_limiter",
-                "recursion_limit",
-            ),
-            *(
-                "request_timeout",
-                "reuse_client",
-                "run_id",
-                "run_name",
-                "streaming_callback",
-                "tags",
-                "timeout",
-                "verbose",
-            ),
+            "callbacks",
+            "max_concurrency",
+            "max_retries",
+            "metadata",
+            "name",
+            "rate_limiter",
+            "recursion_limit",
+            "request_timeout",
+            "reuse_client",
+            "run_id",
+            "run_name",
+            "streaming_callback",
+            "tags",
+            "timeout",
+            "verbose",
         }
     )
 )
@@ -76,29 +72,25 @@ _CLASS_FIELDS = frozenset({"_type", "class_name", "id", "type"})
 _WORDS_OF_NO_PROVIDER = (
     frozenset(  # words of variables and of classes that name no provider
         {
-            *(
-                "api",
-                "base",
-                "chat",
-                "community",
-                "completion",
-                "components",
-                "core",
-                "generator",
-                "generators",
-            ),
-            *(
-                "haystack",
-                "index",
-                "integrations",
-                "langchain",
-                "llama",
-                "llm",
-                "llms",
-                "model",
-                "models",
-                "schema",
-            ),
+            "api",
+            "base",
+            "chat",
+            "community",
+            "completion",
+            "components",
+            "core",
+            "generator",
+            "generators",
+            "haystack",
+            "index",
+            "integrations",
+            "langchain",
+            "llama",
+            "llm",
+            "llms",
+            "model",
+            "models",
+            "schema",
         }
     )
 )

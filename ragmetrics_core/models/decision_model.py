@@ -43,7 +43,8 @@ from ragmetrics_core.models.litellm_model import LiteLLMModel
 from ragmetrics_core.models.openai_form import add_price, decision_prices, reply_of
 from ragmetrics_core.models.threads import compute_beside_loop
 
-DECISIONS, SYSTEM_ONE = "decisions/", "systemone/"
+DECISIONS = "decisions/"
+SYSTEM_ONE = "systemone/"
 """How the names of models of typed questions begin, by the form of their endpoint."""
 
 _TYPESAFE = "typesafe/"

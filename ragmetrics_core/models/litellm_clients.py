@@ -140,7 +140,8 @@ class _BoundedStream(httpx.AsyncByteStream):
     """A stream that ends with an error where it is too long."""
 
     def __init__(self, stream: httpx.AsyncByteStream, call: LiteLLMCall) -> None:
-        self._stream, self._call = stream, call
+        self._stream = stream
+        self._call = call
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0

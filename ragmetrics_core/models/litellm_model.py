@@ -60,27 +60,21 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
     "JSONSchemaValidationError": errors.MalformedReply,
     **dict.fromkeys(
         (
-            *(
-                "EndpointNotSupportedByModelError",
-                "LiteLLMUnknownProvider",
-                "ModelNotMappedError",
-            ),
+            "EndpointNotSupportedByModelError",
+            "LiteLLMUnknownProvider",
+            "ModelNotMappedError",
             "UnsupportedEndpointError",
         ),
         errors.ModelNotFound,
     ),
     **dict.fromkeys(
         (
-            *(
-                "BlockedPiiEntityError",
-                "ContentPolicyViolationError",
-                "GuardrailRaisedException",
-            ),
-            *(
-                "ModifyResponseException",
-                "RejectedRequestError",
-                "SensitiveDataRouteException",
-            ),
+            "BlockedPiiEntityError",
+            "ContentPolicyViolationError",
+            "GuardrailRaisedException",
+            "ModifyResponseException",
+            "RejectedRequestError",
+            "SensitiveDataRouteException",
         ),
         errors.ContentRefused,
     ),

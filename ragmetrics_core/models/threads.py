@@ -146,7 +146,8 @@ def _compute(jobs: SimpleQueue[Callable[[], None]]) -> None:
 def _forget_threads() -> None:
     """In a forked child the thread is gone: the next need starts a new one."""
     global _jobs, _lock
-    _jobs, _lock = {}, threading.Lock()
+    _jobs = {}
+    _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

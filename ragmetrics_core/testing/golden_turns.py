@@ -40,7 +40,8 @@ class GoldenTurn(Frozen):
     Path(__file__).with_suffix(".json").read_bytes()
 )
 GOLDEN_TURNS: tuple[GoldenTurn, ...] = tuple(_TURNS)
-FRANCE_QUESTION, FRANCE_ANSWER = GOLDEN_TURNS[0].question, GOLDEN_TURNS[0].answer
+FRANCE_QUESTION = GOLDEN_TURNS[0].question
+FRANCE_ANSWER = GOLDEN_TURNS[0].answer
 FRANCE_WINE, FRANCE_PARIS = (context.text for context in GOLDEN_TURNS[0].contexts)
 
 
@@ -84,7 +85,7 @@ SHOWN_CASES: tuple[ShownCase, ...] = (
     ),
     _shown_case(
         "quoted lines",
-        "\n".join(f"> {line}" for text in _ALL for line in text.splitlines()),
+        "\n".join(f"> {line}" for line in "\n".join(_ALL).splitlines()),
     ),
     _shown_case("lower case", " | ".join(_ALL).lower()),
     _shown_case("one of three", FRANCE_TRAINS, (FRANCE_TRAINS,)),
