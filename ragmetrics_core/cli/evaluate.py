@@ -48,6 +48,7 @@ _EXIT_CODES = (
     " judge that cannot be used; 3 a gate is undecided; 4 batches are on their way; 130"
     " interrupted, what was done is written."
 )
+_WAITS_FOR_BATCHES = 4  # exit codes, as _EXIT_CODES explains them
 _INTERRUPTED = 130
 _LIMITS = "a cap that is reached ends the run with what is done until then"
 _UNTIL = ("alpha", "seed", "max_samples", "against", "margin")
@@ -55,7 +56,7 @@ _UNHELD = "{}: a dry run judges nothing."
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
+    """Add the command ``evaluate``, with its options."""
     parser = command(commands, "evaluate", _run, epilog=_EXIT_CODES)
     _add_input(parser)
     _add_metrics(parser)
@@ -217,7 +218,7 @@ class _Measured:
         names = [metric.name for metric in plan.metrics]
         self.tally = Tally(names, cluster=cluster, slices=plan.slices)
         self.screen_tally = ScreenTally(cluster)
-        self.kept = Folded() if plan.options.report else None
+        self.kept_results = Folded() if plan.options.report else None
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -235,12 +236,20 @@ class _Measured:
             writer.write(result)
         self.tally.add(result)
         self.screen_tally.add(result)
-        if self.kept is not None:
-            self.kept.append(result)
+        if self.kept_results is not None:
+            self.kept_results.append(result)
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Evaluate, and say by the exit code what the gates decide."""
+    """Evaluate the samples of files, and say by the exit code what the gates decide.
+
+    With ``--dry-run`` the calls are only counted. With ``--batch`` the run ends as soon
+    as its questions are sent, with exit code 4; with ``--wait`` it waits for the
+    answers and judges anew with them.
+
+    Returns:
+        The exit code.
+    """
     holds_gate = bool(options.fail_under or options.against)
     shared.settle_gates(options, "--fail-under", holds_gate=holds_gate)
     if options.progress is False:
@@ -255,49 +264,69 @@ def _run(options: argparse.Namespace) -> int:
     while measured.run.waiting:  # batches are on their way
         if not measured.run.runs_again(wait=options.wait):
             show(measured.run.stopped)
-            return 4
+            return _WAITS_FOR_BATCHES
         plan = _make_plan(options)  # its source is read from the start once more
         measured = _measure(plan, budget)
     return _finish(plan, measured)
 
 
 def _make_plan(options: argparse.Namespace) -> _Plan:
-    """What the options ask for."""
+    """Make of the options what a run needs: metrics, gates, samples and a judge.
+
+    The judge is None if no option names one: then each metric has its own.
+    """
     names = None if options.metrics is None else options.metrics.split(",")
     metrics = metrics_with_settings(names, options.settings)
     metric_names = [metric.name for metric in metrics]
     gates = [parse_gate(text, metric_names) for text in options.fail_under]
     until = _until(options)
-    slices = {gate.by for gate in gates if gate.by}
-    source = Source(options, KeysSought(slices, options.cluster))
-    is_named = options.judge or options.api_base or options.api_key_env
-    judge = shared.judge_from(options.judge, options) if is_named else None
+    keys_of_slices = {gate.by for gate in gates if gate.by}
+    source = Source(options, KeysSought(keys_of_slices, options.cluster))
+    is_judge_named = options.judge or options.api_base or options.api_key_env
+    judge = shared.judge_from(options.judge, options) if is_judge_named else None
     return _Plan(options, tuple(metrics), gates, until, source, judge)
 
 
 def _dry_run(plan: _Plan) -> int:
-    """Print what a run would ask; no gate is decided by it."""
+    """Print how many calls a run would take; nothing is asked and no gate is decided.
+
+    Returns:
+        The exit code. It is that of undecided gates; 2 if no metric applies to any
+        sample, and then the reason is printed.
+    """
     counted = estimate(plan.source, plan.metrics, plan.judge)
     plan.source.keys.check()
     undecided = [
         Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate))
         for gate in plan.gates
     ]
-    lines = needed(
+    lines_on_rows_needed = needed(
         counted,
         plan.gates if counted.samples else (),
         plan.until or UntilDecided(**plan.how_gates_are_held),
     )
     text = counted.text(live=plan.options.max_live)
-    show("\n".join([text, *lines, *map(str, undecided)]))
-    if counted.samples and len(counted.left_out) < len(plan.metrics):
+    show("\n".join([text, *lines_on_rows_needed, *map(str, undecided)]))
+    does_any_metric_apply = len(counted.left_out) < len(plan.metrics)
+    if counted.samples and does_any_metric_apply:
         return shared.exit_code(undecided, plan.options)
     plan.source.say_why_idle(counted.left_out)
     return BAD_INPUT
 
 
 def _measure(plan: _Plan, budget: Budget) -> _Measured:
-    """Judge and count every sample, as far as the run goes."""
+    """Judge and count every sample, as far as the run goes.
+
+    Results are written to ``--out`` as they come. A run that is interrupted or stopped
+    by a limit keeps what it has; where its results stand is printed.
+
+    Args:
+        plan: What the options ask for.
+        budget: The limits on calls and costs, which several runs may share.
+
+    Raises:
+        JudgeUnavailable: If the judge cannot answer any question.
+    """
     options = plan.options
     run = Run(
         plan.metrics,
@@ -319,7 +348,7 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
             _judge_all(plan, measured, writer)
     except JudgeUnavailable as error:
         raise JudgeUnavailable(f"the judge cannot be used: {error}") from None
-    except KeyboardInterrupt:  # once more
+    except KeyboardInterrupt:  # a second one, while the first was handled
         run.interrupted = True
     finally:
         if writer is not None:
@@ -328,15 +357,26 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
 
 
 def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> None:
-    """Judge every sample; results are on disk as soon as they are known."""
+    """Judge every sample; each result is counted, and on disk as soon as it is known.
+
+    After an interrupt the results that are known already are taken as well.
+
+    Args:
+        plan: What the options ask for.
+        measured: Counts the results.
+        writer: Writes them to a file, which it closes at the end; None without one. A
+            run whose batches are on their way leaves the file open.
+    """
     run = measured.run
-    rows = plan.source.count_samples(always=run.decider is not None)
+    # a run until decided draws an order, so it must know the number of rows
+    must_count = run.decider is not None
+    rows = plan.source.count_samples(always=must_count)
     run.why_part = plan.source.why_part
     results = stream(run, rows, progress=plan.options.progress, columns={})
     try:
         for result in results:
             measured.take(result, writer)
-    # between two results; one that comes while it waits ends the stream
+    # Between two results; an interrupt while the stream waits ends it without this.
     except KeyboardInterrupt:
         for result in run.interrupt():
             measured.take(result, writer)
@@ -364,26 +404,36 @@ def _tell_what_is_left(writer: JsonlWriter, out: Path, run: Run) -> None:
 
 
 def _finish(plan: _Plan, measured: _Measured) -> int:
-    """Write summary and page, print the first screen, and return the exit code."""
-    options, run = plan.options, measured.run
+    """End a run: decide the gates, write summary and page, print the first screen.
+
+    The first screen is what a person should see first. A summary of the CI job that
+    cannot be written is an error, which is raised after the screen is printed.
+
+    Returns:
+        The exit code.
+    """
+    options = plan.options
+    run = measured.run
     facts = _facts(plan, run)
     summary = measured.tally.summary(run=facts)
+    # a run until decided has decided its gates already
     decisions = facts.decisions or [
         decide(gate, summary, **plan.how_gates_are_held) for gate in plan.gates
     ]
-    applied = _only_metrics_that_apply(summary, options)
+    shown_summary = _only_metrics_that_apply(summary, options)
     exit_code = _exit_code(plan, run, summary, decisions)
     summary_failure = None
     if not run.interrupted:
-        text = markdown(applied, facts, decisions, exit_code)
+        text = markdown(shown_summary, facts, decisions, exit_code)
         summary_failure = shared.summary_failure(options, text)
     if summary_failure:
         exit_code = BAD_INPUT
     screen = measured.screen_tally.screen(
-        applied, facts, decisions, exit_code=exit_code
+        shown_summary, facts, decisions, exit_code=exit_code
     )
-    _write_page(plan, measured, screen, applied, facts)
-    if lines := _closing_lines(plan, measured, summary, applied, screen, facts):
+    _write_page(plan, measured, screen, shown_summary, facts)
+    lines = _closing_lines(plan, measured, summary, shown_summary, screen, facts)
+    if lines:
         show("\n".join(lines))
     if summary_failure:
         raise summary_failure
@@ -395,17 +445,19 @@ def _write_page(
     plan: _Plan,
     measured: _Measured,
     screen: FirstScreen,
-    applied: Summary,
+    shown_summary: Summary,
     facts: RunFacts,
 ) -> None:
-    """Write the page where one is asked for; ``applied`` is of metrics that apply."""
-    if measured.kept is None:
+    """Write the page where one is asked for; the summary is of metrics that apply."""
+    if measured.kept_results is None:
         return
     options = plan.options
-    report = report_of(measured.run, measured.kept, asked=options.metrics is not None)
+    report = report_of(
+        measured.run, measured.kept_results, asked=options.metrics is not None
+    )
     facts_of_files = {"inputs": facts.inputs, "name": facts.name}
     page_facts = report.run.model_copy(update=facts_of_files)
-    write_page_from(screen, options.report, report.results, applied, page_facts)
+    write_page_from(screen, options.report, report.results, shown_summary, page_facts)
 
 
 def _exit_code(
@@ -443,27 +495,38 @@ def _closing_lines(
     plan: _Plan,
     measured: _Measured,
     summary: Summary,
-    applied: Summary,
+    shown_summary: Summary,
     screen: FirstScreen,
     facts: RunFacts,
 ) -> list[str]:
-    """What is printed at the end, line by line.
+    """What is printed at the end of a run, line by line.
 
-    ``summary`` is of all metrics, and ``applied`` of those that apply to some row.
+    First come the numbers, what was left out and what it cost; then the files that were
+    written; then the rows to look at and what to do next.
+
+    Args:
+        plan: What the options ask for.
+        measured: What was counted.
+        summary: The numbers of all metrics.
+        shown_summary: The numbers of those that apply to some row.
+        screen: What a person should see first.
+        facts: The facts of the run.
     """
-    options, run = plan.options, measured.run
+    options = plan.options
+    is_interrupted = measured.run.interrupted
+    has_numbers = bool(shown_summary.metrics)
     lines = []
-    if applied.metrics:
-        lines += screen_lines(screen, applied, facts)
-        lines += _lines_on_left_out_metrics(summary, applied, measured.reasons)
+    if has_numbers:
+        lines += screen_lines(screen, shown_summary, facts)
+        lines += _lines_on_left_out_metrics(summary, shown_summary, measured.reasons)
         lines += plan.source.remarks
         seconds = f"{facts.seconds:.1f} s"
         lines.append(f"Spent: {shared.spent(summary.usage)}; {seconds}")
-    if options.out and not run.interrupted:
+    if options.out and not is_interrupted:
         lines.append(f"Samples and results: {options.out}")
     if options.report:
         lines.append(f"Report: {options.report}")
-    if applied.metrics and not run.interrupted:
+    if has_numbers and not is_interrupted:
         lines += lines_on_rows(screen.to_look_at)
         if screen.worst:
             lines.append(next_command(options.out, options.report))
@@ -471,12 +534,12 @@ def _closing_lines(
 
 
 def _lines_on_left_out_metrics(
-    summary: Summary, applied: Summary, reasons: Mapping[str, str]
+    summary: Summary, shown_summary: Summary, reasons: Mapping[str, str]
 ) -> list[str]:
     """Of each metric that is not shown why it is not."""
     lines = []
     for numbers in summary.metrics:
-        if numbers in applied.metrics:
+        if numbers in shown_summary.metrics:
             continue
         why = f"undefined on every row ({reasons.get(numbers.metric, 'no samples')})"
         if numbers.not_judged and not numbers.undefined:
@@ -486,11 +549,11 @@ def _lines_on_left_out_metrics(
 
 
 def _only_metrics_that_apply(summary: Summary, options: argparse.Namespace) -> Summary:
-    """Without metrics that nobody named and that applied to no row."""
+    """The summary without metrics that nobody named and that applied to no row."""
+    if options.metrics is not None:
+        return summary
     applicable = tuple(
-        numbers
-        for numbers in summary.metrics
-        if numbers.count or numbers.failed or options.metrics is not None
+        numbers for numbers in summary.metrics if numbers.count or numbers.failed
     )
     return summary.model_copy(update={"metrics": applicable})
 
@@ -515,71 +578,99 @@ def _until(options: argparse.Namespace) -> UntilDecided | None:
 
 
 def settle(options: argparse.Namespace) -> None:
-    """Take from the file of the working directory what ``evaluate`` was not told."""
-    of_file = project_settings(Path.cwd(), decided=_settings_of_options(options))
-    if of_file != ProjectSettings():
+    """Fill in options that were not typed from the settings file of the project.
+
+    The file stands in the working directory. What was typed counts before it.
+
+    Raises:
+        SettingError: If the file names code, which a dry run does not import; if a key
+            was named that would go to an address of the file; or if the file names the
+            column of a field that samples do not have.
+    """
+    file_settings = project_settings(Path.cwd(), decided=_settings_of_options(options))
+    if file_settings != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(
             "settings are taken from %s", PROJECT_FILE
         )
-    if options.dry_run and of_file.code:
+    if options.dry_run and file_settings.code:
         raise SettingError(
             f"{PROJECT_FILE} names code of its folder, which a dry run does not import:"
             " leave out --dry-run, or choose with --judge and --metrics yourself"
         )
-    if of_file.api_base and options.api_key_env:
+    if file_settings.api_base and options.api_key_env:
         raise SettingError(
             f"no key goes to an address of {PROJECT_FILE}: name it with --api-base"
             " beside --api-key-env"
         )
-    settings = {
-        "metrics": of_file.metrics and ",".join(of_file.metrics),
-        "store": of_file.store and Path(of_file.store),
-        "judge": of_file.judge,
-        "api_base": of_file.api_base,
-        **{f"{name}_column": column for name, column in of_file.columns.items()},
-    }
-    for name, value in settings.items():
+    for name, value in _options_of_file(file_settings).items():
         if name not in options:
-            field = make_printable(name.removesuffix("_column"))
+            field_name = make_printable(name.removesuffix("_column"))
             raise SettingError(
-                f"{PROJECT_FILE} names the column of {field}, which samples lack"
+                f"{PROJECT_FILE} names the column of {field_name}, which samples lack"
             )
-        if getattr(options, name) is None:
+        was_typed = getattr(options, name) is not None
+        if not was_typed:
             setattr(options, name, value)
-    options.fail_under = options.fail_under or _gates_to_hold(
-        of_file.gates, options.metrics, of_file=of_file.metrics
-    )
+    if not options.fail_under:
+        options.fail_under = _gates_to_hold(
+            file_settings.gates, options.metrics, metrics_of_file=file_settings.metrics
+        )
+
+
+def _options_of_file(file_settings: ProjectSettings) -> dict[str, Any]:
+    """What a settings file chooses, by option, in the form of what is typed."""
+    options: dict[str, Any] = {
+        "metrics": None,
+        "store": None,
+        "judge": file_settings.judge,
+        "api_base": file_settings.api_base,
+    }
+    if file_settings.metrics:
+        options["metrics"] = ",".join(file_settings.metrics)
+    if file_settings.store:
+        options["store"] = Path(file_settings.store)
+    for field_name, column in file_settings.columns.items():
+        options[f"{field_name}_column"] = column
+    return options
 
 
 def _gates_to_hold(
-    gates: Sequence[str], metrics: str | None, *, of_file: Sequence[str] | None
+    gates: Sequence[str],
+    metrics: str | None,
+    *,
+    metrics_of_file: Sequence[str] | None,
 ) -> list[str]:
-    """Return the gates of the settings file that are to be held.
+    """Choose the gates of the settings file that are to be held.
 
-    A gate is left out where the command line leaves out its metric, and a warning says
-    so.
+    A gate is left out if the command line names metrics without that of the gate; a
+    warning says so. If the file itself names metrics without it, the gate stays, and is
+    refused later like one on the command line.
 
-    Where the file itself leaves a gate's metric out, the gate stays and is refused,
-    like one on the command line.
+    Args:
+        gates: The gates of the file, such as "adherence=0.8".
+        metrics: The metrics of the run, separated by commas; None for the usual ones.
+        metrics_of_file: The metrics that the file names; None if it names none.
     """
-    if metrics is None or (of_file is not None and metrics == ",".join(of_file)):
+    are_metrics_of_file = metrics_of_file is not None and metrics == ",".join(
+        metrics_of_file
+    )
+    if metrics is None or are_metrics_of_file:
         return list(gates)
-    measured = [_metric_name(name) for name in metrics.split(",")]
-    # A gate of no shipped metric is one of the user's own; it is looked up among all
-    # that are measured.
-    measured_gates = [
-        gate
-        for gate in gates
-        if _metric_name(gate.partition("=")[0]) in (*measured, None)
-    ]
+    names_measured = [_metric_name(name) for name in metrics.split(",")]
+    held_gates = []
     for gate in gates:
-        if gate not in measured_gates:
+        name = _metric_name(gate.partition("=")[0])
+        # None: no shipped metric, so one of the user's own; it is looked up later
+        # among all that are measured
+        if name is None or name in names_measured:
+            held_gates.append(gate)
+        else:
             logging.getLogger("ragmetrics_core").warning(
                 "the gate %s of %s is not held: --metrics leaves its metric out",
                 gate,
                 PROJECT_FILE,
             )
-    return measured_gates
+    return held_gates
 
 
 def _metric_name(name: str) -> str | None:

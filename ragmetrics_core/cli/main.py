@@ -16,7 +16,7 @@ from typing import TextIO
 
 from ragmetrics_core.cli import COMMANDS, example_and_help
 
-_HOMES = {  # others have a module of their own
+_MODULE_BY_COMMAND = {  # others have a module of their own
     **dict.fromkeys(("init", "demo", "metrics", "trust"), "start"),
     "label": "agreement",
     "batch": "store",
@@ -39,11 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name; its errors are printed.
+    """Run the command that the arguments name, and print its errors.
 
-    Modules are loaded inside, so that an interrupt meanwhile ends the command quietly.
+    Modules are imported inside, so that an interrupt meanwhile ends the command
+    quietly.
+
+    Returns:
+        The exit code: that of the command, 2 for an error of input or settings, and 0
+        if nobody reads the output any more (such as ``head``).
     """
-    # what cannot show a character shows a question mark
+    # a terminal that cannot show a character shows a question mark
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -59,23 +64,24 @@ def _run(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    options = command_parser(*arguments[:1]).parse_args(arguments)
+    command_name = arguments[0] if arguments else ""
+    options = command_parser(command_name).parse_args(arguments)
     from ragmetrics_core.cli.options import discard, visible
     from ragmetrics_core.cli.paths import check_paths
 
     try:
-        if "settle" in options:  # take what was not told from the settings file
+        if "settle" in options:  # take what was not typed from the settings file
             options.settle(options)
         check_paths(options)
-        code = int(options.run(options))
-        sys.stdout.flush()
+        exit_code = int(options.run(options))
+        sys.stdout.flush()  # a pipe that is closed shows only now
     except RagMetricsError as error:
         print(visible(f"ragmetrics: {error}"), file=sys.stderr)
         return 2
     except BrokenPipeError:
         discard()
         return 0
-    return code
+    return exit_code
 
 
 def _empty_argument(arguments: Sequence[str]) -> str | None:
@@ -117,11 +123,15 @@ class Lines(logging.StreamHandler[TextIO]):
 
 
 def command_parser(command: str = "") -> argparse.ArgumentParser:
-    """Return the parser of the command line.
+    """Make the parser of the command line.
 
-    Of all commands only the one asked for is loaded, so that none waits for the others.
+    It lists all commands. Only the module of the one that was typed is imported, so
+    that no command waits for the others; it adds the command with its options.
+
+    Args:
+        command: The command that was typed; "" for none.
     """
-    # modules of the package are loaded where an interrupt ends the command quietly
+    # imported inside, where an interrupt ends the command quietly
     from ragmetrics_core.cli.parsers import CommandParser, show_help
 
     parser = CommandParser(
@@ -136,13 +146,17 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
     )
     show_help(parser)
     commands = parser.add_subparsers(metavar="COMMAND")
+    # an example is a whole command line: its second word is the command
     names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
-    home = _HOMES.get(command, command)
+    module_name = _MODULE_BY_COMMAND.get(command, command)
     for name in names:
-        if _HOMES.get(name, name) != home:
-            commands.add_parser(name, help=example_and_help(name)[1])
+        is_added_by_module = _MODULE_BY_COMMAND.get(name, name) == module_name
+        if not is_added_by_module:
+            _, help_text = example_and_help(name)
+            commands.add_parser(name, help=help_text)
     if command in names:
-        import_module(f"ragmetrics_core.cli.{home}").add_to(commands)
+        module = import_module(f"ragmetrics_core.cli.{module_name}")
+        module.add_to(commands)
     return parser
 
 

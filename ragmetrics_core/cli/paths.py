@@ -23,33 +23,38 @@ _NAMED = (
     "files file corpus data pairs results against template labels first second set sets"
 )
 READ = tuple(_NAMED.split())
-_OURS = ("store", "rate_file")  # opened where they are, if they are ours
+_OPENED_IN_PLACE = ("store", "rate_file")  # databases, which are not written anew
 # What is written, with the files beside it.
 _MADE = dict.fromkeys(("out", "report", "html", "summary"), ("", PARTIAL))
-WRITTEN = _MADE | dict.fromkeys(_OURS, ("", "-wal", "-shm"))
+WRITTEN = _MADE | dict.fromkeys(_OPENED_IN_PLACE, ("", "-wal", "-shm"))
 REVIEWS = ".reviews.jsonl"
-# How results and sets begin, and the bytes in which they do.
-RESULTS_MARK, SET_MARK, _START = "ragmetrics_report", "ragmetrics_dataset", 100
-_TABLES = (".csv", ".tsv", ".parquet")
+# How results and sets begin, and within how many bytes.
+RESULTS_MARK = "ragmetrics_report"
+SET_MARK = "ragmetrics_dataset"
+_BYTES_WITH_MARK = 100
+_TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 _REVIEWED = ("set", "sets")  # whose reviews are kept beside them
 
 
 def check_paths(options: argparse.Namespace) -> None:
-    """Refuse inputs that are named twice, and outputs that do harm.
+    """Refuse files that are read or written by mistake, before anything runs.
 
-    Such an output destroys something or cannot be written. The check comes before
-    anything runs.
+    That is an input that is named twice; an output that is an input or another output;
+    one that cannot be written; and one that would replace what a person made.
+
+    Raises:
+        InputError: If there is such a file.
     """
-    uses: dict[Hashable, str] = {}
+    use_by_key: dict[Hashable, str] = {}  # what each file is used for, by its keys
     for name in READ:
         _check_named_once(_paths_of(options, name))
-        uses |= _taken_by_input(options, name)
+        use_by_key |= _taken_by_input(options, name)
     for name, endings in WRITTEN.items():
         for path in _outputs_of(options, name):
-            uses |= _taken_by_output(name, path, endings, uses)
-            if name not in _OURS:
+            use_by_key |= _taken_by_output(name, path, endings, use_by_key)
+            if name not in _OPENED_IN_PLACE:
                 _check_place(f"{_option(name)} {path}", path, options)
-    _check_added_to(options, uses)
+    _check_added_to(options, use_by_key)
     _check_replaced(options)
 
 
@@ -98,42 +103,61 @@ def _outputs_of(options: argparse.Namespace, name: str) -> list[Path]:
 
 
 def _taken_by_output(
-    name: str, path: Path, endings: Iterable[str], uses: Mapping[Hashable, str]
+    name: str, path: Path, endings: Iterable[str], use_by_key: Mapping[Hashable, str]
 ) -> dict[Hashable, str]:
-    """What no other output may be because of this one: the file and those beside it.
+    """The files that an output takes: no further output may be one of them.
+
+    They are the file itself and those beside it, such as the temporary file that is
+    written first.
+
+    Args:
+        name: The option that names the output.
+        path: The output.
+        endings: The endings of the files; "" for the file itself.
+        use_by_key: What inputs and earlier outputs take.
+
+    Returns:
+        The option, by each key of the files. A key tells a file from all others.
 
     Raises:
-        InputError: If one of them is an input or another output.
+        InputError: If one of the files is an input or an earlier output.
     """
     option = _option(name)
-    real_path = os.path.realpath(path.expanduser() if name in _OURS else path)
-    keys: dict[Hashable, str] = {}
+    opened_path = path.expanduser() if name in _OPENED_IN_PLACE else path
+    real_path = os.path.realpath(opened_path)
+    option_by_key: dict[Hashable, str] = {}
     for ending in endings:
         for key in _keys(Path(real_path + ending)):
-            keys[key] = option
-            if key in uses:
+            option_by_key[key] = option
+            if key in use_by_key:
                 detour = f" (written first to {path}{ending})" if ending else ""
                 raise InputError(
-                    f"{option} {path}{detour} would overwrite {uses[key]}; name"
+                    f"{option} {path}{detour} would overwrite {use_by_key[key]}; name"
                     " another file"
                 )
-    return keys
+    return option_by_key
 
 
 def _check_replaced(options: argparse.Namespace) -> None:
-    """Refuse an output in whose place stands what a person wrote or reviewed.
+    """Refuse an output (``--out``) that would replace what a person wrote or reviewed.
 
-    ``replaces`` says what the command may replace: files whose first line holds this
-    mark, or None for none at all.
+    A command says by ``replaces`` what it may replace: files that begin with this mark,
+    as its own earlier outputs do, or None for no file at all. A command without
+    ``replaces`` has no such output.
+
+    Raises:
+        InputError: If something else stands there, or the name is that of a table.
     """
     path: Path | None = getattr(options, "out", None)
-    if path is not None and path.suffix.casefold() in _TABLES:
+    if path is None:
+        return
+    if path.suffix.casefold() in _TABLE_SUFFIXES:
         raise InputError(
             f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
             " file; name it .jsonl"
         )
-    writes_it = "replaces" in options and not getattr(options, "dry_run", False)
-    if path is None or not writes_it or not path.is_file() or not path.stat().st_size:
+    is_written = "replaces" in options and not getattr(options, "dry_run", False)
+    if not is_written or not path.is_file() or path.stat().st_size == 0:
         return
     if options.replaces is None:
         raise InputError(
@@ -145,8 +169,8 @@ def _check_replaced(options: argparse.Namespace) -> None:
             f"{path} exists, and people have reviewed it ({reviews}); name another file"
         )
     with as_input_error(f"{path} cannot be read"), path.open("rb") as file:
-        start = file.read(_START)
-    if f'"{options.replaces}"'.encode() not in start:
+        first_bytes = file.read(_BYTES_WITH_MARK)
+    if f'"{options.replaces}"'.encode() not in first_bytes:
         raise InputError(
             f"{path} exists, and no earlier output of this command stands there; name"
             " another file"
@@ -190,7 +214,17 @@ def _keys(path: Path) -> set[Hashable]:
 
 
 def _check_place(argument: str, path: Path, options: argparse.Namespace) -> None:
-    """Refuse what no file can be written to."""
+    """Refuse an output that cannot be written, or that the next run would read.
+
+    Args:
+        argument: The option with its path, as messages name it.
+        path: The output.
+        options: What was typed; its folders of inputs must not hold the output.
+
+    Raises:
+        InputError: If the path is "-", a folder, in no folder, a link or in an input;
+            or if the temporary file that is written first cannot be.
+    """
     if str(path) == "-":
         raise InputError(f"{argument}: standard output is for the table; name a file")
     if path.is_dir():
@@ -200,22 +234,26 @@ def _check_place(argument: str, path: Path, options: argparse.Namespace) -> None
             f"{argument} cannot be written: there is no folder {path.parent}"
         )
     check_leads_nowhere_else(path, argument)
-    # what is no file cannot be put aside
-    partial = Path(os.path.realpath(path) + PARTIAL)
-    if partial.is_symlink():
-        raise InputError(
-            f"{argument} is written first to {partial}, which is a link; remove it, or"
-            " name another file"
-        )
-    if os.path.lexists(partial) and not partial.is_file():
-        raise InputError(
-            f"{argument} is written first to {partial}, which is no file; name another one"
-        )
+    _check_temporary_file(argument, path)
     for name in ("corpus", "data"):
-        if any(
-            folder.is_dir() and folder.resolve() in path.resolve().parents
-            for folder in _paths_of(options, name)
-        ):
-            raise InputError(
-                f"{argument} stands in the {name}, which would hold it the next time"
-            )
+        for folder in _paths_of(options, name):
+            if folder.is_dir() and folder.resolve() in path.resolve().parents:
+                raise InputError(
+                    f"{argument} stands in the {name}, which would hold it the next"
+                    " time"
+                )
+
+
+def _check_temporary_file(argument: str, path: Path) -> None:
+    """Refuse an output whose temporary file, which is written first, is none of ours."""
+    temporary_path = Path(os.path.realpath(path) + PARTIAL)
+    if temporary_path.is_symlink():
+        raise InputError(
+            f"{argument} is written first to {temporary_path}, which is a link; remove"
+            " it, or name another file"
+        )
+    if os.path.lexists(temporary_path) and not temporary_path.is_file():
+        raise InputError(
+            f"{argument} is written first to {temporary_path}, which is no file; name"
+            " another one"
+        )

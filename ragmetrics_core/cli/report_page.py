@@ -80,7 +80,15 @@ def _page_beside(results: Path) -> Path:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Write the page, show the numbers, and say by the exit code what gates decide."""
+    """Write the page of a report, print its numbers, and decide gates.
+
+    The report is that of a file of results, or of several joined. The numbers are also
+    added to the summary of a CI job; if that cannot be written, the error is raised
+    after the numbers are printed.
+
+    Returns:
+        The exit code, which says what the gates decide.
+    """
     shared.settle_gates(options, "--fail-under", holds_gate=bool(options.fail_under))
     check_page(options.html)
     reports = [results_at(path) for path in options.files]
@@ -112,10 +120,14 @@ def _run(options: argparse.Namespace) -> int:
 def _summary_and_decisions(
     report: Report, options: argparse.Namespace
 ) -> tuple[Summary, Sequence[Decision]]:
-    """The numbers of a report, and what its gates decide or those of the options."""
+    """The numbers of a report, and what gates decide.
+
+    A run that stopped when its gates were decided keeps those decisions. Otherwise the
+    gates of ``--fail-under`` are held against the numbers.
+    """
     gates = [parse_gate(text, report.metrics) for text in options.fail_under]
-    slices = {gate.by for gate in gates if gate.by}
-    summary = report.summary(cluster=options.cluster, slices=slices)
+    keys_of_slices = {gate.by for gate in gates if gate.by}
+    summary = report.summary(cluster=options.cluster, slices=keys_of_slices)
     if report.decisions:
         return summary, report.decisions
     decisions = [

@@ -20,17 +20,32 @@ from ragmetrics_core.reporting.tables import footnotes, text_grid
 def screen_lines(
     screen: FirstScreen, summary: Summary, run: RunFacts, remarks: Iterable[str] = ()
 ) -> list[str]:
-    """The first screen, line by line; ``remarks`` are what else came up."""
+    """What the terminal shows first of a run, line by line.
+
+    First come the verdicts and what to mend, then the numbers of each metric, then
+    groups of rows, signs of high risk, and footnotes.
+
+    Args:
+        screen: What was found, in sentences.
+        summary: The numbers.
+        run: Facts of the run, for the footnotes.
+        remarks: Further lines that came up while files were read.
+    """
     lines = [f"{screen.title}: {screen.origin}"]
-    sentences = (screen.together, *screen.verdicts, screen.loss, screen.how_sure)
-    lines += [sentence for sentence in sentences if sentence]
+    opening_sentences = (
+        screen.together,
+        *screen.verdicts,
+        screen.loss,
+        screen.how_sure,
+    )
+    lines += [sentence for sentence in opening_sentences if sentence]
     lines += [f"! {warning}" for warning in screen.warnings]
     lines += _stage_to_mend(screen)
     if screen.lost_on_the_way:
         lines.append(screen.lost_on_the_way)
     lines += ["", text_grid(summary), ""]
-    for metric, words in screen.sentences.items():
-        lines.append(f"{metric_with_gloss(metric)}: {words}")
+    for metric, sentence in screen.sentences.items():
+        lines.append(f"{metric_with_gloss(metric)}: {sentence}")
     for answering in screen.answering:
         lines += ["", *str(answering).splitlines()]
     lines += ["", screen.groups_in_words]

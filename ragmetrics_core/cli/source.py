@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -35,7 +35,7 @@ COLUMNS = ("question", "contexts", "answer", "reference", "retrieved", "facts", 
 _SHOWN_PROBLEMS = 5
 _LARGE = 100_000_000  # bytes that are not read twice
 _SHOWN_COLUMNS = 12
-_TABLES = (".csv", ".tsv")
+_TABLE_SUFFIXES = (".csv", ".tsv")
 
 
 def _no_rows(path: Path) -> str:
@@ -85,48 +85,69 @@ class Source:
     """
 
     def __init__(self, options: argparse.Namespace, keys: KeysSought) -> None:
+        """Check the files, and prepare to read them; no row is read yet.
+
+        Args:
+            options: What was typed: the files, and how they are to be read.
+            keys: Keys of slices and clusters, which it looks for in each sample.
+
+        Raises:
+            InputError: If a file cannot be read, or is a table where ``--traces`` asks
+                for recorded traces.
+        """
         self.keys = keys
-        for path in options.files:
-            if not options.traces:
+        self._limit = options.limit
+        self._strict = options.strict
+        self._columns: dict[str, str] = {}  # where a field is, as far as it was named
+        for name in COLUMNS:
+            column = getattr(options, f"{name}_column")
+            if column is not None:
+                self._columns[name] = column
+        self._count = 0  # rows of all files, once they were counted
+        self._files = [_File(path) for path in options.files]
+        if options.traces:
+            self._prepare_traces(options)
+        else:
+            for path in options.files:
                 check_readable(path)
-            elif path.suffix.casefold() in _TABLES:
+
+    def _prepare_traces(self, options: argparse.Namespace) -> None:
+        """Read the files as recorded traces; ``InputError`` if one is a table."""
+        for path in options.files:
+            if path.suffix.casefold() in _TABLE_SUFFIXES:
                 raise InputError(
                     f"{path} is a table, and --traces reads recorded traces (OTLP"
                     " JSON, Phoenix, MLflow, Langfuse, LangSmith): leave out --traces"
                 )
         resolve = import_named_object(options.resolve) if options.resolve else None
         context_tools = options.context_tools and options.context_tools.split(",")
-        self._files = list(map(_File, options.files))
-        for file in self._files if options.traces else ():
+        for file in self._files:
             file.traces = recorded.samples_from_spans(
                 file.path,
                 resolve=resolve,
                 dialect=options.dialect,
                 context_tools=context_tools,
             )
-        self._limit, self._strict = options.limit, options.strict
-        columns = {name: getattr(options, f"{name}_column") for name in COLUMNS}
-        self._columns = {
-            name: column for name, column in columns.items() if column is not None
-        }
-        self._count = 0
 
     def count_samples(
         self, *, always: bool = False
     ) -> Self | Iterator[Sample | RowError]:
-        """Return the samples, whose number is known if the files are not large.
+        """Count the samples, and return them.
 
-        Such files are read once before, and the number is known from then on.
+        The files are read once to count their rows. So much that is wrong is found
+        before a call is paid: a file that cannot be read or holds no rows, a key or
+        column that no sample has, two columns that may hold one field, and with
+        ``--strict`` a row that is no sample.
 
-        What makes a file unreadable, a key or column that no sample has, two columns
-        that may hold one field, and with ``--strict`` a row that is no sample, is found
-        before a call is paid.
+        Large files are not read twice, unless ``always`` is true. Of them only the
+        first row is looked at, and what is returned is an iterator without a length.
         """
         paths = [file.path for file in self._files if file.path.exists()]
         n_bytes = sum(path.stat().st_size for path in paths)
         if n_bytes > _LARGE and not always:
             for file in self._files:
-                self._check_holds_rows(file, next(self._items(file), None) is not None)
+                first_row = next(self._items(file), None)
+                self._check_holds_rows(file, holds_rows=first_row is not None)
             return iter(self)
         self._count = 0
         for file in self._files:
@@ -135,11 +156,11 @@ class Source:
                 if isinstance(row, AmbiguousColumns):
                     raise row
                 self._count += 1
-            self._check_holds_rows(file, self._count > count_before)
+            self._check_holds_rows(file, holds_rows=self._count > count_before)
         self.keys.check()
         return self
 
-    def _check_holds_rows(self, file: _File, holds_rows: bool) -> None:
+    def _check_holds_rows(self, file: _File, *, holds_rows: bool) -> None:
         """Refuse a file without a single row: the job that writes it may have failed.
 
         Traces that gave no sample are no such file.
@@ -219,26 +240,34 @@ class Source:
         return facts.model_copy(update={"inputs": inputs})
 
     def say_why_idle(self, reasons: Mapping[str, str]) -> None:
-        """Say why no metric applies to each file, by ``reasons`` why each is undefined."""
+        """Print for each file why no metric applies to it, and what to do.
+
+        Args:
+            reasons: By metric, why it is undefined, such as "no answer".
+        """
         why_undefined = "".join(f"; {name}: {why}" for name, why in reasons.items())
-        named = [
+        column_options = [
             f"--{name}-column" for name in COLUMNS if f"no {name}" in why_undefined
-        ] or ["--question-column etc."]
+        ]
+        if not column_options:
+            column_options = ["--question-column etc."]
         for file in self._files:
             if not file.rows and not file.notes:
                 print(f"ragmetrics: {_no_rows(file.path)}", file=sys.stderr)
                 continue
-            unused = (
-                f"; {file.columns}; name the right ones with {', '.join(named)}"
-                if file.unread
-                else ""
+            sentence = (
+                f"no metric applies to {file.path} (rows: {file.rows}, bad:"
+                f" {file.bad}{why_undefined})"
             )
-            why = f"(rows: {file.rows}, bad: {file.bad}{why_undefined}){unused}"
-            print(
-                f"ragmetrics: no metric applies to {file.path} {why}", file=sys.stderr
-            )
-        for note in chain(*(file.notes for file in self._files)):
-            print(f"ragmetrics: {note}", file=sys.stderr)
+            if file.unread:  # columns that no field was made of
+                sentence += (
+                    f"; {file.columns}; name the right ones with"
+                    f" {', '.join(column_options)}"
+                )
+            print(f"ragmetrics: {sentence}", file=sys.stderr)
+        for file in self._files:
+            for note in file.notes:
+                print(f"ragmetrics: {note}", file=sys.stderr)
 
     @property
     def remarks(self) -> list[str]:

@@ -63,23 +63,35 @@ def _init(_: argparse.Namespace) -> int:
 
 
 def _trust(options: argparse.Namespace) -> int:
-    """Keep that the file may choose addresses, code and paths.
+    """Trust a settings file: from now on it may choose addresses, code and paths.
 
-    That holds as long as the file stays as it is.
+    The trust holds for the file's content as it is now; after a change it is asked for
+    again. What the file chooses is printed.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        InputError: If there is no such file.
     """
     if not options.file.exists():
         raise InputError(f"there is no file {options.file}")
-    file = read_project_file(options.file)
-    choices = file.settings.choices_that_need_trust(options.file.parent)
-    trust(file.path, file.content)
-    lines = [f"{file.path} is trusted as it is now; any change asks again. It chooses:"]
+    project_file = read_project_file(options.file)
+    settings = project_file.settings
+    choices = settings.choices_that_need_trust(options.file.parent)
+    trust(project_file.path, project_file.content)
+    lines = [
+        f"{project_file.path} is trusted as it is now; any change asks again. It"
+        " chooses:"
+    ]
     lines += [f"  {choice}" for choice in choices or ["nothing that needs trust"]]
-    if file.settings.code:
+    if settings.code:
         lines.append(
             "What it imports runs as your own code, also where those files change"
             " later."
         )
-    show("\n".join([*lines, f"For CI: {TRUST_VARIABLE}={digest_of(file.content)}"]))
+    lines.append(f"For CI: {TRUST_VARIABLE}={digest_of(project_file.content)}")
+    show("\n".join(lines))
     return 0
 
 

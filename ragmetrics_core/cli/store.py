@@ -61,14 +61,25 @@ def add_to(commands: Any) -> None:
 
 
 def _show_or_remove(options: argparse.Namespace) -> int:
-    """Show what is stored, or remove replies: the old ones, or all."""
-    if (options.action == "prune") != (options.older_than is not None):
+    """Show what is stored (``show``), or remove old replies (``prune``) or all of them.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        SettingError: If ``prune`` comes without an age, or an age without ``prune``.
+        InputError: If the store cannot be used.
+    """
+    is_pruning = options.action == "prune"
+    has_age = options.older_than is not None
+    if is_pruning != has_age:
         raise SettingError(
             "prune needs --older-than, e.g. ragmetrics store prune --older-than 30d;"
             " nothing else does"
         )
     path = options.store or default_path()
-    before = _time_before(options.older_than) if options.action == "prune" else inf
+    # replies from before this time are removed; from before infinity means all
+    before = _time_before(options.older_than) if is_pruning else inf
     if not path.exists():
         show(f"{path}: no replies are stored yet")
         return 0
@@ -93,7 +104,16 @@ def _size_of_store(path: Path) -> int:
 
 
 def _batch(options: argparse.Namespace) -> int:
-    """Say of each batch of a store where it stands; collect or cancel them if asked."""
+    """Say of each batch of a store whether it is done; collect or cancel them if asked.
+
+    A batch is many requests that a provider answers together, within a day.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        InputError: If the store that was named does not exist.
+    """
     path = options.store or default_path()
     if not path.exists():
         if options.store:
@@ -101,17 +121,16 @@ def _batch(options: argparse.Namespace) -> int:
         show(f"{path}: no batch is on its way")
         return 0
     with closing(ParkingStore(SqliteStore(path), _services(options))) as parking:
-        states = run(
-            parking.look_at_batches(
-                collect=options.action == "collect", cancel=options.action == "cancel"
-            )
+        looking = parking.look_at_batches(
+            collect=options.action == "collect", cancel=options.action == "cancel"
         )
-        elsewhere = list(parking.elsewhere.values())
-    lines = [_batch_line(state) for state in states.values()]
+        state_by_batch = run(looking)
+        addresses_not_asked = list(parking.elsewhere.values())
+    lines = [_batch_line(state) for state in state_by_batch.values()]
     lines += [
         f"a batch: at {address}, which is not asked: name it with --api-base, and its"
         " key with --api-key-env"
-        for address in elsewhere
+        for address in addresses_not_asked
     ]
     show("\n".join(lines) or f"{path}: no batch is on its way")
     return 0
