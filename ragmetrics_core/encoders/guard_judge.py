@@ -151,8 +151,8 @@ class GuardJudge(ModelJudge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question, by one request for each claim, fact or chunk.
 
-        Before the first question a control is asked, if the judge has one; if the guard
-        fails it, no question is answered.
+        Before the first question a control is asked, if the judge has one. If the
+        guard fails it, no question is answered.
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
@@ -160,22 +160,22 @@ class GuardJudge(ModelJudge):
         if self._run_session is None:
             return await self._for_one_call().answer(question)
         try:
-            asked = guard_questions(self.model.form, question)
+            guard_question = guard_questions(self.model.form, question)
         except JudgeError as error:
             return Answer(NotAnswered(error.with_traceback(None)))
-        if not asked.requests:
-            return Answer(asked.reads(()))
+        if not guard_question.requests:
+            return Answer(guard_question.reads(()))
         failure, usage = await self._control_failure(self._run_session)
         if failure is not None:
             return Answer(NotAnswered(failure), usage)
         outcomes_with_cost = await gather_all(
             self._ask_in_windows(self._run_session, request)
-            for request in asked.requests
+            for request in guard_question.requests
         )
         for _, cost in outcomes_with_cost:
             usage += cost
         outcomes = [outcome for outcome, _ in outcomes_with_cost]
-        return Answer(_reply(asked, outcomes), usage)
+        return Answer(_reply(guard_question, outcomes), usage)
 
     async def _control_failure(
         self, session: Session
@@ -270,7 +270,7 @@ class GuardJudge(ModelJudge):
 
 
 def _reply(
-    asked: GuardQuestions, outcomes: Sequence[GuardVerdict | JudgeError]
+    guard_question: GuardQuestions, outcomes: Sequence[GuardVerdict | JudgeError]
 ) -> Asked[Any] | NotAnswered:
     """What the verdicts make, or why one of them is missing.
 
@@ -283,7 +283,7 @@ def _reply(
             return NotAnswered(error)
     if errors:
         return NotAnswered(errors[0])
-    return asked.reads(verdicts)
+    return guard_question.reads(verdicts)
 
 
 def control_requests() -> tuple[GuardRequest, GuardRequest]:
@@ -479,8 +479,8 @@ def _claims_with_chances(
         ClaimSupport(text=claim, probability=chance)
         for claim, chance in zip(parts.claims, probabilities, strict=True)
     ]
-    others = [ClaimSupport(text=text) for text in parts.others]
-    return (*claims, *others)
+    other_parts = [ClaimSupport(text=text) for text in parts.others]
+    return (*claims, *other_parts)
 
 
 def _about_facts(question: Question[Any]) -> GuardQuestions:
@@ -496,15 +496,15 @@ def _about_facts(question: Question[Any]) -> GuardQuestions:
 
 def _about_chunks(question: Question[Any]) -> GuardQuestions:
     """Each chunk beside the user's question, in the application's own rewrite."""
-    asked = user_question_of(question)
-    if asked is None or "grade" in _fields_of_verdicts(question):
+    user_question = user_question_of(question)
+    if user_question is None or "grade" in _fields_of_verdicts(question):
         raise QuestionNotSupported(
             "a guard says whether a chunk is relevant to a question, and gives no"
             " grades: take relevance='binary', or a language model"
         )
     name = "chunks" if "chunks" in question.parts else "chunk"
     requests = tuple(
-        GuardRequest("context_relevance", (chunk,), asked)
+        GuardRequest("context_relevance", (chunk,), user_question)
         for chunk in question.parts[name].texts
     )
     return GuardQuestions(requests, partial(_reply_of_cells, question, name, "useful"))

@@ -165,12 +165,15 @@ class LocalDecisionModel(DecisionModel):
         Returns:
             A choice for each question: its probabilities, or why there are none.
         """
-        asked = systemone_fields(request)
+        request_fields = systemone_fields(request)
         answers: dict[str, Any] = {}
         failure_by_place: dict[int, Choice] = {}
         n_tokens = 0
-        for place, (name, question) in enumerate(asked["questions"].items()):
-            single_request = {"state": asked["state"], "questions": {name: question}}
+        for place, (name, question) in enumerate(request_fields["questions"].items()):
+            single_request = {
+                "state": request_fields["state"],
+                "questions": {name: question},
+            }
             with self._model_lock:
                 outcome = self._answer_one(single_request)
             n_tokens += outcome.n_tokens

@@ -207,23 +207,23 @@ class CountingJudge(Judge):
     def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return example replies to a question, one for each time that it is polled.
 
-        A question names two examples: that of the least, after which a metric asks
-        least, and that of the most. Where polls are asked for in rounds, they may stop
-        as soon as enough agree. So at the most the two examples alternate, and no round
-        is spared.
+        A question names two examples: the one after which a metric asks least, and the
+        one after which it asks most. Where polls are asked for in rounds, they may stop
+        as soon as enough agree. So where the most is counted, the two examples
+        alternate, and no round is spared.
 
         There are none if the question has no example.
         """
         examples = question.examples()
         if examples is None:
             return ()
-        least, most = examples
+        least_reply, most_reply = examples
         if not self._high:
-            return (least,) * question.polls
+            return (least_reply,) * question.polls
         if question.first_poll is None:  # it is not polled in rounds
-            return (most,) * question.polls
+            return (most_reply,) * question.polls
         polls = range(question.first_poll, question.first_poll + question.polls)
-        return tuple(least if poll % 2 else most for poll in polls)
+        return tuple(least_reply if poll % 2 else most_reply for poll in polls)
 
     def _usage_estimated(
         self, question: Question[R], replies: tuple[R, ...], model: _CountedModel
@@ -454,13 +454,15 @@ class CountingGuards(CountingJudge):
     def count(self, question: Question[R]) -> Answer[R]:
         """Count a question, and answer it as a guard to which everything holds."""
         try:
-            asked = import_deferred("guard_questions")(self._model.form, question)
+            guard_question = import_deferred("guard_questions")(
+                self._model.form, question
+            )
         except JudgeError as error:
             return Answer(NotAnswered(error))
-        for request in asked.requests:
+        for request in guard_question.requests:
             self._add(request)
         verdict = import_deferred("GuardVerdict")(True, 1.0)
-        return Answer(asked.reads([verdict] * len(asked.requests)))
+        return Answer(guard_question.reads([verdict] * len(guard_question.requests)))
 
     def _add(self, request: GuardRequest) -> None:
         """Count a request to a guard that was not counted before.

@@ -151,7 +151,7 @@ def _join_text(replies: Sequence[Reply], field: str) -> Reply:
     return _combine_verdicts(answered[0].reply, clearest_verdicts)
 
 
-def _single_verdicts(asked: Asked[Any]) -> list[Asked[Any]]:
+def _single_verdicts(reply: Asked[Any]) -> list[Asked[Any]]:
     """Return each verdict of the first reply as if it had been asked alone.
 
     Of polls the first reply stands for all.
@@ -159,10 +159,10 @@ def _single_verdicts(asked: Asked[Any]) -> list[Asked[Any]]:
     return [
         Asked(
             replies=(verdict,),
-            weights=asked.weights[place : place + 1],
-            windows=asked.windows[place : place + 1] or (1,),
+            weights=reply.weights[place : place + 1],
+            windows=reply.windows[place : place + 1] or (1,),
         )
-        for place, verdict in enumerate(verdicts_of(asked.reply))
+        for place, verdict in enumerate(verdicts_of(reply.reply))
     ]
 
 
@@ -201,8 +201,8 @@ def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked
     if list_name is None:
         combined = verdicts[0].reply
     else:
-        items = tuple(verdict.reply for verdict in verdicts)
-        combined = reply.model_copy(update={list_name: items})
+        replies_to_one = tuple(verdict.reply for verdict in verdicts)
+        combined = reply.model_copy(update={list_name: replies_to_one})
     weights: list[Weight] = []
     n_windows_by_verdict: list[int] = []
     for verdict in verdicts:

@@ -56,12 +56,16 @@ def request_text(state: str, questions: Sequence[str]) -> str:
 
 def openai_body(model: str, request: str) -> Body:
     """The body of a request in OpenAI's form."""
-    asked = json.loads(request)
+    request_data = json.loads(request)
     questions = [
         _openai_question(_name(place), *question)
-        for place, question in enumerate(asked["questions"])
+        for place, question in enumerate(request_data["questions"])
     ]
-    return {"model": model, "input": json_text(asked["state"]), "questions": questions}
+    return {
+        "model": model,
+        "input": json_text(request_data["state"]),
+        "questions": questions,
+    }
 
 
 def _openai_question(name: str, kind: str, wording: str, options: list[Any]) -> Body:
@@ -79,12 +83,12 @@ def _openai_question(name: str, kind: str, wording: str, options: list[Any]) -> 
 
 def systemone_fields(request: str) -> Body:
     """State and questions of a request in the form of System One."""
-    asked = json.loads(request)
+    request_data = json.loads(request)
     questions = {
         _name(place): _systemone_question(*question)
-        for place, question in enumerate(asked["questions"])
+        for place, question in enumerate(request_data["questions"])
     }
-    return {"state": asked["state"], "questions": questions}
+    return {"state": request_data["state"], "questions": questions}
 
 
 def _systemone_question(kind: str, wording: str, options: list[Any]) -> Body:
@@ -116,10 +120,10 @@ def characters_of_question(question: str, *, most: bool) -> int:
     """Characters of a typed question in a request, at the least or at the most."""
     kind, wording, options = json.loads(question)
     if most:
-        asked = _openai_question(_LONGEST_NAME, kind, wording, options)
-        return len(json_text(asked)) + len(",")
-    asked = _systemone_question(kind, wording, options)
-    return len(json_text({_name(0): asked})) - len("{}")
+        question_in_form = _openai_question(_LONGEST_NAME, kind, wording, options)
+        return len(json_text(question_in_form)) + len(",")
+    question_in_form = _systemone_question(kind, wording, options)
+    return len(json_text({_name(0): question_in_form})) - len("{}")
 
 
 def _name(place: int) -> str:

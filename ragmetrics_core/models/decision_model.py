@@ -369,10 +369,12 @@ class LiteLLMDecisionModel(DecisionModel, LiteLLMModel):
 
     async def _call_litellm(self, litellm: Any, request: ChatRequest) -> Any:
         text = request.messages[0].content
-        asked = await compute_beside_loop(
+        request_fields = await compute_beside_loop(
             lambda: systemone_fields(text), size=len(text)
         )
-        return await litellm.asystemone(**asked, **self._how_to_call(), **self._extra)
+        return await litellm.asystemone(
+            **request_fields, **self._how_to_call(), **self._extra
+        )
 
     def _reply(self, response: Any, request: ChatRequest) -> ChatReply:
         answered = response.model_dump()
