@@ -92,7 +92,7 @@ class Estimate:
                 " and what that costs, is its own affair"
             )
         if self.low.spared + self.low.passed:
-            lines.append(self._cascade())
+            lines.append(self._cascade_line())
         for name, reason in self.left_out.items():
             lines.append(f"{name} left out: {reason} on every row")
         for name, failure in self.failing.items():
@@ -118,7 +118,7 @@ class Estimate:
             return "unknown"
         return _range_in_words(self.low.completion_tokens, self.high.completion_tokens)
 
-    def _cascade(self) -> str:
+    def _cascade_line(self) -> str:
         """How many questions the free judge of a cascade passes on."""
         n_questions = self.low.spared + self.low.passed
         passed = _range_in_words(self.low.passed, self.high.passed)

@@ -271,22 +271,23 @@ def _answers_with_usage(
 ) -> list[Answer[Any]]:
     """Make the answers to questions of what came of their typed questions.
 
-    Several questions may share a typed question. Its cost is in the usage of the first
-    of them alone, so that nothing is counted twice.
+    A typed question is one that is answered with probabilities. Several questions may
+    share a typed question. Its cost is in the usage of the first of them alone, so that
+    nothing is counted twice.
 
     Args:
         forms: How each question was asked.
         decisions: What came of each typed question, by its state and its text.
     """
-    paid_places: set[tuple[str, str]] = set()
+    paid: set[tuple[str, str]] = set()
     answers: list[Answer[Any]] = []
     for form in forms:
         usage = Usage()
         for typed_text in form.typed:
-            place = (form.state, typed_text)
-            if place not in paid_places:
-                usage += decisions[place].usage
-            paid_places.add(place)
+            state_and_text = (form.state, typed_text)
+            if state_and_text not in paid:
+                usage += decisions[state_and_text].usage
+            paid.add(state_and_text)
         answers.append(Answer(_make_reply(form, decisions), usage))
     return answers
 

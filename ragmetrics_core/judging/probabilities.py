@@ -71,6 +71,7 @@ def read_weights(
     """
     label_probability = question.weigh or LabelProbability("")
     verdicts = verdicts_of(reply.value)
+    # of the labels in the order in which the text of the reply has them
     weights_in_text_order = label_weights(
         reply.choice, label_probability, mode_of(question), reply.start, reply.end
     )

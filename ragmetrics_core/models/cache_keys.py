@@ -128,7 +128,7 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
 
     Args:
         component: The model object.
-        form: Gives what the framework writes of it.
+        form: Gives what the framework writes of it, e.g. a mapping of its settings.
 
     Returns:
         None where replies must not be kept beyond the process: ``form`` gives no
@@ -139,10 +139,11 @@ def key_of(component: object, form: Callable[[], object]) -> str | None:
         return None
     try:
         serialised = public_form(form())
-        own_classes = [
+        names_of_classes = [
             f"{base.__module__}.{base.__qualname__}" for base in type(component).__mro__
         ]
-        addresses = provider_addresses([*own_classes, *_class_names(serialised)])
+        # a provider's address in the environment changes replies as a setting does
+        addresses = provider_addresses([*names_of_classes, *_class_names(serialised)])
         text = json.dumps([serialised, public_form(addresses)], sort_keys=True)
     except Exception as error:  # noqa: BLE001  # whatever a framework or a part of the user's raises: no key
         _logger.debug(
