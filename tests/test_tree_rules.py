@@ -220,6 +220,20 @@ ROWS: dict[str, Row] = {
         grade="inferred",
         evidence_from="listed",
     ),
+    "rerankers beside each other, of searches that found the same": Row(
+        # monkey30440/agentic-rag-with-llama-index-workflows, workflow.py
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS, query="Douro"),
+            _reranked(c, DOCS, DOCS[:1]),
+            retriever(c, *DOCS, query="Évora"),
+            _reranked(c, DOCS, DOCS[1:]),
+            answers=SAYS,
+        ),
+        [PORTO, FARO, EVORA],
+        grade="inferred",
+        evidence_from="listed",
+    ),
     "rerankers one behind the other": Row(
         lambda c: tree(
             c,

@@ -8,7 +8,7 @@ something decides. This stage and its parts (``showings``, ``arrivals``, ``origi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -397,7 +397,7 @@ def by_the_last_step(search: _Search) -> Contexts | None:
     if not any((node.ended or 0.0) > last_retrieval for node in calls.reworking_steps):
         return None
     document_by_key: dict[DocumentKey, Document] = {}
-    steps = _last_steps(calls.reworking_steps)
+    steps = _last_steps(calls)
     for step in steps:
         for document in step.documents or ():
             document_by_key[document.key] = document
@@ -406,29 +406,44 @@ def by_the_last_step(search: _Search) -> Contexts | None:
     return _contexts_of_list(search, documents, f"what {names} returned")
 
 
-def _last_steps(steps: Sequence[Node]) -> list[Node]:
-    """Those steps whose documents no later step worked on.
-
-    Args:
-        steps: The steps, in the order in which they ended.
-    """
+def _last_steps(calls: Calls) -> list[Node]:
+    """Those steps behind the retrieval whose documents no later step worked on."""
+    lists_retrieved = [_ids_of(documents) for documents in calls.retrievals.values()]
     last_steps = []
-    for index, step in enumerate(steps):
-        later_steps = steps[index + 1 :]
-        if not any(_works_on_documents_of(step, later) for later in later_steps):
+    for index, step in enumerate(calls.reworking_steps):
+        later_steps = calls.reworking_steps[index + 1 :]
+        if not any(
+            _works_on_documents_of(step, later, lists_retrieved)
+            for later in later_steps
+        ):
             last_steps.append(step)
     return last_steps
 
 
-def _works_on_documents_of(step: Node, later: Node) -> bool:
+def _works_on_documents_of(
+    step: Node, later: Node, lists_retrieved: Sequence[Collection[str]]
+) -> bool:
     """Whether a later step worked on what a step gave.
 
     It did if it took some of that, or that and more. A step of which nobody knows what
-    it took worked on all.
+    it took worked on all. A step that took just what a retrieval found, and more than
+    the other gave, worked beside it: two searches may find the same.
+
+    Args:
+        step: The step.
+        later: The later step.
+        lists_retrieved: The ids of what each retrieval found.
     """
-    gave = {document.own_id or document.text for document in step.documents or ()}
-    took = {document.own_id or document.text for document in later.taken}
-    return not took or took <= gave or gave <= took
+    gave = _ids_of(step.documents or ())
+    took = _ids_of(later.taken)
+    if not took or took <= gave:
+        return True
+    return gave <= took and took not in lists_retrieved
+
+
+def _ids_of(documents: Iterable[Document]) -> set[str]:
+    """The stores' ids of some documents; of those without one the texts."""
+    return {document.own_id or document.text for document in documents}
 
 
 def by_everything_retrieved(search: _Search) -> Contexts | None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.passages import share_a_passage, stands_apart
 from ragmetrics_core.capture.transcripts import Talk, talk_of, turns_of_fields
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow_path
@@ -44,6 +44,8 @@ _STATE_QUESTION_KEYS = ("question", "query", "user_input", "user_question")
 # those under which inputs hold an answer that was given before
 _GIVEN_ANSWER_KEYS = ("generation", "answer", "response", "output_text", "result")
 _SPEAKERS = ("user", "assistant")  # of a conversation, in the order of a pair
+# what an application writes around the user's words is at least so long
+_FEWEST_LETTERS_AROUND = 24
 _DEPTH = 4  # mappings and sequences inside of each other that are looked into
 # what str() makes of an object, such as a stream
 _OBJECT_AS_TEXT = re.compile(r"<[\w.]+ object(?: [\w.<>]+)? at 0x[0-9a-fA-F]+>")
@@ -356,9 +358,30 @@ def _whole_talk_of(value: object, question: str | None) -> Talk:
             for fields in value:
                 turns += turns_of_fields(fields)
             return Talk(tuple(turns))
-    messages = conversation(value) or ()
+    messages = _with_texts_as_answers(conversation(value) or (), value)
     turns_of_messages = spoken(messages)
     return Talk(turns_of_messages or _turns_of_pairs(value))
+
+
+def _with_texts_as_answers(
+    messages: Sequence[Message], history: object
+) -> list[Message]:
+    """The messages of a history, where a bare text behind the user's message is the answer.
+
+    Applications append the message that they asked, and the text of the reply.
+
+    Args:
+        messages: The messages of ``history``, bare texts being the user's.
+        history: What the application kept.
+    """
+    kept = history if isinstance(history, (list, tuple)) else ()
+    whole: list[Message] = []
+    for message, element in zip(messages, kept, strict=False):
+        is_behind_user = bool(whole) and whole[-1].role == "user"
+        if isinstance(element, str) and is_behind_user:
+            message = replace(message, role="assistant")
+        whole.append(message)
+    return whole
 
 
 def names_a_talk(key: object) -> bool:
@@ -442,12 +465,30 @@ def _turns_of_pairs(value: object) -> tuple[Turn, ...]:
 
 
 def spoken(messages: Iterable[Message]) -> tuple[Turn, ...]:
-    """What user and assistant said; no tool calls and no instructions."""
-    turns = []
+    """What user and assistant said; no tool calls and no instructions.
+
+    An application may keep the user's words and, right behind them, the whole prompt
+    that it made of them. That prompt is left out: the user spoke once.
+    """
+    turns: list[Turn] = []
     for message in messages:
-        if message.role in _SPEAKERS and message.text.strip():
+        if message.role not in _SPEAKERS or not message.text.strip():
+            continue
+        last_of_user = ""
+        if turns and turns[-1].role == message.role == "user":
+            last_of_user = turns[-1].content
+        if not _is_prompt_around(last_of_user, message.text):
             turns.append(Turn(role=message.role, content=message.text))
     return tuple(turns)
+
+
+def _is_prompt_around(words_of_user: str, text: str) -> bool:
+    """Whether a text is a longer prompt in which the user's words stand by themselves."""
+    words = words_of_user.strip()
+    n_letters_around = len(as_one_line(text)) - len(as_one_line(words))
+    if not words or n_letters_around < _FEWEST_LETTERS_AROUND:
+        return False
+    return stands_apart(words, text)
 
 
 def drop_shown_documents(

@@ -152,6 +152,49 @@ class Showings:
         lists = self.calls.lists(call.began) or self.calls.lists()
         documents = _latest_versions(lists)
         replies = self._replies_to_seek(call)
+        prompt = self._prompt_to_search(call, documents, replies)
+        search = _search(prompt, documents, replies)
+        divided_keys = _keys_of_divided(search, lists)
+        if divided_keys:
+            pieces = [
+                document for document in documents if document.key not in divided_keys
+            ]
+            search = _search(prompt, pieces, replies)
+        n_earlier_by_text = self._count_showings_of_earlier_turns(prompt.message_texts)
+        arrived = _keys_as_they_came(lists)
+        showing_of = _documents_shown(search, arrived, n_earlier_by_text)
+        unknown: dict[DocumentKey, Document] = {}
+        traces = set()
+        for candidate, place in _unknown_candidates(search, showing_of):
+            key = candidate.document.key
+            unknown[key] = candidate.document
+            if place.traced:
+                traces.add(key)
+        feeding = [
+            *_calls_read(replies, search.places_of_replies, showing_of),
+            *self._authors_of_handed_documents(call),
+            *self._calls_beside(call),
+        ]
+        return _ShownAlone(
+            found=showing_of,
+            unknown=unknown,
+            traces=frozenset(traces),
+            feeding=tuple(dict.fromkeys(feeding)),
+        )
+
+    def _prompt_to_search(
+        self,
+        call: Node,
+        documents: Iterable[Document],
+        replies: Iterable[_EarlierReply],
+    ) -> _Prompt:
+        """The prompt of a call, as documents are sought in it.
+
+        Args:
+            call: The call.
+            documents: What this turn found.
+            replies: What models wrote in this turn.
+        """
         asking_place = self._place_of_question(call.prompt)
         turn_start = _start_of_turn(call.prompt, asking_place)
         letters_of_documents = self._letters_of_documents(documents)
@@ -162,37 +205,13 @@ class Showings:
         message_texts = _texts_this_turn_first(
             call.prompt, turn_start, left_out=answers_like_documents
         )
-        candidates = _candidates(documents, message_texts)
-        texts = [candidate.text for candidate in candidates]
-        texts += [reply.text for reply in replies]
-        asking_message = self._asking_message(call.prompt, asking_place)
-        known = [text for text in self.known if text not in answers_like_documents]
         known_texts = self._repeat_as_they_stand(
-            known, message_texts, letters_of_documents, asking_message
+            [text for text in self.known if text not in answers_like_documents],
+            message_texts,
+            letters_of_documents,
+            self._asking_message(call.prompt, asking_place),
         )
-        located = locate(texts, message_texts, known=known_texts)
-        arrived = _keys_as_they_came(lists)
-        n_earlier_by_text = self._count_showings_of_earlier_turns(message_texts)
-        showing_of = _documents_shown(candidates, located, arrived, n_earlier_by_text)
-        unknown: dict[DocumentKey, Document] = {}
-        traces = set()
-        for candidate, place in _unknown_candidates(candidates, located, showing_of):
-            key = candidate.document.key
-            unknown[key] = candidate.document
-            if place.traced:
-                traces.add(key)
-        reply_places = located.places[len(candidates) :]
-        feeding = [
-            *_calls_read(replies, reply_places, showing_of),
-            *self._authors_of_handed_documents(call),
-            *self._calls_beside(call),
-        ]
-        return _ShownAlone(
-            found=showing_of,
-            unknown=unknown,
-            traces=frozenset(traces),
-            feeding=tuple(dict.fromkeys(feeding)),
-        )
+        return _Prompt(message_texts, known_texts)
 
     def _repeat_as_they_stand(
         self,
@@ -422,6 +441,20 @@ class Showings:
 
 
 @dataclass(frozen=True)
+class _Prompt:
+    """A prompt, as documents are sought in it.
+
+    Attributes:
+        message_texts: The texts of its messages, those of this turn first.
+        known_texts: Texts that stand there for another reason, each as often as it
+            does.
+    """
+
+    message_texts: Sequence[str]
+    known_texts: Sequence[str]
+
+
+@dataclass(frozen=True)
 class _EarlierReply:
     """A text that an earlier call wrote, as it is sought in a prompt.
 
@@ -628,9 +661,82 @@ def _candidates(
     return candidates
 
 
+@dataclass(frozen=True)
+class _LocatedSearch:
+    """Texts that were sought in a prompt, and where they stand.
+
+    Attributes:
+        candidates: Texts that documents may be shown as.
+        located: The places of these texts, and behind them those of earlier replies.
+    """
+
+    candidates: Sequence[_Candidate]
+    located: Located
+
+    @property
+    def places_of_replies(self) -> Sequence[Place]:
+        """Where the earlier replies stand."""
+        return self.located.places[len(self.candidates) :]
+
+
+def _search(
+    prompt: _Prompt, documents: Sequence[Document], replies: Iterable[_EarlierReply]
+) -> _LocatedSearch:
+    """Seek documents and earlier replies in a prompt."""
+    candidates = _candidates(documents, prompt.message_texts)
+    texts = [candidate.text for candidate in candidates]
+    texts += [reply.text for reply in replies]
+    located = locate(texts, prompt.message_texts, known=prompt.known_texts)
+    return _LocatedSearch(candidates, located)
+
+
+def _keys_of_divided(
+    search: _LocatedSearch, lists: Sequence[Sequence[Document]]
+) -> set[DocumentKey]:
+    """The keys of shown documents that a later step cut into pieces.
+
+    A splitter behind a retriever makes several documents of one. Where a prompt shows
+    all of them in their order, they have the letters of the one, and take its place.
+
+    Args:
+        search: What was found in the prompt.
+        lists: The lists of documents, the latest first.
+    """
+    # of each document the latest list that holds it; a lower place is a later list
+    place_of_latest: dict[DocumentKey, int] = {}
+    for place, documents in enumerate(lists):
+        for document in documents:
+            place_of_latest.setdefault(document.key, place)
+    whole: list[Document] = []
+    hidden: list[Document] = []
+    for candidate, found in zip(search.candidates, search.located.places, strict=False):
+        if found.extent == "whole":
+            whole.append(candidate.document)
+        elif found.outcome == "not shown":
+            hidden.append(candidate.document)
+    keys = set()
+    for document in whole:
+        place = place_of_latest[document.key]
+        later = [other for other in hidden if place_of_latest[other.key] < place]
+        if later and _fill(later, document):
+            keys.add(document.key)
+    return keys
+
+
+def _fill(pieces: Iterable[Document], document: Document) -> bool:
+    """Whether several documents are the pieces of one, and hardly leave anything of it."""
+    n_pieces = 0
+    n_bytes_left = len(stream(document.text))
+    for piece in pieces:
+        text = piece.text.strip()
+        if text and text in document.text:
+            n_pieces += 1
+            n_bytes_left -= len(stream(text))
+    return n_pieces > 1 and n_bytes_left < OWN
+
+
 def _documents_shown(
-    candidates: Sequence[_Candidate],
-    located: Located,
+    search: _LocatedSearch,
     arrived: Sequence[DocumentKey],
     n_earlier_by_text: Mapping[str, int],
 ) -> dict[DocumentKey, ShownDocument]:
@@ -640,11 +746,12 @@ def _documents_shown(
     that earlier turns found as well, the first occurrences are theirs.
 
     Args:
-        candidates: Texts that documents may be shown as.
-        located: The places of these texts, and perhaps of others behind them.
+        search: What was found in the prompt.
         arrived: The keys of the documents in the order in which they came.
         n_earlier_by_text: How many occurrences of a text are of earlier turns.
     """
+    candidates = search.candidates
+    located = search.located
     rank_by_key = {key: rank for rank, key in enumerate(arrived)}
 
     def rank(index: int) -> int:
@@ -677,8 +784,7 @@ def _documents_shown(
 
 
 def _unknown_candidates(
-    candidates: Sequence[_Candidate],
-    located: Located,
+    search: _LocatedSearch,
     showing_of: Mapping[DocumentKey, object],
 ) -> list[tuple[_Candidate, Place]]:
     """The candidates of which a prompt does not tell whether it shows them.
@@ -686,12 +792,11 @@ def _unknown_candidates(
     A candidate is left out if another text of its document is shown.
 
     Args:
-        candidates: Texts that documents may be shown as.
-        located: The places of these texts, and perhaps of others behind them.
+        search: What was found in the prompt.
         showing_of: The documents that the prompt shows.
     """
     unknown = []
-    for candidate, place in zip(candidates, located.places, strict=False):
+    for candidate, place in zip(search.candidates, search.located.places, strict=False):
         is_shown = candidate.document.key in showing_of
         if place.outcome == "unknown" and not is_shown:
             unknown.append((candidate, place))

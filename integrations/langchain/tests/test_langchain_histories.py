@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -18,6 +19,7 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_fakes import Shelf, Speaker, document, joined
 from langchain_ragmetrics import capture
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from ragmetrics_core.capture.transcripts import talk_of
@@ -265,6 +267,69 @@ def asked_with(**given: Any) -> Sample:
         chain.invoke({"input": QUESTION, **given})
     (sample,) = captured.samples
     return sample
+
+
+def test_a_bare_text_behind_a_message_of_the_user_is_the_answer() -> None:
+    """``chat_history.extend([HumanMessage(question), reply])``, where the reply is a text."""
+    sample = asked_with(chat_history=[BEFORE[0], SAID[1]])
+    assert [(turn.role, turn.content) for turn in sample.history] == [
+        ("user", SAID[0]),
+        ("assistant", SAID[1]),
+    ]
+    assert sample.ledger is not None
+    assert sample.ledger.turn == 2
+
+
+@pytest.mark.parametrize("with_sub_agent", [True, False])
+def test_a_thread_that_keeps_the_whole_prompts_has_a_turn_for_each_question(
+    with_sub_agent: bool,
+) -> None:
+    """A node asks with what was found, and its messages stay in the thread beside the user's."""
+    shelves = {
+        question: Shelf(books=[document(f"{answered} It is said of old.", question)])
+        for question, answered in TALK.items()
+    }
+
+    class State(MessagesState):
+        found: str
+
+    def search(state: State) -> dict[str, Any]:
+        question = str(state["messages"][-1].text)
+        return {"found": joined(shelves[question].invoke(question))}
+
+    def answered(state: State) -> dict[str, Any]:
+        question = str(state["messages"][-1].text)
+        whole = HumanMessage(f"CONTEXT:\n{state['found']}\nQUESTION:\n{question}")
+        model = Speaker(lines=TALK[question])
+        messages = [*state["messages"][:-1], whole]
+        if with_sub_agent:
+            return dict(create_agent(model, []).invoke({"messages": messages}))
+        return {"messages": [whole, model.invoke(messages)]}
+
+    graph = StateGraph(State)
+    graph.add_node("search", search)
+    graph.add_node("answer", answered)
+    graph.add_edge(START, "search")
+    graph.add_edge("search", "answer")
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    with capture() as captured:
+        kept = graph.compile(checkpointer=InMemorySaver())
+        for question in TALK:
+            kept.invoke({"messages": [HumanMessage(question)]}, thread)  # type: ignore[call-overload]  # a part of the state
+    talk = [text for pair in TALK.items() for text in pair]
+    for place, sample in enumerate(captured.samples):
+        assert sample.ledger is not None
+        assert sample.ledger.turn == place + 1
+        assert [turn.content for turn in sample.history] == talk[: 2 * place]
+        # each prompt holds what was found for the earlier questions as well
+        assert [call.shown for call in sample.ledger.calls] == [(0,)] * (place + 1)
+        assert [context.id for context in sample.contexts] == [talk[2 * place]]
+
+
+def test_two_messages_of_the_user_in_a_row_that_say_different_things_are_two() -> None:
+    said = [HumanMessage("Hello there."), HumanMessage("Hello there, are you awake?")]
+    sample = asked_with(chat_history=[*said, AIMessage("I am.")])
+    assert len(sample.history) == 3
 
 
 @pytest.mark.parametrize(

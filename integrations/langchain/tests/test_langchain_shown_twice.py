@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.documents import Document
+from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_fakes import Shelf, Speaker, calls, document, joined, rag
 from langchain_ragmetrics import capture
@@ -322,3 +325,51 @@ def test_a_prompt_that_shows_its_pages_twice_has_each_twice_also_in_a_later_turn
             chain.invoke({"question": question, "search": search})
     shown = [[context.id for context in one.contexts] for one in captured.samples]
     assert shown == [["bridge", "ferry"] * 2, ["mill", "bridge"] * 2]
+
+
+SENTENCES = [
+    "The bridge was opened in 1874 by the mayor",
+    "The ferry crosses the lake every hour in summer",
+    "The mill ground corn until the flood of 1910",
+]
+
+
+class Splitting(BaseDocumentCompressor):
+    """Cuts a document into its sentences, and keeps some of them."""
+
+    kept: list[int]
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Any = None
+    ) -> list[Document]:
+        sentences = documents[0].page_content.rstrip(".").split(". ")
+        return [Document(sentences[place]) for place in self.kept]
+
+
+@pytest.mark.parametrize("separator", ["\n\n", ". ", "\n---\n"])
+@pytest.mark.parametrize("kept", [[0, 1, 2], [0, 1], [2, 1, 0], [1]])
+def test_the_pieces_of_a_split_document_are_the_contexts(
+    separator: str, kept: list[int]
+) -> None:
+    whole = Document(". ".join(SENTENCES) + ".")
+    retriever = ContextualCompressionRetriever(
+        base_compressor=Splitting(kept=kept), base_retriever=Shelf(books=[whole])
+    )
+    chain = (
+        {
+            "context": retriever
+            | (lambda found: separator.join(one.page_content for one in found)),
+            "question": RunnablePassthrough(),
+        }
+        | ChatPromptTemplate.from_template("{context}\nQuestion: {question}")
+        | Speaker(lines="In 1874.")
+    )
+    with capture() as captured:
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    assert texts(sample) == [SENTENCES[place] for place in kept]
+    assert sample.retrieved is not None
+    assert [one.text for one in sample.retrieved] == texts(sample)
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    assert sample.capture.warnings == ()

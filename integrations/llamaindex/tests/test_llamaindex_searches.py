@@ -11,13 +11,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from llama_index.core import get_response_synthesizer
+from llama_index.core import SQLDatabase, get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.query_engine import NLSQLTableQueryEngine, RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture
+from sqlalchemy import Column, Integer, MetaData, String, Table, create_engine
+from sqlalchemy.pool import StaticPool
 
 from ragmetrics_core.data.sample import Sample
 
@@ -213,3 +215,41 @@ def test_a_workflow_that_asks_no_model_of_the_framework_and_searches_nothing_is_
         asyncio.run(ask("Anything on zeppelins?"))
     assert len(captured.samples) == 1
     assert sum(captured.problems.counts.values()) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_rows_that_an_engine_makes_a_node_of_are_what_it_retrieved(
+    kit: ModuleType, is_async: bool
+) -> None:
+    """``NLSQLTableQueryEngine`` asks its retriever in a way that is not recorded."""
+    engine = create_engine(
+        "sqlite://",
+        connect_args={"check_same_thread": False},
+        poolclass=StaticPool,
+    )
+    table = Table(
+        "flights", MetaData(), Column("airline", String), Column("n", Integer)
+    )
+    table.create(engine)
+    with engine.begin() as connection:
+        connection.execute(table.insert(), [{"airline": "Nordic", "n": 412}])
+    model = kit.ScriptedLLM(
+        script={"SQL Response:": "Nordic has.", "": "SELECT airline, n FROM flights"}
+    )
+    question = "Which airline has most flights?"
+    asked = NLSQLTableQueryEngine(SQLDatabase(engine), tables=["flights"], llm=model)
+    with capture() as captured:
+        if is_async:
+            asyncio.run(asked.aquery(question))
+        else:
+            asked.query(question)
+    engine.dispose()
+    (sample,) = captured.samples
+    rows = ["[('Nordic', 412)]"]
+    assert [context.text for context in sample.contexts] == rows
+    assert [context.text for context in sample.retrieved or ()] == rows
+    assert sample.ledger is not None
+    (call,) = sample.ledger.calls
+    assert (call.kind, call.query, call.shown) == ("retrieval", question, (0,))
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"

@@ -72,6 +72,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
         run.settled = True
         capture.name_authors(run.root)
         capture.name_empty_searches(run.root)
+        _add_searches_of_engines(run)
     asked_question, asked_at = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
     _say_what_was_streamed(run, models)
@@ -111,6 +112,49 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             plain=snapshot.plain,
         )
     ]
+
+
+def _add_searches_of_engines(run: Run) -> None:
+    """Add a search to each query engine that answers from nodes of its own making.
+
+    An engine that turns the question into SQL makes a node of the rows, and hands it to
+    its synthesizer: no retriever is asked in the way that is recorded. Engines inside
+    of which anything was found or answered are left as they are.
+    """
+    for engine in list(run.root.walk()):
+        is_query_engine = engine is not run.root or run.kind == "query"
+        if engine.kind != "agent" or not is_query_engine:
+            continue
+        _, *inner_calls = engine.walk()
+        if any(inner.kind not in ("step", "model") for inner in inner_calls):
+            continue
+        for step in inner_calls:
+            is_synthesizer = step.kind == "step" and step.query is not None
+            own_nodes = _nodes_without_origin(step, run)
+            if is_synthesizer and own_nodes:
+                # moments are whole numbers, so that this one is before the step alone
+                moment = step.began - 0.5
+                engine.children.append(
+                    Node(
+                        "retriever",
+                        engine.name,
+                        moment,
+                        moment,
+                        query=engine.query,
+                        documents=own_nodes,
+                    )
+                )
+                break
+
+
+def _nodes_without_origin(step: Node, run: Run) -> tuple[Document, ...]:
+    """The nodes that a step was handed, but for those that the run was given or a call wrote."""
+    ids_given = {document.id for document in run.root.taken}
+    return tuple(
+        document
+        for document in step.taken
+        if document.author is None and document.id not in ids_given
+    )
 
 
 def _ids_with_texts(run: Run) -> set[str | None]:
