@@ -65,27 +65,31 @@ TRAITS: dict[str, Callable[[Sample], int]] = {
 def correlations(
     rows: Iterable[SampleResult], metrics: Sequence[str]
 ) -> list[Correlation]:
-    """Rank correlation of every metric's score with every trait.
+    """How each metric's score goes with traits that should not matter, such as length.
 
-    None for a metric with fewer than ten scores.
+    It is the rank correlation of score and trait. A metric with fewer than ten scores
+    is left out.
 
     Source:
         Interval: Bonett & Wright (2000), Psychometrika 65(1).
     """
-    scored: dict[str, list[tuple[float, list[int]]]] = {name: [] for name in metrics}
+    # for each metric the scores, each with the sample's sizes in the order of TRAITS
+    scores_and_sizes: dict[str, list[tuple[float, list[int]]]] = {
+        metric: [] for metric in metrics
+    }
     for row in rows:
         if row.sample is None:
             continue
         sizes = [size_of(row.sample) for size_of in TRAITS.values()]
         for metric, result in row.results.items():
-            if metric in scored and result.value is not None:
-                scored[metric].append((result.value, sizes))
+            if metric in scores_and_sizes and result.value is not None:
+                scores_and_sizes[metric].append((result.value, sizes))
     found_correlations = []
-    for metric, scores in scored.items():
-        if len(scores) < _FEWEST:
+    for metric, scores_of_metric in scores_and_sizes.items():
+        if len(scores_of_metric) < _FEWEST:
             continue
-        for place, trait in enumerate(TRAITS):
-            pairs = [(score, sizes[place]) for score, sizes in scores]
+        for trait_index, trait in enumerate(TRAITS):
+            pairs = [(score, sizes[trait_index]) for score, sizes in scores_of_metric]
             found_correlations.append(_correlation(metric, trait, pairs))
     return found_correlations
 
@@ -93,19 +97,28 @@ def correlations(
 def _correlation(
     metric: str, trait: str, pairs: Sequence[tuple[float, float]]
 ) -> Correlation:
-    """The rank correlation of scores with one trait, with its interval."""
+    """Spearman's rank correlation ρ of scores with one trait, with its 95 % interval.
+
+    Fisher's transformation z = artanh ρ is about normal, so the interval is made there
+    and transformed back. Without a correlation, because one side does not vary, the
+    interval is all of [-1, 1].
+    """
     rho = spearman(pairs)
     if rho is None:
-        return Correlation(metric, trait, None, -1.0, 1.0)
-    half = NormalDist().inv_cdf(0.975) * sqrt((1 + rho * rho / 2) / (len(pairs) - 3))
-    z = atanh(max(-0.999999, min(0.999999, rho)))
-    return Correlation(metric, trait, rho, tanh(z - half), tanh(z + half))
+        return Correlation(metric, trait, rho=None, low=-1.0, high=1.0)
+    standard_error = sqrt((1 + rho * rho / 2) / (len(pairs) - 3))
+    half_width = NormalDist().inv_cdf(0.975) * standard_error
+    z = atanh(max(-0.999999, min(0.999999, rho)))  # artanh of 1 is infinite
+    low = tanh(z - half_width)
+    high = tanh(z + half_width)
+    return Correlation(metric, trait, rho, low, high)
 
 
 def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
-    """Return the share of chunks judged useful at each of the first 15 ranks.
+    """The share of chunks that were judged useful, at each of the first 15 ranks.
 
-    All chunks below follow as rank 16. The list is empty if no chunk was judged.
+    All chunks below rank 15 are counted together, as rank 16. Ranks without a verdict
+    are left out. A judge that prefers the first chunks whatever they say shows here.
     """
     verdicts_by_rank: dict[int, list[bool]] = {}
     for row in rows:
@@ -114,9 +127,11 @@ def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
                 _add_verdicts(result.evidence, verdicts_by_rank)
     shares = []
     for rank, verdicts in sorted(verdicts_by_rank.items()):
-        useful, count = sum(verdicts), len(verdicts)
-        low, high = wilson(useful, count)
-        shares.append(RankShare(rank, useful, count, useful / count, low, high))
+        n_useful = sum(verdicts)
+        n_chunks = len(verdicts)
+        low, high = wilson(n_useful, n_chunks)
+        share = n_useful / n_chunks
+        shares.append(RankShare(rank, n_useful, n_chunks, share, low, high))
     return shares
 
 

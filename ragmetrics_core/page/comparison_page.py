@@ -57,14 +57,15 @@ class ChangedSample:
 
 
 def write_comparison(path: str | Path, comparison: Comparison) -> None:
-    """Write a comparison as one HTML page.
+    """Write a comparison of two runs as one HTML page.
 
-    It shows a forest plot, then the most changed samples side by side, losses first.
+    It shows the differences of all metrics with their intervals (a forest plot), then
+    the most changed samples with both answers side by side, losses first.
     """
     metrics = comparison.metrics_in_order
-    changed = _most_changed(comparison, metrics)
-    lost = [sample for sample in changed if sample.has_lost]
-    won = [sample for sample in reversed(changed) if not sample.has_lost]
+    changed_samples = _most_changed(comparison, metrics)
+    lost = [sample for sample in changed_samples if sample.has_lost]
+    won = [sample for sample in reversed(changed_samples) if not sample.has_lost]
     drawn_changes = _changes_to_draw(comparison, metrics)
     data = {
         "comparison": comparison,
@@ -96,24 +97,29 @@ def _with_rows_to_open(
 def _most_changed(
     comparison: Comparison, metrics: Sequence[str]
 ) -> list[ChangedSample]:
-    """The most changed samples, each once, those that lost most first."""
-    pairs = {
+    """The samples whose scores changed most, each once, with all their scores.
+
+    Those that lost stand first, in the order of the comparison; then the others, those
+    that gained least first.
+    """
+    # a sample may have changed in several metrics: it is taken once
+    pair_by_indices = {
         (change.first.index, change.second.index): (change.first, change.second)
         for change in comparison.most_changed
     }
-    samples = [
-        ChangedSample(_score_changes(pairs[place], metrics), pairs[place])
-        for place in sorted(pairs)
-    ]
+    samples = []
+    for indices in sorted(pair_by_indices):
+        pair = pair_by_indices[indices]
+        samples.append(ChangedSample(_score_changes(pair, metrics), pair))
     losses = comparison.lost_most
-    places = {loss.second.index: place for place, loss in enumerate(losses)}
+    rank_of_loss = {loss.second.index: rank for rank, loss in enumerate(losses)}
 
-    def place(sample: ChangedSample) -> tuple[int, float]:
-        """Where a sample stands: among the losses, then those that gained least."""
-        index = sample.pair[1].index
-        return places.get(index, len(losses)), sample.worst_change
+    def rank(sample: ChangedSample) -> tuple[int, float]:
+        """What samples are sorted by."""
+        _, second_row = sample.pair
+        return rank_of_loss.get(second_row.index, len(losses)), sample.worst_change
 
-    return sorted(samples, key=place)
+    return sorted(samples, key=rank)
 
 
 def _score_changes(
@@ -168,9 +174,10 @@ def _answer_of(row: SampleResult) -> str:
 
 
 def _pieces_of_answers(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
-    """Both answers in pieces, each with whether it stands in one of them only.
+    """Split two answers into pieces, to mark what only one of them says.
 
-    Long ones are unmarked.
+    Each piece comes with whether it stands in one of the answers only. Long answers are
+    cut and not compared: they are one piece each.
     """
     is_long = max(len(first), len(second)) > _LONGEST_DIFF
     if is_long or first == second:
@@ -181,11 +188,13 @@ def _pieces_of_answers(first: str, second: str) -> tuple[list[Piece], list[Piece
     first_pieces: list[Piece] = []
     second_pieces: list[Piece] = []
     matcher = SequenceMatcher(None, first_words, second_words, autojunk=False)
-    for kind, start, end, other_start, other_end in matcher.get_opcodes():
-        in_one_only = kind != "equal"
-        if start < end:
-            first_pieces.append(("".join(first_words[start:end]), in_one_only))
-        if other_start < other_end:
-            words = second_words[other_start:other_end]
-            second_pieces.append(("".join(words), in_one_only))
+    # each step is a range of words of the first answer and one of the second
+    for kind, first_start, first_end, second_start, second_end in matcher.get_opcodes():
+        is_in_one_only = kind != "equal"
+        first_text = "".join(first_words[first_start:first_end])
+        second_text = "".join(second_words[second_start:second_end])
+        if first_text:
+            first_pieces.append((first_text, is_in_one_only))
+        if second_text:
+            second_pieces.append((second_text, is_in_one_only))
     return first_pieces, second_pieces

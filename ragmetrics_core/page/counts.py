@@ -231,7 +231,11 @@ class MetricCounts:
         return min(1.0, self._sum_of_highest / self._n_scored)
 
     def sentences(self, numbers: MetricSummary) -> str:
-        """What the metric found, and what its mean leaves out or cannot reach."""
+        """Say what the metric found, and what its mean leaves out or cannot reach.
+
+        A judge may be unable to give some samples a score of 1; then the highest mean
+        that it can give is named.
+        """
         rows = Counted(self.verdicts[True], self.verdicts.total())
         words = sentence_of(numbers, rows)
         if has_too_few(numbers):
@@ -254,10 +258,19 @@ def has_too_few(numbers: MetricSummary) -> bool:
 
 
 def sentence_of(numbers: MetricSummary, rows: Counted) -> str:
-    """What a metric found, in a sentence that says what it counts."""
+    """Say what a metric found, such as "80 of 100 answers are supported.".
+
+    Args:
+        numbers: The metric's numbers.
+        rows: How many rows there is a verdict on (``of``), and on how many it is a yes
+            (``holds``). Without any only the scored rows are counted.
+    """
     if not numbers.count:
-        why = numbers.unscored_in_words
-        return f"No row was scored: {why}." if why else "No row was scored."
+        why_unscored = numbers.unscored_in_words
+        if why_unscored:
+            return f"No row was scored: {why_unscored}."
+        return "No row was scored."
+    # a metric that ships has words of its own for what it counts
     wording = WORDINGS.get(numbers.metric)
     if not rows.of:
         noun = "row" if wording is None else wording.noun

@@ -92,7 +92,11 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(row: SampleResult) -> Diagnosis | None:
-    """Name the stage at which a sample probably went wrong: the first rule that holds.
+    """Name the stage of the pipeline at which a sample probably went wrong.
+
+    A rule for each stage says what the metrics must say of the sample, such as that the
+    facts were retrieved but the answer is not supported. The first rule that holds
+    counts, with the scores that make it hold.
 
     None where nothing is wrong, nothing is certain enough, or the application itself
     failed.
@@ -105,21 +109,24 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
     sayings, score_by_subject = _sayings_of_row(row)
     for code, rule in RULES.items():
         for condition in rule.holds:
-            if _holds(condition, sayings):
-                scores = [
-                    score_by_subject[subject]
-                    for subject in condition
-                    if subject in score_by_subject
-                ]
-                return Diagnosis(code, tuple(dict.fromkeys(scores)))
+            if not _holds(condition, sayings):
+                continue
+            scores: dict[str, None] = {}  # as an ordered set
+            for subject in condition:
+                if subject in score_by_subject:
+                    scores[score_by_subject[subject]] = None
+            return Diagnosis(code, because=tuple(scores))
     return None
 
 
 def _sayings_of_row(row: SampleResult) -> tuple[dict[str, Says], dict[str, str]]:
-    """What all results of a row say, by subject of the rules.
+    """What all results of a row say about the subjects that rules ask for.
+
+    A subject is a question such as "facts_found": were the facts retrieved? The answer
+    is yes, no, or None, which is too close to call.
 
     Returns:
-        What is said of each subject, and the score, in words, that says it.
+        What is said of each subject, and by subject the score that says it, in words.
     """
     sayings: dict[str, Says] = {}
     score_by_subject: dict[str, str] = {}
@@ -127,7 +134,9 @@ def _sayings_of_row(row: SampleResult) -> tuple[dict[str, Says], dict[str, str]]
         sayings_of_result = _sayings_of_result(result)
         sayings.update(sayings_of_result)
         score = result.status if result.value is None else format(result.value, ".2f")
-        score_by_subject.update(dict.fromkeys(sayings_of_result, f"{name} {score}"))
+        for subject in sayings_of_result:
+            score_by_subject[subject] = f"{name} {score}"
+        # the metric does not say which facts the prompt held; what was recorded may
         if _leaves_prompt_open(result):
             sayings.update(_sayings_of_journey(row))
     return sayings, score_by_subject
@@ -142,15 +151,18 @@ def _holds(condition: Mapping[str, Says], sayings: Mapping[str, Says]) -> bool:
 
 
 def _sayings_of_result(result: MetricResult) -> dict[str, Says]:
-    """What one result says, by subject of the rules; nothing without a score.
+    """What one metric's result says about the subjects that rules ask for.
 
-    But an answer that only declines says so by having none.
+    What it says depends on the evidence. A score near one half says nothing: how near
+    follows from what the evidence tells of its uncertainty, else it is 0.1. Without a
+    score nothing is said, but that an answer only declines.
     """
     if isinstance(result, Undefined):
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
     evidence = result.evidence
+    # the range in which a score without a known uncertainty may lie
     around_value = (result.value - _CONVENTION, result.value + _CONVENTION)
     if isinstance(evidence, FactMatrix):
         return _sayings_of_facts(result.value, evidence)
@@ -175,16 +187,22 @@ def _side_of_half(*values: float) -> bool | None:
 
 
 def _sayings_of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
-    """What a search for facts says: which were retrieved, and which were prompted.
+    """What a search for facts in texts says: were they retrieved, and in the prompt?
 
-    A fact whose best probability is unsure may be there or not, so the share of facts
-    lies between two ends. No saying contradicts the score itself.
+    A fact that may be there or not, because its best probability is neither low nor
+    high, makes the share of facts uncertain: it lies between a least and a most share.
+    What is said never contradicts the score itself.
+
+    Args:
+        value: The score: the share of facts in what was retrieved.
+        evidence: The probability of each fact in each text, and the share of facts in
+            the prompt, where that was another text.
     """
     least_probability, most_probability = _UNSURE
     least_share = _share_of_facts(evidence, above=most_probability)
     most_share = _share_of_facts(evidence, above=least_probability)
     value_of_prompt = evidence.contexts_value
-    if value_of_prompt is None:
+    if value_of_prompt is None:  # the prompt held what was retrieved
         value_of_prompt = value
     any_fact: Says = None
     if least_share > 0:
@@ -227,9 +245,11 @@ def _sayings_of_journey(row: SampleResult) -> dict[str, Says]:
 
 
 def _sayings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:
-    """Whether any chunk is useful, and whether the useful ones come first.
+    """What verdicts on chunks say: is any useful, and do the useful ones come first?
 
-    An unsure chunk may be useful or not, so average precision lies between two ends.
+    The order is judged by average precision, which is 1 if all useful chunks come
+    first. A chunk of which the judge is unsure may be useful or not, so average
+    precision lies between the values for both.
     """
     verdicts = [
         _sure_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks
@@ -243,6 +263,7 @@ def _sayings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:
         average_precision(if_unsure_are_not),
         value,
     ]
+    # without any unsure chunk the values are equal, and their uncertainty is not known
     margin = _CONVENTION if len(set(values)) == 1 else 0.0
     return {
         "any_useful": True,

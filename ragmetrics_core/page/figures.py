@@ -38,10 +38,11 @@ def histogram(metric: str, values: Sequence[float]) -> Figure:
 
 
 def box_plot(values: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw a box plot per metric.
+    """Draw a box plot of each metric's scores, one below the other.
 
-    It shows median, quartiles, and whiskers to 1.5 times their distance. A diamond is
-    the mean.
+    A box goes from the lower to the upper quartile, with a line at the median. Whiskers
+    reach to the last score within 1.5 times the box's length. A diamond is the mean.
+    Metrics without a score are left out.
     """
     scores_by_metric = {name: scores for name, scores in values.items() if scores}
     figure, axes = _axes(1.0 + 0.5 * len(scores_by_metric))

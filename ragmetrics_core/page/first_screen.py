@@ -158,19 +158,24 @@ class ScreenTally:
         self._journey = JourneyTally()
 
     def add(self, row: SampleResult) -> str:
-        """Count one row; returns its group."""
+        """Count one row, and return the code of its group.
+
+        Each row is in one group, such as those that lack context. Its answer holds up
+        if all that is known of it speaks for it.
+        """
         code = group_of_row(row)
         self._groups.append(_CODES.index(code))
         holds_up = answer_holds_up(row)
         self._holding_up.append(holds_up)
         stages = self._add_to_groups(row, code, holds_up=holds_up)
-        cluster = self._number_of(row.sample)
-        self._clusters.append(cluster)
+        cluster_number = self._number_of(row.sample)
+        self._clusters.append(cluster_number)
         for name, result in row.results.items():
             if isinstance(result, Scored):
                 self._counts[name].add(name, result, (code, *stages))
                 if isinstance(result.evidence, Sufficed):
-                    self._answering_of(name).add(row, cluster)
+                    self._answering_of(name).add(row, cluster_number)
+        # rows of one content are copies, which a warning counts
         content = _content_of(row.sample)
         if any(content):
             self._hashes_of_contents.append(hash(content))
@@ -179,15 +184,23 @@ class ScreenTally:
     def _add_to_groups(
         self, row: SampleResult, code: str, *, holds_up: bool
     ) -> Sequence[str]:
-        """Count the row in its group and in the stages that lost something of it.
+        """Count the row in its group, and in the stages that lost something of it.
+
+        A row's journey is what became of its facts from retrieval to the answer; a
+        stage, such as the search, may have lost some.
+
+        Args:
+            row: The row.
+            code: The code of its group.
+            holds_up: Whether its answer holds up.
 
         Returns:
-            Those stages.
+            The codes of those stages; none if nothing is known of the journey.
         """
         example = example_of(row, TITLES[code], is_of_stage=code in RULES)
         self._rows_by_group.add(code, example, holds_up=holds_up)
-        followed = self._journey.add(row)
-        stages = () if followed is None else stages_of_row(followed, code)
+        row_journey = self._journey.add(row)
+        stages = () if row_journey is None else stages_of_row(row_journey, code)
         for stage in stages:
             example = example_of(row, STAGE_TITLES[stage], is_of_stage=True)
             self._rows_by_stage.add(stage, example, holds_up=holds_up)
@@ -201,7 +214,10 @@ class ScreenTally:
         warnings: Sequence[str] = (),
         exit_code: int | None = None,
     ) -> FirstScreen:
-        """Everything counted so far, with the verdict of the gates.
+        """Put together what a person should see first of the rows counted so far.
+
+        That is what the gates decided, the largest fault and how sure it is, what to
+        mend first, the rows to open, and what each metric found.
 
         Args:
             summary: The numbers of the same rows.
@@ -216,7 +232,7 @@ class ScreenTally:
         # the rows of a run until decided were chosen by their scores
         has_intervals = not run.decisions
         unscored_first = self._groups_whose_unscored_rows_are_first(losses)
-        highest = {
+        highest_mean_by_metric = {
             numbers.metric: self._counts[numbers.metric].highest_mean
             for numbers in summary.metrics
         }
@@ -228,13 +244,15 @@ class ScreenTally:
             together=all_in_words(decisions, exit_code),
             loss=self._verdict_on_losses(losses, summary),
             how_sure=self._how_sure(losses, summary, run),
-            warnings=self._warnings(summary, decisions, highest, warnings),
+            warnings=self._warnings(
+                summary, decisions, highest_mean_by_metric, warnings
+            ),
             to_mend=self._to_mend(groups, journey, decisions, has_intervals),
             groups=tuple(groups),
             rows=summary.rows,
             worst=tuple(self._rows_by_group.worst(unscored_first)),
             sentences=_sentences(self._counts, summary),
-            highest=highest,
+            highest=highest_mean_by_metric,
             journey=journey,
             lost_on_the_way=journey_in_words(
                 journey,
@@ -326,9 +344,15 @@ class ScreenTally:
         )
 
     def _verdict_on_losses(self, losses: Sequence[Group], summary: Summary) -> str:
-        """The largest loss, and the rows without a score by reason; the larger first.
+        """Say which fault is the largest, and how many rows have no score, and why.
 
-        Rows without a score are no evidence that all is well, so they are said here.
+        Rows without a score are no evidence that all is well, so they are named. If
+        they are more than the rows with a fault, they come first.
+
+        Args:
+            losses: The groups of rows with a fault.
+            summary: The numbers of the whole run; the rows counted here may be drawn
+                from it.
         """
         n_not_scored = self._n_not_scored
         n_scored = self._n_rows - n_not_scored
@@ -367,28 +391,34 @@ class ScreenTally:
     def _how_sure(
         self, losses: Sequence[Group], summary: Summary, run: RunFacts
     ) -> str:
-        """How far the share of the largest loss may lie from that of rows like these.
+        """Say how sure the share of rows with a fault is, in one sentence.
 
-        "" where no row tells. Rows that were chosen by their scores, as by a run until
-        decided, have no interval. Rows on which the judge failed may have the loss or
-        not: the interval holds for both.
+        It names the 95 % range of that share among rows like these, and what the range
+        does not cover. Rows on which the judge failed may have a fault or not: the range
+        holds for both. A run that stopped when its gates were decided chose its rows by
+        their scores, so it has no range.
+
+        Returns:
+            The sentence; "" where no row was scored.
         """
         n_scored = self._n_rows - self._n_not_scored
         are_few = n_scored < n_rows_wanted(summary)
-        # rows that were chosen by their scores have no interval
-        declined = "" if run.decisions else self._range_of_declined()
-        faults = "" if run.decisions else self._ranges_of_faults(losses)
-        if declined and are_few and not losses:
-            faults = ""  # a range from next to nothing says nothing
-        if not n_scored and not declined:
+        declined_range = ""
+        fault_ranges = ""
+        if not run.decisions:
+            declined_range = self._range_of_declined()
+            fault_ranges = self._ranges_of_faults(losses)
+        if declined_range and are_few and not losses:
+            fault_ranges = ""  # a range from next to nothing says nothing
+        if not n_scored and not declined_range:
             return ""
         parts = []
         if losses and are_few:
             parts.append(too_few_in_words(n_scored, summary))
-        if self._most_are_not_scored and not declined:
+        if self._most_are_not_scored and not declined_range:
             parts.append("whether rows without a score have a fault is not known")
-        parts += [ranges for ranges in (declined, faults) if ranges]
-        has_range = bool(declined or faults)
+        parts += [ranges for ranges in (declined_range, fault_ranges) if ranges]
+        has_range = bool(declined_range or fault_ranges)
         if not has_range:
             parts.append(
                 "a judge that is wrong in the same way each time is not covered"
@@ -420,29 +450,40 @@ class ScreenTally:
         )
 
     def _ranges_of_faults(self, losses: Sequence[Group]) -> str:
-        """How far the shares of faults and of the largest may reach; "" if unknown.
+        """Say how large the share of rows with a fault may be, and that of the largest.
 
-        Where some answers hold up and others do not, the faults of the latter count.
+        If some of these rows have an answer that holds up and others do not, the share
+        is that of the others, and that of all rows with a fault stands behind it.
+
+        Args:
+            losses: The groups of rows with a fault.
+
+        Returns:
+            The ranges in words; "" if they are not known.
         """
         codes = [group.code for group in losses]
-        any_fault = self._range_of(codes)
-        if not any_fault:
+        range_of_any_fault = self._range_of(codes)
+        if not range_of_any_fault:
             return ""
-        n_spoilt, n_holding_up = count_spoilt(losses), count_holding_up(losses)
-        is_split = bool(n_spoilt and n_holding_up)
-        is_of_all = self._n_not_scored == self._count_of(JUDGE_FAILED)
-        these = "rows like these" if is_of_all else "rows like the scored ones"
-        reach = self._range_of(codes, only_spoilt=is_split)
-        words = f"with 95 % confidence, {reach} of {these} have a fault"
+        n_spoilt = count_spoilt(losses)
+        n_holding_up = count_holding_up(losses)
+        is_split = n_spoilt > 0 and n_holding_up > 0
+        # rows on which the judge failed are in the range; other unscored ones are not
+        is_of_all_rows = self._n_not_scored == self._count_of(JUDGE_FAILED)
+        these = "rows like these" if is_of_all_rows else "rows like the scored ones"
+        share_range = self._range_of(codes, only_spoilt=is_split)
+        words = f"with 95 % confidence, {share_range} of {these} have a fault"
         if is_split:
             words += " and no answer that holds up"
         if len(losses) > 1:
-            ranges = [
+            ranges_of_largest = [
                 f"{group.title}: {self._range_of([group.code], only_spoilt=is_split)}"
                 for group in equal_largest(losses)
             ]
-            words += f" ({'; '.join(ranges)})"
-        return f"{words}, {any_fault} any fault" if is_split else words
+            words += f" ({'; '.join(ranges_of_largest)})"
+        if is_split:
+            words += f", {range_of_any_fault} any fault"
+        return words
 
     def _copies(self) -> Iterable[str]:
         """That rows repeat others, if any do."""
@@ -472,32 +513,41 @@ class ScreenTally:
         only_spoilt: bool = False,
         among: Container[str] = _SCORED,
     ) -> str:
-        """How far the share of these groups may reach; "" if that cannot be said.
+        """The 95 % range of the share of rows in some groups, in words.
+
+        A row on which the judge failed may be of these groups or not: the low end is
+        for the case that none is, the high end for the case that all are.
 
         Args:
-            codes: The groups.
+            codes: The codes of the groups.
             only_spoilt: Count of them only rows without an answer that holds up.
-            among: The groups of all rows of which it is the share.
+            among: The codes of the groups of all rows of which it is the share.
+
+        Returns:
+            The range, such as "12 to 25 %"; "" without any such row.
         """
-        # a row on which the judge failed may be of the groups or not
-        if_failed_are_not = array("d")  # 1 for each row that counts
-        if_failed_are = array("d")
+        # 1 for each row that counts, 0 for the others
+        flags_if_failed_are_not = array("d")
+        flags_if_failed_are = array("d")
         clusters = array("q")
         rows = zip(self._groups, self._holding_up, self._clusters, strict=True)
-        for place, holds_up, cluster in rows:
-            group = _CODES[place]
-            has_failed = group == JUDGE_FAILED
-            if group not in among and not has_failed:
+        for code_index, holds_up, cluster_number in rows:
+            code = _CODES[code_index]
+            has_judge_failed = code == JUDGE_FAILED
+            if code not in among and not has_judge_failed:
                 continue
-            counts = group in codes and not (only_spoilt and holds_up)
-            if_failed_are_not.append(counts)
-            if_failed_are.append(counts or has_failed)
-            clusters.append(cluster)
-        lowest = mean_interval(if_failed_are_not, clusters)
-        highest = mean_interval(if_failed_are, clusters)
-        if lowest is None or highest is None:
+            is_left_out = only_spoilt and bool(holds_up)
+            does_count = code in codes and not is_left_out
+            flags_if_failed_are_not.append(does_count)
+            flags_if_failed_are.append(does_count or has_judge_failed)
+            clusters.append(cluster_number)
+        interval_if_not = mean_interval(flags_if_failed_are_not, clusters)
+        interval_if_are = mean_interval(flags_if_failed_are, clusters)
+        if interval_if_not is None or interval_if_are is None:
             return ""
-        return f"{round(100 * lowest.low)} to {round(100 * highest.high)} %"
+        low_percent = round(100 * interval_if_not.low)
+        high_percent = round(100 * interval_if_are.high)
+        return f"{low_percent} to {high_percent} %"
 
     def _verdicts(self, decisions: Sequence[Decision]) -> tuple[str, ...]:
         """What each gate decides, those that failed first; without gates, that none is.

@@ -39,16 +39,22 @@ def count_rows(groups: Iterable[Group]) -> int:
 def loss_in_words(
     losses: Sequence[Group], rows: str, n_scored: int, summary: Summary
 ) -> str:
-    """The largest fault, and in how many of these rows it occurs.
+    """Say in how many rows there is a fault, and which is the largest.
 
-    Of few rows without a loss nothing is said but that they are few.
+    Args:
+        losses: The groups of rows with a fault.
+        rows: The rows of which these are some, in words.
+        n_scored: How many rows were scored. If they are few and none has a fault, only
+            that is said.
+        summary: The numbers of the run, which say how many rows are wanted.
     """
     if not losses:
         if n_scored < n_rows_wanted(summary):
             sentence = too_few_in_words(n_scored, summary)
             return f"{sentence[:1].upper()}{sentence[1:]}"
         return f"No fault found in {rows}"
-    n_spoilt, n_holding_up = count_spoilt(losses), count_holding_up(losses)
+    n_spoilt = count_spoilt(losses)  # rows without an answer that holds up
+    n_holding_up = count_holding_up(losses)
     if n_spoilt and n_holding_up:
         return _losses_by_answer(losses, rows)
     n_lost = count_rows(losses)
@@ -64,33 +70,41 @@ def loss_in_words(
 
 
 def _losses_by_answer(losses: Sequence[Group], rows: str) -> str:
-    """The rows whose answer does not hold up, those whose does, the largest fault.
+    """Say of rows with a fault how many answers hold up, and which fault is the largest.
 
-    The largest is the one with most rows whose answer does not hold up.
+    An answer holds up if all that is known of it speaks for it: then the fault did no
+    harm. So the largest fault is the one with most rows whose answer does not hold up.
     """
-    n_spoilt, n_holding_up = count_spoilt(losses), count_holding_up(losses)
+    n_spoilt = count_spoilt(losses)
+    n_holding_up = count_holding_up(losses)
     verb = "has" if n_spoilt == 1 else "have"
     words = f"{n_spoilt:,} of {rows} {verb} a fault and no answer that holds up"
-    spoilt = [group for group in losses if group.n_not_holding_up]
-    if len(spoilt) == 1:
-        words += f" ({spoilt[0].title})"
+    groups_spoilt = [group for group in losses if group.n_not_holding_up]
+    has_one_fault = len(groups_spoilt) == 1
+    if has_one_fault:
+        words += f" ({groups_spoilt[0].title})"
     verb = "has" if n_holding_up == 1 else "have"
     words += f"; {n_holding_up:,} more {verb} a fault and one that does"
-    if len(spoilt) == 1:
+    if has_one_fault:
         return words
     return f"{words}. Largest among the {n_spoilt:,}: {_largest_in_words(losses)}"
 
 
 def _largest_in_words(losses: Sequence[Group]) -> str:
-    """The largest faultes, and the next one where chance may have put it behind."""
-    equal = equal_largest(losses)
-    n_largest = _size(equal[0], losses)
-    words = "; ".join(f"{group.title} ({n_largest:,})" for group in equal)
-    smaller = [group for group in losses if group not in equal]
+    """Name the largest fault with its number of rows, or several of equal size.
+
+    The next one is named as well if it may be smaller by chance alone, which McNemar's
+    test of both numbers says.
+    """
+    largest = equal_largest(losses)
+    n_largest = _size(largest[0], losses)
+    words = "; ".join(f"{group.title} ({n_largest:,})" for group in largest)
+    smaller = [group for group in losses if group not in largest]
     if smaller:
-        n_next = _size(smaller[0], losses)
+        next_group = smaller[0]
+        n_next = _size(next_group, losses)
         if n_next and mcnemar(n_largest, n_next) > _CHANCE:
-            words += f"; {smaller[0].title} ({n_next:,}) is not surely smaller"
+            words += f"; {next_group.title} ({n_next:,}) is not surely smaller"
     return words
 
 

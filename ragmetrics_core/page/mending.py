@@ -55,10 +55,10 @@ class MendFirst(NamedTuple):
 def groups_to_mend(
     groups: Sequence[Group], stage: Group | None, gate: GateAtRisk | None
 ) -> list[Group]:
-    """The groups that name what to mend, the most important first.
+    """Order the groups of rows that name something to mend, the most important first.
 
-    Of faults that is the group with most rows that count against the gate at risk, or
-    without such a gate the largest.
+    The largest group comes first. If it is a fault and a gate did not pass (the gate at
+    risk), groups are ordered by how many of their rows count against that gate.
 
     Args:
         groups: All groups of rows, in the order in which they are tried.
@@ -99,19 +99,35 @@ def why_first(
     *,
     has_intervals: bool,
 ) -> str:
-    """In how many rows the first of them shows, and why it comes before its equals."""
+    """Say in how many rows the first thing to mend shows, and why it comes first.
+
+    If it is a stage of the journey (of facts from retrieval to the answer), it is also
+    said how much the stage lost.
+
+    Args:
+        to_mend: The groups to mend, in order.
+        gate: The gate that did not pass, if any.
+        journey: What each stage lost.
+        has_intervals: Whether the intervals hold.
+
+    Returns:
+        The words; "" if there is nothing to mend.
+    """
     if not to_mend:
         return ""
-    words = count_in_words(to_mend[0].count, "row")
-    n_equal = sum(group.weight == to_mend[0].weight for group in to_mend)
+    first_group = to_mend[0]
+    words = count_in_words(first_group.count, "row")
+    n_equal = sum(group.weight == first_group.weight for group in to_mend)
     is_of_gate = gate is not None and gate.n_rows > 0
     if not is_of_gate and n_equal > 1:
         words += ", as many as another; this comes first in the pipeline"
     stage = journey.stage_to_mend
-    if to_mend[0].code not in STAGE_TITLES or stage is None:
+    is_stage = first_group.code in STAGE_TITLES
+    if not is_stage or stage is None:
         return words
-    title = STAGE_TITLES[to_mend[0].code].partition(" ")[2]
-    share = f"{stage.lost:,} of {stage.of:,} {stage.unit} {title}"
+    # without the first word of the title, which names what was lost
+    what_happened = STAGE_TITLES[first_group.code].partition(" ")[2]
+    share = f"{stage.lost:,} of {stage.of:,} {stage.unit} {what_happened}"
     if has_intervals:
         share += f", 95 % interval {interval_in_words(stage)}"
     return f"{share}; in {words}"

@@ -33,9 +33,10 @@ _ORIGINS: dict[ProbabilityFrom, str] = {
 def paragraphs(
     summary: Summary, run: RunFacts, rows: Iterable[SampleResult] = ()
 ) -> tuple[str, ...]:
-    """Return how the numbers of a report came about, for a paper or a protocol.
+    """Describe how the numbers of a report came about, for a paper or a protocol.
 
-    There are paragraphs, and the references that they name.
+    The paragraphs are on metrics and intervals, on what is known of the judges' worth,
+    on the exact settings, and the references. Empty ones are left out.
 
     Args:
         summary: The numbers.
@@ -61,7 +62,11 @@ def paragraphs(
 def _sentences_on_metrics(
     summary: Summary, run: RunFacts, rows: Iterable[SampleResult]
 ) -> Iterator[str]:
-    """What was measured, by which judge and how, in sentences."""
+    """Say what was measured, by which judge and how, in sentences.
+
+    Metrics that ship are defined. Others are named, and so are those that failed on
+    every row. Of judges that give probabilities it is said where these come from.
+    """
     only_failed = [
         numbers.metric
         for numbers in summary.metrics
@@ -108,7 +113,13 @@ def _definition(name: str, run: RunFacts) -> str:
 
 
 def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
-    """What a metric measures with these settings by one kind of judge."""
+    """The definition of a metric, as one kind of judge measures it with its settings.
+
+    Args:
+        name: Name of the metric.
+        kind: The kind of judge: "words" compares words; others are models.
+        settings: The metric's settings, as its signature names them.
+    """
     by_words = kind == "words"
     combination = settings.get("combination", "")
     if name == "retrieval_accuracy" and combination in _COMBINATIONS:
@@ -126,26 +137,28 @@ def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
 
 
 def _origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
-    """Per metric and judge, how many probabilities come from tokens, polls and typed questions.
+    """Say for each metric and judge where its probabilities come from, and how many.
 
-    Adherence is polled where nothing else is asked for, and its definition says so.
+    A probability is read from those of tokens, from the share of polls (the same
+    question asked several times), or from a model's answer to a typed question.
+    Nothing is said of adherence by polls, since its definition says it.
     """
-    counts: dict[tuple[str, str], Counter[ProbabilityFrom]] = {}
+    n_by_origin: dict[tuple[str, str], Counter[ProbabilityFrom]] = {}
     for row in rows:
         for metric, result in row.results.items():
             if result.evidence is None or result.judge in EMBEDDED:
                 continue
-            counter = counts.setdefault((metric, result.judge), Counter())
-            counter.update(result.evidence.probabilities_from())
-    for (metric, judge), counter in counts.items():
+            counts = n_by_origin.setdefault((metric, result.judge), Counter())
+            counts.update(result.evidence.probabilities_from())
+    for (metric, judge), counts in n_by_origin.items():
         settings = run.metrics[metric].settings if metric in run.metrics else {}
-        is_polled = not counter["typed questions"] and "verdict_tokens" not in settings
+        is_polled = not counts["typed questions"] and "verdict_tokens" not in settings
         if metric == "context_adherence" and is_polled:
             continue
         parts = [
-            f"{counter[origin]} from {words}"
+            f"{counts[origin]} from {words}"
             for origin, words in _ORIGINS.items()
-            if counter[origin]
+            if counts[origin]
         ]
         if parts:
             yield f"Probabilities of {metric} by {judge}: {', '.join(parts)}."
@@ -183,7 +196,11 @@ def _settings_of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
-    """How intervals were made, and what the means leave out."""
+    """Say by which methods intervals were made, and what the means leave out.
+
+    Left out are undefined and failed results. It is also said of how many scores the
+    judge was uncertain.
+    """
     methods = dict.fromkeys(
         numbers.interval.method for numbers in summary.metrics if numbers.interval
     )
@@ -210,22 +227,25 @@ def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
 
 
 def quotes_of_cards(run: RunFacts) -> list[str]:
-    """Return what the card of each judge says of the metrics of a run, as set.
+    """Say of each judge of a run how well it agrees with people.
 
-    Figures come with 95 % intervals. A judge without a card is said to have none.
+    A card holds what was measured of a judge on labelled samples. Its figures are
+    quoted for each metric of the run, with 95 % intervals. A judge without a card for
+    the run's settings is said to be unmeasured.
     """
-    lines = []
+    sentences = []
     for judge in run.judges:
-        sentences = []
+        phrases = []
         for signature, (_, figures) in fitting(judge, run).items():
-            sentences.append(f"{signature.metric} {_means_over_sources(figures)}")
+            phrases.append(f"{signature.metric} {_means_over_sources(figures)}")
             if judge in EMBEDDED and signature.metric == "context_adherence":
-                sentences.append(unseen_worth())
-        words = "; ".join(sentences)
-        if not sentences:
-            words = "how well it agrees with people is not measured (ragmetrics card)"
-        lines.append(f"{judge}, against labels of people: {words}.")
-    return lines
+                phrases.append(unseen_worth())
+        if not phrases:
+            phrases.append(
+                "how well it agrees with people is not measured (ragmetrics card)"
+            )
+        sentences.append(f"{judge}, against labels of people: {'; '.join(phrases)}.")
+    return sentences
 
 
 def _means_over_sources(figures: Iterable[Measured]) -> str:

@@ -86,18 +86,24 @@ def write_page_from(
 def write_html(
     path: str | Path, template: str, scripts: Sequence[str], data: dict[str, Any]
 ) -> None:
-    """Render one of the templates of this folder into a file.
+    """Render a template of this folder into an HTML file that needs no other file.
 
-    Its scripts are joined into one.
+    Args:
+        path: The file.
+        template: Name of the template.
+        scripts: Names of the scripts, which are joined into one. The page allows only
+            a script with this content's hash to run.
+        data: What the template shows.
     """
-    from_file = _environment().get_template(template)
+    page_template = _environment().get_template(template)
     script = "\n".join(_text(name) for name in scripts)
-    fixed = {
+    shared_data = {
         "style": _as_markup(_text("report.css")),
         "script": _as_markup(script),
         "script_hash": b64encode(sha256(script.encode()).digest()).decode(),
     }
-    pieces = from_file.generate(**fixed, **data)
+    pieces = page_template.generate(**shared_data, **data)
+    # a lone surrogate, which a text of a sample may hold, cannot be written as UTF-8
     write_text(path, (str(replace_surrogates(piece)) for piece in pieces), "the page")
 
 
@@ -116,20 +122,29 @@ def check_page(path: Path) -> None:
 def page_data(
     rows: Sequence[SampleResult], summary: Summary, run: RunFacts, screen: FirstScreen
 ) -> dict[str, Any]:
-    """Everything that the template of a report shows."""
+    """Everything that the template of a report shows, by name in the template.
+
+    Args:
+        rows: The results.
+        summary: Their numbers.
+        run: The facts of the run.
+        screen: What a person should see first.
+    """
     metrics = [numbers.metric for numbers in summary.metrics]
-    index = [entry_of(row, metrics) for row in rows]
-    details = pack_lines(detail_lines(rows[place] for place in _worst_first(index)))
-    shares = biases.usefulness_by_rank(rows)
-    texts_of_page = details + json_text(index)
+    table_entries = [entry_of(row, metrics) for row in rows]
+    rows_worst_first = (rows[index] for index in _worst_first(table_entries))
+    packed_details = pack_lines(detail_lines(rows_worst_first))
+    shares_by_rank = biases.usefulness_by_rank(rows)
+    texts_of_page = packed_details + json_text(table_entries)
     script_data = {
         "metrics": metrics,
+        # a browser keeps the labels that a reader gives under this name
         "digest": sha256(texts_of_page.encode(errors="replace")).hexdigest(),
         "unscored_first": screen.unscored_first,
-        "ranks": _points(shares, run),
+        "ranks": _points(shares_by_rank, run),
         **_data_of_table(rows),
     }
-    # the figures of a run that stopped for what it saw would mislead
+    # a run that stopped early chose its rows by their scores: figures would mislead
     correlations = [] if run.decisions else biases.correlations(rows, metrics)
     return {
         "screen": screen,
@@ -138,7 +153,7 @@ def page_data(
         "run": run,
         "wordings": WORDINGS,
         "samples": sum(row.sample is not None and not row.problem for row in rows),
-        "shares": shares,
+        "shares": shares_by_rank,
         "rules": RULES,
         "advices": STAGE_ADVICE,
         "group_counts": {group.code: group.count for group in screen.groups},
@@ -148,8 +163,8 @@ def page_data(
         "figures": _figures_of_cards(run),
         "methods": paragraphs(summary, run, rows),
         "columns": script_data,
-        "index": index,
-        "details": details,
+        "index": table_entries,
+        "details": packed_details,
     }
 
 

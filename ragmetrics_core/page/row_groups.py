@@ -88,7 +88,11 @@ def group_of_row(row: SampleResult) -> str:
 
 
 def _group_without_diagnosis(row: SampleResult) -> str:
-    """The group of a judged sample of which no rule speaks."""
+    """The code of the group of a judged sample that no rule of diagnosis speaks of.
+
+    The first that fits: a low score, a failure of the judge, no loss, an answer that
+    declined, a missing input, or metrics that are undefined for another reason.
+    """
     results = row.results.values()
     scores = [result.value for result in results if isinstance(result, Scored)]
     if any(score < HALF - ROUNDING for score in scores):

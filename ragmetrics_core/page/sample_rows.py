@@ -48,15 +48,16 @@ def cut(text: str) -> str:
 
 
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
-    """What the table shows of a row and sorts by.
+    """What the table of the page shows of a row and sorts by, as a list for its script.
 
-    Its index, id, an excerpt of the question (or the problem), per metric a score or a
-    status, the group and the scores that a diagnosis rests on, and the grade of the
-    capture or null; where there is a ledger, the conversation and the turn.
+    It holds the index, the id, an excerpt of the question (or the problem), for each
+    metric a score or a status, the group, the scores that a diagnosis rests on, and how
+    surely the sample was captured, or None. Where the sample has a ledger (a record of
+    its conversation), the conversation and the turn follow.
     """
     sample = row.sample
     diagnosis = diagnose(row)
-    notes = sample.capture if sample else None
+    capture_notes = sample.capture if sample else None
     entry = [
         row.index,
         cut(sample.id or "") if sample else "",
@@ -64,7 +65,7 @@ def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
         [_outcome_of(row.results.get(metric)) for metric in metrics],
         group_of_row(row),
         ", ".join(diagnosis.because) if diagnosis else "",
-        notes.grade if notes else None,
+        capture_notes.grade if capture_notes else None,
     ]
     ledger = sample.ledger if sample else None
     if ledger is not None:
@@ -91,30 +92,32 @@ def _outcome_of(result: MetricResult | None) -> float | str | None:
 
 
 def journey_cells(rows: Iterable[SampleResult]) -> dict[str, Any]:
-    """The journey of each row as tables and filters have it.
+    """The journey of each row, in the form that the page's tables and filters read.
+
+    A journey is what became of a sample's facts from retrieval to the answer.
 
     Returns:
-        ``names`` of the columns and the cells of each row (``of``), None for a row of
-        which nothing is known; ``titles`` of the stages, and of each row the places of
-        those that lost something of it (``lost``); what to do about each loss
-        (``remedies``).
+        ``names`` of the columns; ``of``, the cells of each row, None for a row of which
+        nothing is known; ``titles`` of the stages; ``lost``, for each row the indices
+        of the stages that lost something of it; ``losses`` and ``remedies``, what each
+        kind of loss is called and what to do about it.
     """
-    places = {code: place for place, code in enumerate(STAGE_TITLES)}
-    cells: list[list[Any] | None] = []
-    lost = []
+    index_by_stage = {code: index for index, code in enumerate(STAGE_TITLES)}
+    cells_by_row: list[list[Any] | None] = []
+    stages_by_row = []
     for row in rows:
-        followed = journey_of(row)
-        counts = counts_of_journey(followed)
-        cells_of_row = [counts[name] for name in COLUMNS]
-        is_known = any(cell is not None for cell in cells_of_row)
-        cells.append(cells_of_row if is_known else None)
-        codes = () if followed is None else losses_of_row(followed)
-        lost.append([places[code] for code in codes])
+        row_journey = journey_of(row)
+        counts = counts_of_journey(row_journey)
+        cells = [counts[name] for name in COLUMNS]
+        is_known = any(cell is not None for cell in cells)
+        cells_by_row.append(cells if is_known else None)
+        stages = () if row_journey is None else losses_of_row(row_journey)
+        stages_by_row.append([index_by_stage[stage] for stage in stages])
     return {
         "names": COLUMNS,
-        "of": cells,
+        "of": cells_by_row,
         "titles": STAGE_TITLES,
-        "lost": lost,
+        "lost": stages_by_row,
         "losses": {loss: advice.title for loss, advice in ADVICE.items()},
         "remedies": {loss: advice.remedy for loss, advice in ADVICE.items()},
     }
@@ -154,31 +157,38 @@ def _fact_data(fact: FactOnItsWay) -> dict[str, Any]:
 
 
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
-    """Return the fields of the metadata by which people filter.
+    """The fields of the metadata by which people can filter rows on the page.
 
-    For each field there are its values, and per row the place of the row's value, or
-    None.
+    A field is taken if it holds short words, whole numbers or truth values; if it has 2
+    to 40 different ones; and if these are fewer than the rows that have one.
 
-    Short words, whole numbers or truth values, 2 to 40 different ones, fewer than rows
-    with one; after 20 fields empty.
+    Returns:
+        For each field its ``values``, the most frequent first, and ``of``, for each row
+        the index of its value or None. Fields behind the first twenty are empty: the
+        page only counts them.
     """
-    facts_by_row = [
+    fields_by_row = [
         _short_facts(row.sample.metadata) if row.sample else {} for row in rows
     ]
-    names = dict.fromkeys(name for facts in facts_by_row for name in facts)
+    names: dict[str, None] = {}  # as an ordered set
+    for fields_of_row in fields_by_row:
+        names.update(dict.fromkeys(fields_of_row))
     facets: dict[str, dict[str, list[Any]]] = {}
     for name in names:
-        values = [facts.get(name) for facts in facts_by_row]
-        counts = Counter(value for value in values if value is not None)
-        if not _is_filter(counts):
+        values = [fields_of_row.get(name) for fields_of_row in fields_by_row]
+        n_by_value = Counter(value for value in values if value is not None)
+        if not _is_filter(n_by_value):
             continue
         facets[name] = {}
-        # the page only counts the fields behind the first twenty
         if len(facets) <= _FIELDS:
-            frequent_first = [value for value, _ in counts.most_common()]
-            places = {value: place for place, value in enumerate(frequent_first)}
-            of_rows = [None if value is None else places[value] for value in values]
-            facets[name] = {"values": frequent_first, "of": of_rows}
+            frequent_first = [value for value, _ in n_by_value.most_common()]
+            index_by_value = {
+                value: index for index, value in enumerate(frequent_first)
+            }
+            indices = [
+                None if value is None else index_by_value[value] for value in values
+            ]
+            facets[name] = {"values": frequent_first, "of": indices}
     return facets
 
 
@@ -244,10 +254,14 @@ def _drop_earlier_items(row: SampleResult) -> SampleResult:
 
 
 def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
-    """Return the same data without empty fields and with long texts cut.
+    """Copy the data of a row without empty fields and with long texts cut.
 
-    Empty fields of metadata stay. ``n_cut`` counts the characters that were cut, by
-    path.
+    Empty fields of metadata stay, because they are the caller's own.
+
+    Args:
+        value: The data, or a part of it.
+        path: Where the part stands, such as "sample.contexts 2.text".
+        n_cut: Gets the number of characters that were cut, by path.
     """
     if isinstance(value, str):
         text = value.encode()[:LONGEST].decode(errors="ignore")
@@ -259,7 +273,6 @@ def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
             for number, item in enumerate(value, start=1)
         ]
     if isinstance(value, dict):
-        # metadata is the caller's own
         is_metadata = path.startswith("sample.") and ".metadata" in path
         return {
             cut(key): _short(item, f"{path}.{key[:60]}".lstrip("."), n_cut)

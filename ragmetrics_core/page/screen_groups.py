@@ -101,9 +101,17 @@ class GroupTally:
 
 
 def example_of(row: SampleResult, group: str, *, is_of_stage: bool) -> Example | None:
-    """The row by its lowest score; None for a row that is no sample.
+    """What the first screen shows of a row as an example of its group.
 
-    ``group`` is that of the row in words.
+    That is the question, and the lowest of its scores with the metric's name.
+
+    Args:
+        row: The row.
+        group: The group's title.
+        is_of_stage: Whether the group names a stage of the pipeline.
+
+    Returns:
+        The example; None for a row that is no sample.
     """
     if row.sample is None:
         return None

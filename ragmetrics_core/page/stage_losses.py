@@ -76,7 +76,9 @@ def _losses_of_facts(sample: SampleJourney) -> Sequence[str]:
 def journey_in_words(
     journey: Journey, *, has_intervals: bool, are_drawn: bool = False
 ) -> str:
-    """What each stage lost, in one line; "" if nothing is known of any.
+    """Say in one line what each stage of the journey lost, from retrieval to the answer.
+
+    "" if nothing is known of any stage.
 
     Args:
         journey: What each stage lost.
