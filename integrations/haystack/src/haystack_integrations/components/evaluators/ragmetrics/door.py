@@ -98,12 +98,11 @@ def evaluate_pipeline(
             f"{len(inputs)} inputs and {len(references)} references; give one (or None)"
             " for each"
         )
-    hides_bar = None if progress is None else not progress
+    hides_bar = None if progress is None else not progress  # None: on a terminal only
     samples: list[Sample] = []
-    for number, pipeline_input in enumerate(
-        tqdm(inputs, desc="pipeline", disable=hides_bar)
-    ):
-        reference: Any = references[number] if references is not None else None
+    shown_inputs = tqdm(inputs, desc="pipeline", disable=hides_bar)
+    for index, pipeline_input in enumerate(shown_inputs):
+        reference: Any = references[index] if references is not None else None
         with capture(
             reference=reference,
             question_from=question_from,

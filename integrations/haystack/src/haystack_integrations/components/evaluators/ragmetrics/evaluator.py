@@ -46,7 +46,7 @@ _SETTINGS = (
     "concurrency",
     "judge_async",
 )
-_USED = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
+_USAGE_FIELDS = ("calls", "stored", "prompt_tokens", "completion_tokens", "cost")
 
 
 @component
@@ -98,26 +98,24 @@ class RagMetricsEvaluator:
     ) -> None:
         if chat_generator is not None and judge is not None:
             raise SettingError("give chat_generator= or judge=, not both")
-        metric_likes = (
-            [metrics] if isinstance(metrics, (str, Metric, Mapping)) else metrics
-        )
-        self.metrics = tuple(
-            capture.choose_metrics(
-                None if metric_likes is None else map(_metric_of, metric_likes)
-            )
-        )
+        is_one_metric = isinstance(metrics, (str, Metric, Mapping))
+        metric_likes: Any = [metrics] if is_one_metric else metrics
+        chosen_metrics = None  # None: all that apply
+        if metric_likes is not None:
+            chosen_metrics = map(_metric_of, metric_likes)
+        self.metrics = tuple(capture.choose_metrics(chosen_metrics))
         self.chat_generator = chat_generator
         self.judge = judge
-        self.raise_on_failure, self.progress_bar = raise_on_failure, progress_bar
-        self.concurrency, self.judge_async = concurrency, judge_async
-        self._model = (
-            HaystackModel(chat_generator, judge_async=judge_async)
-            if chat_generator is not None
-            else None
-        )
-        self._judge: JudgeLike = (
-            LLMJudge(self._model) if self._model is not None else judge
-        )
+        self.raise_on_failure = raise_on_failure
+        self.progress_bar = progress_bar
+        self.concurrency = concurrency
+        self.judge_async = judge_async
+        # what judges: the generator as a model, else the judge as the user gave it
+        self._model: HaystackModel | None = None
+        self._judge: JudgeLike = judge
+        if chat_generator is not None:
+            self._model = HaystackModel(chat_generator, judge_async=judge_async)
+            self._judge = LLMJudge(self._model)
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component.
@@ -201,14 +199,14 @@ class RagMetricsEvaluator:
             ground_truth_answers,
             reference,
         )
-        bars = None if self.progress_bar else False
+        progress = None if self.progress_bar else False  # None: on a terminal only
         try:
             report = evaluate(
                 samples,
                 self.metrics,
                 judge=self._judge,
                 concurrency=self.concurrency,
-                progress=bars,
+                progress=progress,
             )
         except errors.JudgeUnavailable as error:
             return self._outputs(self._unavailable(samples, error), warnings)
@@ -250,29 +248,43 @@ class RagMetricsEvaluator:
     def _outputs(
         self, rows: Sequence[SampleResult], warnings: Sequence[str]
     ) -> dict[str, Any]:
-        """The outputs of the component: scores of each metric, and what judging took.
+        """Make the outputs of the component: scores of each metric, and what they took.
 
         ``score`` and ``individual_scores`` are those of the first metric, as other
-        evaluators of Haystack give them.
+        evaluators of Haystack give them. ``meta`` holds the tokens, calls and costs of
+        all metrics together.
+
+        Args:
+            rows: The results of each answer.
+            warnings: What the inputs may lack.
         """
-        results = {metric.name: self._column(metric, rows) for metric in self.metrics}
-        first_metric: dict[str, Any] = next(
-            iter(results.values()), {"score": math.nan, "individual_scores": []}
-        )
-        every = [result for row in rows for result in row.results.values()]
-        used = sum((result.usage for result in every), Usage())
-        meta = {name: getattr(used, name) for name in _USED}
+        scores_by_metric = {}
+        for metric in self.metrics:
+            scores_by_metric[metric.name] = self._scores_of_metric(metric, rows)
+        first_scores: dict[str, Any] = {"score": math.nan, "individual_scores": []}
+        if self.metrics:
+            first_scores = scores_by_metric[self.metrics[0].name]
+        usage = Usage()
+        judges = set()
+        for row in rows:
+            for result in row.results.values():
+                usage += result.usage
+                if result.judge:
+                    judges.add(result.judge)
+        meta = {name: getattr(usage, name) for name in _USAGE_FIELDS}
         meta |= {
-            "models": list(used.models),
-            "fallbacks": list(used.fallbacks),
+            "models": list(usage.models),
+            "fallbacks": list(usage.fallbacks),
             "warnings": list(warnings),
-        }
-        meta |= {
             "samples": len(rows),
-            "judges": sorted({result.judge for result in every if result.judge}),
+            "judges": sorted(judges),
         }
-        scores = {name: first_metric[name] for name in ("score", "individual_scores")}
-        return {"results": results, **scores, "meta": meta}
+        return {
+            "results": scores_by_metric,
+            "score": first_scores["score"],
+            "individual_scores": first_scores["individual_scores"],
+            "meta": meta,
+        }
 
     def _report_failures(
         self, metric: Metric, outcomes: Sequence[MetricResult]
@@ -297,23 +309,35 @@ class RagMetricsEvaluator:
             **counts,
         )
 
-    def _column(self, metric: Metric, rows: Sequence[SampleResult]) -> dict[str, Any]:
-        """One metric in the form that ``EvaluationRunResult`` takes."""
+    def _scores_of_metric(
+        self, metric: Metric, rows: Sequence[SampleResult]
+    ) -> dict[str, Any]:
+        """The results of one metric, in the form that ``EvaluationRunResult`` takes.
+
+        A score that there is none of is NaN; ``status`` and ``reasons`` say why. The
+        mean is that of the scores, NaN if there is none.
+
+        Raises:
+            RagMetricsError: If a result failed, and the user wants that to raise.
+        """
         outcomes = [row.results[metric.name] for row in rows]
         self._report_failures(metric, outcomes)
-        values = [result.value for result in outcomes if result.value is not None]
+        scores = []
+        scores_or_nan = []
+        evidence = []
+        for outcome in outcomes:
+            if outcome.value is not None:
+                scores.append(outcome.value)
+            scores_or_nan.append(math.nan if outcome.value is None else outcome.value)
+            evidence.append(
+                outcome.evidence.model_dump(mode="json") if outcome.evidence else None
+            )
         return {
-            "score": math.fsum(values) / len(values) if values else math.nan,
-            "individual_scores": [
-                math.nan if result.value is None else result.value
-                for result in outcomes
-            ],
-            "status": [result.status for result in outcomes],
-            "reasons": [result.reason for result in outcomes],
-            "evidence": [
-                result.evidence.model_dump(mode="json") if result.evidence else None
-                for result in outcomes
-            ],
+            "score": math.fsum(scores) / len(scores) if scores else math.nan,
+            "individual_scores": scores_or_nan,
+            "status": [outcome.status for outcome in outcomes],
+            "reasons": [outcome.reason for outcome in outcomes],
+            "evidence": evidence,
         }
 
 
@@ -339,10 +363,11 @@ def _judge_name(judge: JudgeLike) -> str | None:
 
 
 def _metric_of(metric_like: object) -> Metric | str:
-    """The metric, or the name of one, that a value in YAML or Python stands for.
+    """The metric that a value of a user's Python code or YAML file stands for.
 
-    A value may also be ``{"name": …, "settings": {…}}``, with ``"type"`` for an import
-    path.
+    The value is a metric, the name of one, or a mapping with a ``"name"`` or a
+    ``"type"`` (the import path of a class), and perhaps ``"settings"``. A name alone is
+    returned as it is.
 
     Raises:
         SettingError: If it is none of these, or a name or setting is unknown.
@@ -350,19 +375,19 @@ def _metric_of(metric_like: object) -> Metric | str:
     """
     if isinstance(metric_like, (Metric, str)):
         return metric_like
-    if (
-        not isinstance(metric_like, Mapping)
-        or not ({"name", "type"} & set(metric_like))
-        or set(metric_like) - {"name", "type", "settings"}
-    ):
+    keys = set(metric_like) if isinstance(metric_like, Mapping) else set()
+    names_one = "name" in keys or "type" in keys
+    has_unknown_key = bool(keys - {"name", "type", "settings"})
+    if not isinstance(metric_like, Mapping) or not names_one or has_unknown_key:
         raise SettingError(
             "a metric is a name, a Metric, or {name or type, settings}, got "
             + type(metric_like).__name__
         )
     settings = dict(metric_like.get("settings") or {})
     if "name" in metric_like:
-        # a setting may be called name, too
-        return type(capture.metric_named(str(metric_like["name"])))(**settings)
+        # the class is called with the settings: one of them may be called name, too
+        named_metric = capture.metric_named(str(metric_like["name"]))
+        return type(named_metric)(**settings)
     metric_class = import_class_by_name(str(metric_like["type"]))
     if not issubclass(metric_class, Metric):
         raise SettingError(f"{metric_like['type']} is no Metric")

@@ -10,28 +10,30 @@ from ragmetrics_core import Context, Sample
 from ragmetrics_core.capture import Answer, CaptureNotes, SettingError
 
 _PARTS = ("query", "documents", "replies")
-_LISTS = {
+_FIELD_OF_LIST = {
     "questions": "question",
     "contexts": "contexts",
     "predicted_answers": "answer",
     "ground_truth_answers": "reference",
 }
-_SOCKETS = ("answers", *_PARTS, *_LISTS, "reference")
+_SOCKETS = ("answers", *_PARTS, *_FIELD_OF_LIST, "reference")
 
 
 def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
-    """The samples that the sockets of the component describe, and what they may lack.
+    """Make samples of what was put into the inputs of the evaluator.
+
+    Three groups of inputs are possible: answers of Haystack; lists with an element for
+    each answer; one query with its documents and replies.
 
     Args:
-        *sockets: Values in the order of the parameters of ``RagMetricsEvaluator.run``.
-        **named: Values by the names of these parameters.
+        *sockets: Inputs in the order of the parameters of ``RagMetricsEvaluator.run``.
+        **named: Inputs by the names of these parameters.
 
     Returns:
-        The samples, and warnings about them; no sample if no socket holds a value.
+        The samples, and warnings of what they may lack; no sample without any input.
 
     Raises:
-        SettingError: If sockets of several groups hold values, or lists differ in
-            length.
+        SettingError: If inputs of several groups are given, or lists differ in length.
     """
     values = {**dict(zip(_SOCKETS, sockets, strict=False)), **named}
     filled = {name: value for name, value in values.items() if value is not None}
@@ -40,24 +42,25 @@ def samples(*sockets: Any, **named: Any) -> tuple[list[Sample], list[str]]:
     if "answers" in filled:
         answers = filled["answers"]
         samples_of_answers = [_of_answer(answer) for answer in answers]
-        return _with_references(samples_of_answers, reference), _cut(answers)
-    if filled.keys() & _LISTS.keys():
+        return _with_references(samples_of_answers, reference), _signs_of_cut(answers)
+    has_lists = bool(filled.keys() & _FIELD_OF_LIST.keys())
+    if has_lists:
         if reference is not None:
             raise SettingError("with lists give ground_truth_answers, not reference")
         rows = _rows_of_lists(filled)
     else:
         rows = _rows_of_replies(filled)
-    samples_of_rows = [
-        Sample.model_validate({**row, "contexts": _contexts(row.get("contexts"))})
-        for row in rows
-    ]
+    samples_of_rows = []
+    for row in rows:
+        fields = {**row, "contexts": _contexts(row.get("contexts"))}
+        samples_of_rows.append(Sample.model_validate(fields))
     return _with_references(samples_of_rows, reference), []
 
 
 def _check_one_group(filled: Mapping[str, Any]) -> None:
     """Refuse, by ``SettingError``, values in sockets of several groups."""
     groups: list[str] = []
-    for group in (["answers"], _PARTS, _LISTS):
+    for group in (["answers"], _PARTS, _FIELD_OF_LIST):
         names = [name for name in group if name in filled]
         if names:
             groups.append(", ".join(names))
@@ -69,96 +72,110 @@ def _check_one_group(filled: Mapping[str, Any]) -> None:
 
 
 def _rows_of_lists(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each place of the lists, which are columns; they must be equally long."""
-    lengths = {name: len(column) for name, column in filled.items()}
+    """Make a row for each answer of inputs that are lists, such as ``questions``.
+
+    Args:
+        filled: The lists by the names of their inputs; each has an element for each
+            answer.
+
+    Returns:
+        Rows with the fields of a sample.
+
+    Raises:
+        SettingError: If the lists differ in length.
+    """
+    lengths = {name: len(elements) for name, elements in filled.items()}
     if len(set(lengths.values())) > 1:
         lengths_in_words = [f"{name} {length}" for name, length in lengths.items()]
         raise SettingError(f"lists differ in length: {', '.join(lengths_in_words)}")
-    fields = [_LISTS[name] for name in filled]
-    rows = zip(*filled.values(), strict=True)
-    return [dict(zip(fields, row, strict=True)) for row in rows]
+    n_rows = min(lengths.values())
+    rows: list[dict[str, Any]] = [{} for _ in range(n_rows)]
+    for name, elements in filled.items():
+        field = _FIELD_OF_LIST[name]
+        for row, element in zip(rows, elements, strict=True):
+            row[field] = element
+    return rows
 
 
 def _rows_of_replies(filled: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each reply to the one query; one without an answer if there is none."""
+    """Make a row for each reply to one query; one without an answer if none is given.
+
+    Args:
+        filled: The inputs by name: the query, its documents and its replies, which are
+            one reply or a list, of texts or messages.
+
+    Returns:
+        Rows with the fields of a sample; none without any input.
+    """
     if not filled:
         return []
-    given_replies = filled.get("replies")
-    if not isinstance(given_replies, list):
-        given_replies = [given_replies]
-    replies = given_replies or [None]
-    texts = [
-        reply.text if isinstance(reply, ChatMessage) else reply for reply in replies
-    ]
-    return [
-        {
-            "question": filled.get("query"),
-            "contexts": filled.get("documents"),
-            "answer": text,
-        }
-        for text in texts
-    ]
+    replies = filled.get("replies")
+    if not isinstance(replies, list):
+        replies = [replies]
+    rows = []
+    for reply in replies or [None]:
+        answer = reply.text if isinstance(reply, ChatMessage) else reply
+        rows.append(
+            {
+                "question": filled.get("query"),
+                "contexts": filled.get("documents"),
+                "answer": answer,
+            }
+        )
+    return rows
 
 
 def _contexts(
     documents: Sequence[Document | str] | None,
 ) -> tuple[Context, ...] | None:
-    """Contexts from texts, and from documents that hold a text; None if unknown."""
+    """Make contexts of texts and documents; documents without a text are left out.
+
+    None if the documents are None: unknown.
+
+    Raises:
+        SettingError: If one of them is neither a text nor a document.
+    """
     if documents is None:
         return None
-    wrong = next(
-        (
-            type(document).__name__
-            for document in documents
-            if not isinstance(document, (str, Document))
-        ),
-        None,
-    )
-    if wrong is not None:
-        raise SettingError(f"contexts are texts or Documents, got {wrong}")
-    holding_text = [
-        document
-        for document in documents
-        if isinstance(document, str) or (document.content or "").strip()
-    ]
-    return tuple(
-        Context(text=document)
-        if isinstance(document, str)
-        else copied(document).context()
-        for document in holding_text
-    )
+    contexts = []
+    for document in documents:
+        if isinstance(document, str):
+            contexts.append(Context(text=document))
+        elif not isinstance(document, Document):
+            kind = type(document).__name__
+            raise SettingError(f"contexts are texts or Documents, got {kind}")
+        elif (document.content or "").strip():
+            contexts.append(copied(document).context())
+    return tuple(contexts)
 
 
 def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
-    """The sample of an answer of Haystack.
+    """Make the sample of an answer of Haystack.
 
-    Its contexts are the answer's documents that hold a text. It has notes only if the
-    documents look as if some had been cut off: the notes warn of that.
+    Its contexts are the answer's documents that hold a text. If these look as if some
+    had been left out, the sample has notes on its capture with a warning; else none.
 
     Raises:
         SettingError: If it is no answer of Haystack.
     """
-    # ``copied`` makes values of the core of Haystack's objects
-    copied_answer = copied(answer)
+    copied_answer = copied(answer)  # as an object of the core
     if not isinstance(copied_answer, Answer):
         raise SettingError(
             "answers must be GeneratedAnswer or ExtractedAnswer, got"
             f" {type(answer).__name__}"
         )
-    signs_of_cut = _cut([answer])
     contexts = tuple(
         document.context()
         for document in copied_answer.documents or ()
         if document.text.strip()
     )
-    notes = (
-        CaptureNotes(
+    notes = None
+    signs_of_cut = _signs_of_cut([answer])
+    if signs_of_cut:
+        notes = CaptureNotes(
             provenance={"contexts": "the answer's documents"},
             warnings=tuple(signs_of_cut),
         )
-        if signs_of_cut
-        else None
-    )
     return Sample(
         question=copied_answer.question,
         contexts=contexts,
@@ -168,28 +185,30 @@ def _of_answer(answer: GeneratedAnswer | ExtractedAnswer) -> Sample:
     )
 
 
-def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
+def _signs_of_cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
     """Warn if documents look as if some had been left out of an answer.
 
-    An ``AnswerBuilder`` may keep only those that the answer cites. All are then marked
-    as referenced, or their source indices have gaps; a cut tail cannot be seen.
+    An ``AnswerBuilder`` may keep only the documents that the answer cites. That shows
+    if all that are there are marked as referenced, or if their numbers, which count
+    from 1, have gaps. That the last ones are missing cannot be seen.
 
     Returns:
-        The warning; empty if nothing looks cut.
+        The warning; empty if nothing looks left out.
     """
     for answer in answers:
-        metas = (
-            [document.meta or {} for document in answer.documents or ()]
-            if isinstance(answer, GeneratedAnswer)
-            else []
-        )
-        marks = [meta["referenced"] for meta in metas if "referenced" in meta]
-        places = [
-            meta["source_index"]
-            for meta in metas
-            if isinstance(meta.get("source_index"), int)
-        ]
-        if (marks and all(marks)) or places != list(range(1, len(places) + 1)):
+        if not isinstance(answer, GeneratedAnswer):
+            continue
+        is_referenced = []
+        numbers = []
+        for document in answer.documents or ():
+            meta = document.meta or {}
+            if "referenced" in meta:
+                is_referenced.append(meta["referenced"])
+            if isinstance(meta.get("source_index"), int):
+                numbers.append(meta["source_index"])
+        only_referenced = bool(is_referenced) and all(is_referenced)
+        has_gaps = numbers != list(range(1, len(numbers) + 1))
+        if only_referenced or has_gaps:
             return [
                 "the documents look cut to those that the answer cites"
                 " (reference_pattern): scores are those of the cited documents only;"
@@ -201,9 +220,9 @@ def _cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[str]:
 def _with_references(
     answered: list[Sample], reference: str | Sequence[str] | None
 ) -> list[Sample]:
-    """The samples with their references; unchanged without any.
+    """Give samples their references: one for each, or one text for all.
 
-    One text is the reference of all.
+    Without any reference the samples stay as they are.
 
     Raises:
         SettingError: If there are not as many references as samples.

@@ -58,18 +58,21 @@ class HaystackModel(FrameworkModel):
         cache_key: str | None = None,
     ) -> None:
         self.chat_generator = chat_generator
-        self._takes_settings = (
-            "generation_kwargs" in inspect.signature(chat_generator.run).parameters
-        )
+        run_parameters = inspect.signature(chat_generator.run).parameters
+        self._takes_settings = "generation_kwargs" in run_parameters
+        # the generator is warmed up once, before its first call
         self._lock = threading.Lock()
-        self._warm = False
-        awaits = judge_async and hasattr(chat_generator, "run_async")
-        model = getattr(chat_generator, "model", None)
-        named = name or (
-            model if isinstance(model, str) and model else type(chat_generator).__name__
-        )
+        self._is_warm = False
+        if not name:
+            model = getattr(chat_generator, "model", None)
+            has_model_name = isinstance(model, str) and bool(model)
+            name = str(model) if has_model_name else type(chat_generator).__name__
         super().__init__(
-            chat_generator, named, capabilities or self._guessed(), awaits, cache_key
+            chat_generator,
+            name,
+            capabilities or self._guessed(),
+            judge_async and hasattr(chat_generator, "run_async"),
+            cache_key,
         )
 
     def _guessed(self) -> Capabilities:
@@ -98,25 +101,30 @@ class HaystackModel(FrameworkModel):
         return form
 
     def _exchange(self, request: ChatRequest) -> Exchange:
-        """Return what sends a request, sync and async, and what reads the reply."""
-        messages = [
-            _MESSAGE.get(message.role, ChatMessage.from_user)(message.content)
-            for message in request.messages
-        ]
-        # A limit of length only where the generator surely spells it like OpenAI.
-        limit = request.max_tokens if _is_openai(self.chat_generator) else None
-        settings = (
-            parameters(replace(request, max_tokens=limit))
-            if self._takes_settings
-            else {}
-        )
-        arguments: dict[str, Any] = {"messages": messages} | (
-            {"generation_kwargs": settings} if settings else {}
-        )
+        """Make ready how a request is sent to the generator and how its output is read.
+
+        Settings such as the temperature go with the call, if the generator takes any.
+        The limit of the reply's length is left out unless the generator is OpenAI's:
+        others may spell it otherwise.
+
+        Returns:
+            The call that sends it, its async counterpart, and the function that makes a
+            reply of what either of them returns.
+        """
+        messages = []
+        for message in request.messages:
+            make_message = _MESSAGE.get(message.role, ChatMessage.from_user)
+            messages.append(make_message(message.content))
+        arguments: dict[str, Any] = {"messages": messages}
+        if self._takes_settings:
+            limit = request.max_tokens if _is_openai(self.chat_generator) else None
+            settings = parameters(replace(request, max_tokens=limit))
+            if settings:
+                arguments["generation_kwargs"] = settings
         return (
-            partial(self._called, arguments),
-            partial(self._awaited, arguments),
-            self._reply,
+            partial(self._call, arguments),
+            partial(self._call_async, arguments),
+            self._read_output,
         )
 
     def close(self) -> None:
@@ -128,48 +136,47 @@ class HaystackModel(FrameworkModel):
             self.chat_generator.close()
         if (
             self._judge_async
-            and self._warm
+            and self._is_warm
             and hasattr(self.chat_generator, "close_async")
         ):
             submit(self.chat_generator.close_async()).result(_CLOSE_SECONDS)
-        self._warm = False
+        self._is_warm = False
 
-    def _called(self, arguments: dict[str, Any]) -> object:
+    def _call(self, arguments: dict[str, Any]) -> object:
         with self._lock:
-            if not self._warm and hasattr(self.chat_generator, "warm_up"):
+            if not self._is_warm and hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
-            self._warm = True
+            self._is_warm = True
         return self.chat_generator.run(**arguments)
 
-    async def _awaited(self, arguments: dict[str, Any]) -> object:
-        if not self._warm:
-            self._warm = True
+    async def _call_async(self, arguments: dict[str, Any]) -> object:
+        if not self._is_warm:
+            self._is_warm = True
             if hasattr(self.chat_generator, "warm_up_async"):
                 await self.chat_generator.warm_up_async()
             elif hasattr(self.chat_generator, "warm_up"):
                 self.chat_generator.warm_up()
         return await self.chat_generator.run_async(**arguments)  # type: ignore[attr-defined]  # not part of the protocol
 
-    def _reply(self, output: object) -> ChatReply:
-        """Narrow a generator's output to what a judge reads.
+    def _read_output(self, output: object) -> ChatReply:
+        """Read the replies in a generator's output, with why each ended.
 
-        The usage, which every reply repeats, counts once.
+        Each reply repeats the usage and the model of the whole call: those of the first
+        one are taken.
         """
         replies = output.get("replies") if isinstance(output, Mapping) else None
-        messages = (
-            [reply for reply in replies if isinstance(reply, ChatMessage)]
-            if isinstance(replies, list)
-            else []
-        )
+        if not isinstance(replies, list):
+            replies = []
+        messages = [reply for reply in replies if isinstance(reply, ChatMessage)]
         first_meta = messages[0].meta if messages else {}
-        choices = [
-            choice_of(
+        choices = []
+        for message in messages:
+            choice = choice_of(
                 message.text,
                 message.meta.get("finish_reason"),
                 logprobs=message.meta.get("logprobs"),
             )
-            for message in messages
-        ]
+            choices.append(choice)
         return reply_of(
             self.name,
             choices,
