@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from haystack.dataclasses import (
     ExtractedAnswer,
     GeneratedAnswer,
     TextContent,
+    ToolCallResult,
 )
 from pydantic import BaseModel
 
@@ -59,10 +60,15 @@ class Said(Message):
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
-    """A copy of what the rules read of a value, in the core's own types.
+    """Copy of a value what the rules read, as objects of the core.
 
-    It keeps texts, numbers, documents, messages and answers, and tuples and dicts of
-    these. None stands for anything else, for an embedding, and for what lies too deep.
+    Texts, numbers, documents, messages and answers are kept, and tuples and dicts of
+    these. Anything else becomes None, and so does an embedding.
+
+    Args:
+        value: A value of Haystack's or of the application.
+        depth: How many containers inside of each other are read; what lies deeper
+            becomes None.
     """
     if value is None or isinstance(
         value, (str, bool, int, float, Document, Message, Answer)
@@ -78,17 +84,18 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         return _extracted(value)
     if isinstance(value, BaseModel):
         value = vars(value)
-    if depth and isinstance(value, Mapping):
-        return {
-            str(key): copied(field_value, depth - 1)
-            for key, field_value in value.items()
-        }
-    if depth and isinstance(value, (list, tuple, set, frozenset)):
+    if depth == 0:
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): copied(element, depth - 1) for key, element in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
         is_embedding = len(value) > 8 and isinstance(next(iter(value)), float)
         if is_embedding:
             return None
-        listed = [*value][-1:] if _is_conversation(value) else value
-        return tuple(copied(element, depth - 1) for element in listed)
+        elements = list(value)
+        if _is_conversation(value):
+            elements = elements[-1:]  # only the last message is the answer
+        return tuple(copied(element, depth - 1) for element in elements)
     return None
 
 
@@ -109,36 +116,36 @@ def _extracted(answer: ExtractedAnswer) -> Answer:
 
 
 def _message(message: ChatMessage) -> Said:
-    """A message of Haystack in plain values.
+    """Copy a message.
 
-    Of a tool's results the texts are joined. A message without a text of its own has
-    those of the results.
+    A message of a tool has no text of its own: it gets the texts of the results. Its
+    calls are then those that the results answer.
     """
     results = message.tool_call_results
-    calls = (*message.tool_calls, *(result.origin for result in results))
-    parts = [
-        part
-        for result in results
-        for part in (
-            result.result if isinstance(result.result, list) else [result.result]
-        )
-    ]
-    texts = (part.text if isinstance(part, TextContent) else part for part in parts)
-    text = message.text or "\n".join(part for part in texts if isinstance(part, str))
-    tool_calls = tuple(
-        ToolCall(call.tool_name, copied(call.arguments) or {}, call.id)
-        for call in calls
-    )
+    calls = [*message.tool_calls, *(result.origin for result in results)]
+    tool_calls = []
+    for call in calls:
+        arguments = copied(call.arguments) or {}
+        tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
     model = message.meta.get("model")
-    failed = any(result.error for result in results)
     return Said(
         _role(message),
-        text,
-        tool_calls,
-        model if isinstance(model, str) else None,
-        failed,
-        _found_by_provider(message),
+        message.text or "\n".join(_texts_of_results(results)),
+        tuple(tool_calls),
+        model=model if isinstance(model, str) else None,
+        failed=any(result.error for result in results),
+        found=_found_by_provider(message),
     )
+
+
+def _texts_of_results(results: Iterable[ToolCallResult]) -> Iterator[str]:
+    """Yield the texts of results of tools; images and files have none."""
+    for result in results:
+        parts = result.result if isinstance(result.result, list) else [result.result]
+        for part in parts:
+            text = part.text if isinstance(part, TextContent) else part
+            if isinstance(text, str):
+                yield text
 
 
 def _found_by_provider(message: ChatMessage) -> ProviderEvidence:
@@ -188,19 +195,25 @@ def _is_conversation(answers: Collection[object]) -> bool:
 
 
 def _generated(answer: GeneratedAnswer) -> Answer:
-    """An answer that an ``AnswerBuilder`` made, with its replies and documents."""
+    """Copy an answer that an ``AnswerBuilder`` made, with its replies and documents.
+
+    The builder keeps the model's replies and the model's name in the answer's metadata.
+    """
     meta = answer.meta or {}
-    messages, model = meta.get("all_messages"), meta.get("model")
-    texts = (
-        message.text if isinstance(message, ChatMessage) else message
-        for message in (messages if isinstance(messages, list) else ())
-    )
+    messages = meta.get("all_messages")
+    replies = []
+    for message in messages if isinstance(messages, list) else []:
+        text = message.text if isinstance(message, ChatMessage) else message
+        if isinstance(text, str) and text:
+            replies.append(text)
+    model = meta.get("model")
+    documents = answer.documents or ()
     return Answer(
         answer.data,
-        replies=tuple(text for text in texts if isinstance(text, str) and text),
-        documents=tuple(copied(document) for document in answer.documents or ()),
+        replies=tuple(replies),
+        documents=tuple(copied(document) for document in documents),
         question=answer.query,
-        cited=_sources_counted(answer.documents or ()),
+        cited=_sources_counted(documents),
         model=model if isinstance(model, str) else None,
     )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
 from itertools import islice
@@ -117,22 +117,30 @@ class TeeSpan(Span):
 
     @guard_hook
     def closed(self, error: BaseException | None) -> None:
-        """The block of code under the span was left, with an error or without."""
+        """Note that the block of code under the span was left.
+
+        An error is kept with the span. If the span is that of the whole run, it also
+        says how the run ended: it failed, a breakpoint paused it, or it was cancelled,
+        abandoned or interrupted. A run that left a snapshot may go on later.
+
+        Args:
+            error: What left the block; None if it came to its end.
+        """
         if isinstance(error, Exception):
             self.node.error = words_of(
                 error, lambda raised: f"{type(raised).__name__}: {raised}"
             )
         if error is not None and self.node is self.run.root:
-            self.run.paused = isinstance(error, BreakpointException)
-            failed = (
-                error.pipeline_snapshot
-                if isinstance(error, PipelineRuntimeError)
-                else None
+            is_paused = isinstance(error, BreakpointException)
+            has_snapshot = (
+                isinstance(error, PipelineRuntimeError)
+                and error.pipeline_snapshot is not None
             )
-            self.run.resumable = self.run.paused or failed is not None
-            self.run.error = None if self.run.paused else self.node.error
-            # else cancelled, abandoned, interrupted or paused
-            self.run.complete = self.run.error is not None
+            self.run.paused = is_paused
+            self.run.resumable = is_paused or has_snapshot
+            self.run.error = None if is_paused else self.node.error
+            has_failed = self.run.error is not None
+            self.run.complete = has_failed  # a pause or an interrupt is no end
         self.node.closed = tick()
 
 
@@ -156,24 +164,41 @@ class Tee(Tracer):
         tags: dict[str, Any] | None = None,
         parent_span: Span | None = None,
     ) -> Iterator[Span]:
-        """Trace a block of code with the other tracer, and record it."""
+        """Trace a block of code with the tracer that was active before, and record it.
+
+        What a judge does is neither traced nor recorded. If nobody listens, or another
+        tracer has taken our place, the block is only traced.
+
+        Args:
+            operation_name: What the block does, by Haystack's name.
+            tags: What Haystack says of it.
+            parent_span: The span around it; None if it is not known.
+
+        Yields:
+            A span that records and traces, or only the other tracer's span.
+        """
         if is_judge_work():
             yield NullSpan()
             return
-        theirs = parent_span.inner if isinstance(parent_span, TeeSpan) else parent_span
-        with self.inner.trace(operation_name, tags=tags, parent_span=theirs) as inner:
-            span = (
-                self._opened(operation_name, tags or {}, parent_span, inner)
-                if _place.tee is self
-                else None
-            )
+        inner_parent = parent_span
+        if isinstance(parent_span, TeeSpan):
+            inner_parent = parent_span.inner
+        with self.inner.trace(
+            operation_name, tags=tags, parent_span=inner_parent
+        ) as inner_span:
+            span: TeeSpan | None = None
+            if _place.tee is self:
+                span = self._begin_span(
+                    operation_name, tags or {}, parent_span, inner_span
+                )
             if span is None:
-                yield inner
+                yield inner_span
                 return
+            # the components of a pipeline name it as their parent
             if operation_name != PIPELINE:
                 _current.set(span)
             with contextlib.ExitStack() as block:
-                block.push(partial(self._left, span))
+                block.push(partial(self._left, span))  # however the block is left
                 yield span
 
     def current_span(self) -> Span | None:
@@ -186,62 +211,79 @@ class Tee(Tracer):
         )
 
     @guard_hook
-    def _opened(
+    def _begin_span(
         self,
         operation: str,
         tags: dict[str, Any],
         parent_span: Span | None,
-        inner: Span,
+        inner_span: Span,
     ) -> TeeSpan | None:
-        """Begin to record a span; None if it is part of no run that is recorded.
+        """Begin to record a span.
 
-        An outermost pipeline or agent begins a run, if somebody listens. Spans of our
-        own evaluator are left out.
+        It belongs to the run of the span around it. A pipeline or agent without a span
+        around it begins a run, if somebody listens.
+
+        Args:
+            operation: What the span does, by Haystack's name.
+            tags: What Haystack says of it.
+            parent_span: The span around it; None if Haystack does not say.
+            inner_span: The other tracer's span.
+
+        Returns:
+            A span that records; None if the span belongs to no recorded run, or to our
+            own evaluator, which is no part of what is evaluated.
         """
-        owner = str(tags.get("haystack.component.fully_qualified_type", ""))
-        if owner.startswith(_OURS):
-            return None  # the evaluator itself is no part of what is evaluated
-        outer = _open_span()
-        around = parent_span if isinstance(parent_span, TeeSpan) else outer
-        begun = (
-            self._begun(tags)
-            if around is None and operation in (PIPELINE, AGENT)
-            else None
-        )
-        run, parent = (
-            (around.run, around.node) if around is not None else begun or (None, None)
-        )
+        class_name = str(tags.get("haystack.component.fully_qualified_type", ""))
+        if class_name.startswith(_OURS):
+            return None
+        open_span = _open_span()
+        around = parent_span if isinstance(parent_span, TeeSpan) else open_span
+        run: Run | None = None
+        parent: Node | None = None
+        if around is not None:
+            run = around.run
+            parent = around.node
+        elif operation in (PIPELINE, AGENT):
+            run, parent = self._run_of_outermost(tags)
         if run is None:
             return None
-        name = (
-            tags.get("haystack.component.name") or tags.get("haystack.tool.name") or ""
+        node = Node(
+            operation,
+            name=_name_in(tags),
+            type=class_name,
+            parent=parent,
+            opened=tick(),
+            takes=tags.get("haystack.component.input_spec") or {},
+            gives=tags.get("haystack.component.output_spec") or {},
         )
-        takes, gives = (
-            tags.get(f"haystack.component.{side}_spec") or {}
-            for side in ("input", "output")
-        )
-        node = Node(operation, name, owner, parent, tick(), takes, gives)
         if operation == PIPELINE:
             node.input = copied(tags.get("haystack.pipeline.input_data")) or {}
         run.nodes.append(node)
-        return TeeSpan(inner, run, node, outer)
+        return TeeSpan(inner_span, run, node, open_span)
 
-    def _begun(self, tags: dict[str, Any]) -> tuple[Run, Node | None] | None:
-        """A new run for those who listen; or the one that a bare thread belongs to."""
-        if (
-            _open_runs
-            and not is_capturing()
-            and threading.current_thread() is not threading.main_thread()
-        ):
-            around = _started_by(
-                set(texts_in(copied(tags.get("haystack.pipeline.input_data"))))
-            )
-            if around is not None:
-                return around
-        listening = LISTENERS.begin()
-        if not listening:
-            return None
-        run = Run(listening[0].problems, listening, strand())
+    def _run_of_outermost(self, tags: dict[str, Any]) -> tuple[Run | None, Node | None]:
+        """Find or begin the run of a pipeline or agent that has no span around it.
+
+        A thread that a component started without its context has no span, either. What
+        runs in it belongs to that component, if the component can be found.
+
+        Args:
+            tags: What Haystack says of the pipeline or agent.
+
+        Returns:
+            The run, and the span around; no run if nobody listens, no span if a run
+            begins.
+        """
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        if _open_runs and not is_capturing() and not is_main_thread:
+            pipeline_input = copied(tags.get("haystack.pipeline.input_data"))
+            run, component = _component_that_started(set(texts_in(pipeline_input)))
+            if run is not None:
+                return run, component
+        listeners = LISTENERS.begin()
+        if not listeners:
+            return None, None
+        run = Run(listeners[0].problems, listeners, strand())
         _open_runs[run] = None
         return run, None
 
@@ -269,32 +311,42 @@ def _open_span() -> TeeSpan | None:
     return span
 
 
-def _started_by(texts: set[str]) -> tuple[Run, Node] | None:
-    """The run and the open component that started a bare thread; None if none did.
+def _name_in(tags: Mapping[str, Any]) -> str:
+    """The name of the component or tool of a span; empty for any other span."""
+    names = (tags.get("haystack.component.name"), tags.get("haystack.tool.name"))
+    return str(names[0] or names[1] or "")
 
-    The thread executes a method of the component's class, and the component's inputs
-    hold these texts.
+
+def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, None]:
+    """Find the open component that started this thread, and its run.
+
+    A thread that was started bare carries no context. So the component is looked for
+    whose class has a method among the callers here, and whose inputs hold the texts.
+
+    Args:
+        texts: The texts that the thread works on.
+
+    Returns:
+        The run and the component's span; None twice if no component is found.
     """
-    # The one way to see who started a bare thread's work.
-    callers = (
-        frame.f_locals.get("self") for frame, _ in islice(walk_stack(None), _FRAMES)
-    )
-    owners = [
-        type(caller)
-        for caller in callers
-        if inspect.getattr_static(caller, "__haystack_input__", None) is not None
-    ]
-    types = {f"{owner.__module__}.{owner.__name__}" for owner in owners}
-    for run in list(_open_runs) if texts and types else ():
-        waiting = (
-            node
-            for node in reversed(run.nodes)
-            if node.operation == COMPONENT and not node.closed
-        )
-        for node in waiting:
-            if node.type in types and texts <= set(texts_in(node.input)):
+    classes = set()
+    for frame, _ in islice(walk_stack(None), _FRAMES):
+        caller = frame.f_locals.get("self")
+        # what Haystack's decorator gives every component; looked up without running
+        # code
+        sockets = inspect.getattr_static(caller, "__haystack_input__", None)
+        if sockets is not None:
+            owner = type(caller)
+            classes.add(f"{owner.__module__}.{owner.__name__}")
+    if not texts or not classes:
+        return None, None
+    for run in list(_open_runs):
+        for node in reversed(run.nodes):
+            is_open_component = node.operation == COMPONENT and not node.closed
+            is_of_caller = is_open_component and node.type in classes
+            if is_of_caller and texts <= set(texts_in(node.input)):
                 return run, node
-    return None
+    return None, None
 
 
 class _Place:
