@@ -17,7 +17,7 @@ from ragmetrics_core.capture import (
     texts_in,
 )
 
-_NAMED = ("replies", "reply", "answer", "answers", "response", "last_message")
+_ANSWER_SOCKETS = ("replies", "reply", "answer", "answers", "response", "last_message")
 _VERDICT = re.compile(
     r"(?is)\W*(yes|no|true|false|pass(ed)?|fail(ed)?|(in)?valid|(un)?(safe|grounded)|\d+)\W*|\s*{(?!.*\"answer\").*}\s*"
 )
@@ -25,108 +25,164 @@ _MAY_BE_A_REMARK = (
     "the answer's call was shown another text that is an output, too: the answer may be"
     " a remark on it"
 )
-_ASKED = ("query", "queries", "question", "questions", "prompt")
+_QUESTION_SOCKETS = ("query", "queries", "question", "questions", "prompt")
 
 
 def answers(calls: Calls) -> list[Answer]:
-    """The answers in a run's output, else answer objects that no component passed on.
+    """Find the answers of a run.
 
-    Where the list is empty, the core's rules look for an answer.
+    An answer is an answer object (of an ``AnswerBuilder``, say) in the run's output,
+    else the last such object that a component gave and that is no draft. Without any
+    object it is a text in the output that a model wrote or whose socket is named for
+    answers.
+
+    Args:
+        calls: The calls of the run.
+
+    Returns:
+        The answers, each with the call that wrote it. If there is none, the core's
+        rules look for an answer.
     """
     outputs = _outputs(calls.run)
-    every = [
-        answer for place, value in outputs for answer in _spoken(calls, place, value)
-    ]
-    spoken = _final(calls.run, every) or _parsed(calls, outputs)
-    earlier = [
-        answer
-        for answer in every
-        if _received(calls.run, answer.place, by_component=False)
-    ]
-    spoken_with_calls = [_doubted(_traced(calls, answer), earlier) for answer in spoken]
-    objects = [answer for place, value in outputs for answer in _objects(place, value)]
-    for node in sorted(calls.run.components(), key=lambda node: -node.closed):
-        objects_of_node = [
-            answer
-            for name, value in node.sockets.items()
-            for answer in _objects(f"{node.path}.{name}", value)
-        ]
-        objects = objects or [
-            answer
-            for answer in objects_of_node
-            if not _is_draft(node, answer, spoken_with_calls)
-        ]
+    texts: list[Answer] = []
+    objects: list[Answer] = []
+    for place, value in outputs:
+        texts += _answers_in_socket(calls, place, value)
+        objects += _objects(place, value)
+    final_texts = _at_end_of_run(calls.run, texts)
+    if not final_texts:
+        final_texts = _answer_cut_from_reply(calls, outputs)
+    texts_with_calls = _with_calls_and_doubts(calls, final_texts, texts)
+    if not objects:
+        objects = _objects_of_last_component(calls, texts_with_calls)
     if objects:
-        return _once([_traced(calls, answer) for answer in objects])
-    if (
-        len({answer.place for answer in spoken_with_calls}) > 1
-    ):  # those whose call had documents
-        spoken_with_calls = [
-            answer for answer in spoken_with_calls if answer.documents
-        ] or spoken_with_calls
-    return _once(spoken_with_calls)
+        return _without_passed_on([_with_call(calls, answer) for answer in objects])
+    has_several_places = len({answer.place for answer in texts_with_calls}) > 1
+    if has_several_places:
+        from_documents = [answer for answer in texts_with_calls if answer.documents]
+        texts_with_calls = from_documents or texts_with_calls
+    return _without_passed_on(texts_with_calls)
 
 
-def _parsed(calls: Calls, outputs: list[tuple[str, Any]]) -> list[Answer]:
-    """The one text that a run gave, if a component cut it out of a model's reply.
+def _with_calls_and_doubts(
+    calls: Calls, final_texts: list[Answer], all_texts: list[Answer]
+) -> list[Answer]:
+    """Add to the answers of a run their calls, and a doubt where one may be a remark.
 
-    Empty if the run gave several texts, or if no model wrote the text.
+    Args:
+        calls: The calls of the run.
+        final_texts: The answers.
+        all_texts: All texts of the output; an answer may be a remark on one of them.
+    """
+    texts_passed_on = []
+    for answer in all_texts:
+        if _received(calls.run, answer.place, by_component=False):
+            texts_passed_on.append(answer)
+    answers_with_calls = []
+    for answer in final_texts:
+        answer_with_call = _with_call(calls, answer)
+        answers_with_calls.append(_with_doubt(answer_with_call, texts_passed_on))
+    return answers_with_calls
+
+
+def _objects_of_last_component(calls: Calls, texts: list[Answer]) -> list[Answer]:
+    """The answer objects of the last component that gave any; drafts do not count.
+
+    Args:
+        calls: The calls of the run.
+        texts: The answers among the texts of the output; a call that wrote one of them
+            may have been shown a draft.
+    """
+    last_first = sorted(
+        calls.run.components(), key=lambda node: node.closed, reverse=True
+    )
+    for node in last_first:
+        objects: list[Answer] = []
+        for name, value in node.sockets.items():
+            objects += _objects(f"{node.path}.{name}", value)
+        finished = [answer for answer in objects if not _is_draft(node, answer, texts)]
+        if finished:
+            return finished
+    return []
+
+
+def _answer_cut_from_reply(
+    calls: Calls, outputs: list[tuple[str, Any]]
+) -> list[Answer]:
+    """Find the answer that a component cut out of a model's reply, such as from JSON.
+
+    It is the only text of the run's output, and a part of what a model replied.
+
+    Args:
+        calls: The calls of the run.
+        outputs: The run's output: for each socket its place and value.
+
+    Returns:
+        The answer; empty if the run gave several texts, if no reply holds the text, or
+        if its socket is named for questions.
     """
     texts = [(place, text) for place, value in outputs for text in texts_in(value)]
     if len(texts) != 1:
         return []
-    ((place, text),) = texts
-    part = as_one_line(text)
-    replied = (
-        as_one_line(reply.text) for node in calls.models for reply in replies(node)
-    )
-    is_asked = place.rpartition(".")[2] in _ASKED
-    is_cut = bool(part) and any(part in reply for reply in replied)
-    return [Answer(text, place)] if is_cut and not is_asked else []
+    place, text = texts[0]
+    if place.rpartition(".")[2] in _QUESTION_SOCKETS:
+        return []
+    text_in_one_line = as_one_line(text)
+    if not text_in_one_line:
+        return []
+    for model in calls.models:
+        for reply in replies(model):
+            if text_in_one_line in as_one_line(reply.text):
+                return [Answer(text, place)]
+    return []
 
 
-def _doubted(answer: Answer, earlier: list[Answer]) -> Answer:
-    """The answer, in doubt where it may be a remark on an earlier one.
+def _with_doubt(answer: Answer, texts_passed_on: list[Answer]) -> Answer:
+    """Put an answer in doubt if it may be a remark on another text of the output.
 
-    That is so where the call that wrote it was shown another text of the output.
+    That is so if the prompt of the call that wrote it holds another text, which the
+    user got as well. Without such a text the answer stays as it is.
+
+    Args:
+        answer: The answer, with the call that wrote it.
+        texts_passed_on: Texts of the output that a component took as input, too.
     """
     prompt = answer.call.prompt if answer.call is not None else ()
     prompt_text = " ".join(as_one_line(message.text) for message in prompt)
-    answers_in_prompt = [
-        earlier_answer
-        for earlier_answer in earlier
-        if earlier_answer.text and as_one_line(earlier_answer.text) in prompt_text
-    ]
-    remarked_on = [
-        earlier_answer
-        for earlier_answer in answers_in_prompt
-        if as_one_line(earlier_answer.text) != as_one_line(answer.text)
-    ]
-    return answer if not remarked_on else replace(answer, doubts=(_MAY_BE_A_REMARK,))
+    for other in texts_passed_on:
+        other_text = as_one_line(other.text)
+        is_other = other_text != as_one_line(answer.text)
+        if other.text and is_other and other_text in prompt_text:
+            return replace(answer, doubts=(_MAY_BE_A_REMARK,))
+    return answer
 
 
-def _is_draft(node: Node, draft: Answer, spoken: list[Answer]) -> bool:
-    """True for an answer object that is not the run's answer yet.
+def _is_draft(node: Node, draft: Answer, final_texts: list[Answer]) -> bool:
+    """Whether an answer object is not the run's answer yet.
 
-    An agent got it as the result of a tool, or a later answering call was shown it.
+    It is a draft if it was made inside of a tool, whose result an agent went on with,
+    or if a later call that wrote an answer was shown it.
+
+    Args:
+        node: The span of the component that gave the object.
+        draft: The object.
+        final_texts: The answers among the texts of the output, with their calls. A
+            verdict such as "yes" is no answer here.
     """
-    later = [
-        answer.call
-        for answer in spoken
-        if answer.call
-        and answer.call.began > node.closed
-        and not _is_verdict(answer.text or "")
-    ]
-    later_prompts = " ".join(
-        as_one_line(message.text) for call in later for message in call.prompt
-    )
-    is_result_of_tool = any(
-        outer.operation == AGENT_TOOL and not outer.ends_agent
-        for outer in node.ancestors
-    )
-    return is_result_of_tool or bool(
-        as_one_line(draft.text) and as_one_line(draft.text) in later_prompts
-    )
+    for ancestor in node.ancestors:
+        if ancestor.operation == AGENT_TOOL and not ancestor.ends_agent:
+            return True
+    draft_text = as_one_line(draft.text)
+    if not draft_text:
+        return False
+    lines_shown_later = []
+    for answer in final_texts:
+        call = answer.call
+        if call is None or _is_verdict(answer.text or ""):
+            continue
+        if call.began > node.closed:
+            lines_shown_later += [as_one_line(message.text) for message in call.prompt]
+    return draft_text in " ".join(lines_shown_later)
 
 
 def replies_of(calls: Calls, name: str) -> list[Answer]:
@@ -135,7 +191,7 @@ def replies_of(calls: Calls, name: str) -> list[Answer]:
         node for node in calls.models if replies(node) and _is_named(node, name)
     ][-1:]
     return [
-        _by(calls, node, Answer(reply.text, f"{node.path}.replies"))
+        _with_documents_of(calls, node, Answer(reply.text, f"{node.path}.replies"))
         for node in last_calls
         for reply in replies(node)
     ]
@@ -148,7 +204,7 @@ def _is_named(node: Node, name: str) -> bool:
     )
 
 
-def _traced(calls: Calls, answer: Answer) -> Answer:
+def _with_call(calls: Calls, answer: Answer) -> Answer:
     """The answer with the call that wrote it, and the documents that reached the call.
 
     Where no call wrote it, its documents are those that its component got.
@@ -157,7 +213,7 @@ def _traced(calls: Calls, answer: Answer) -> Answer:
         None if answer.extracted else _writer_of(calls, (answer.text, *answer.replies))
     )
     if node is not None:
-        return _by(calls, node, answer)
+        return _with_documents_of(calls, node, answer)
     component = _component(calls.run, answer.place)
     documents = calls.flow(component)[0] if component is not None else None
     return replace(answer, documents=documents or answer.documents)
@@ -171,7 +227,7 @@ def _is_verdict(text: str) -> bool:
     )
 
 
-def _by(calls: Calls, node: Node, answer: Answer) -> Answer:
+def _with_documents_of(calls: Calls, node: Node, answer: Answer) -> Answer:
     documents, _ = calls.flow(node)
     return replace(
         answer,
@@ -192,15 +248,27 @@ def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
 
 
 def _outputs(run: Run) -> list[tuple[str, Any]]:
-    """What the user got, by place; of an agent its last message alone."""
-    parts = {"": run.output} if run.root.operation == AGENT else run.output
+    """What the user got: for each output socket of the run its place and its value.
+
+    Of an agent, which gives all its messages, only the last message counts. It does not
+    if it is the result of a tool at which the agent ran out of steps.
+    """
+    # an agent gives sockets, a pipeline those of several components by name
+    sockets_by_component = run.output
+    if run.root.operation == AGENT:
+        sockets_by_component = {"": run.output}
     outputs = []
-    for component, sockets in parts.items():
-        for name, value in sockets.items() if isinstance(sockets, dict) else ():
-            if "last_message" not in sockets or (
-                name == "last_message" and not _cut_short(sockets, value)
-            ):
-                outputs.append((f"{component}.{name}" if component else name, value))
+    for component, sockets in sockets_by_component.items():
+        if not isinstance(sockets, dict):
+            continue
+        is_of_agent = "last_message" in sockets
+        for name, value in sockets.items():
+            is_last_message = name == "last_message"
+            if is_of_agent and not is_last_message:
+                continue
+            if is_last_message and _cut_short(sockets, value):
+                continue
+            outputs.append((f"{component}.{name}" if component else name, value))
     return outputs
 
 
@@ -229,29 +297,39 @@ def _objects(place: str, value: object) -> list[Answer]:
     ]
 
 
-def _spoken(calls: Calls, place: str, value: object) -> Iterator[Answer]:
-    """Answers among the texts of a socket.
+def _answers_in_socket(calls: Calls, place: str, value: object) -> Iterator[Answer]:
+    """Yield the answers among the texts of an output socket.
 
-    A text is an answer if its socket is named for answers, or if a model wrote it. Of a
-    conversation only the last message counts.
+    Messages of an assistant or a tool are answers; of a conversation only the last one
+    is. Any other text is an answer if its socket is named for answers, or if a model
+    wrote it and the socket is not named for questions.
+
+    Args:
+        calls: The calls of the run.
+        place: The path of the socket.
+        value: What it gave: texts or messages.
     """
-    messages = [
-        message
-        for message in (value if isinstance(value, tuple) else (value,))
-        if isinstance(message, Message)
-    ]
-    spoken = [
-        message
-        for message in messages
-        if message.role in ("assistant", "tool") and message.text.strip()
-    ]
-    spoken = spoken[-1:] if len(spoken) < len(messages) else spoken
+    values = value if isinstance(value, tuple) else (value,)
+    messages = [message for message in values if isinstance(message, Message)]
+    if messages:
+        replies_in_socket = [
+            message
+            for message in messages
+            if message.role in ("assistant", "tool") and message.text.strip()
+        ]
+        is_conversation = len(replies_in_socket) < len(messages)
+        if is_conversation:
+            replies_in_socket = replies_in_socket[-1:]
+        for message in replies_in_socket:
+            yield Answer(message.text, place)
+        return
     name = place.rpartition(".")[2]
-    for text in (
-        [message.text for message in spoken] if messages else list(texts_in(value))
-    ):
-        is_by_a_model = name not in _ASKED and _writer_of(calls, (text,)) is not None
-        if text.strip() and (messages or name in _NAMED or is_by_a_model):
+    for text in texts_in(value):
+        if not text.strip():
+            continue
+        if name in _ANSWER_SOCKETS or (
+            name not in _QUESTION_SOCKETS and _writer_of(calls, (text,)) is not None
+        ):
             yield Answer(text, place)
 
 
@@ -263,7 +341,7 @@ def _component(run: Run, place: str) -> Node | None:
     )
 
 
-def _final(run: Run, candidates: list[Answer]) -> list[Answer]:
+def _at_end_of_run(run: Run, candidates: list[Answer]) -> list[Answer]:
     """The answers at the end of a run.
 
     Of several places those count whose socket no component took; of these, those whose
@@ -295,7 +373,7 @@ def _received(run: Run, place: str, *, by_component: bool) -> bool:
     return any(socket.get("receivers") for socket in sockets)
 
 
-def _once(candidates: list[Answer]) -> list[Answer]:
+def _without_passed_on(candidates: list[Answer]) -> list[Answer]:
     """The answers without those that a second component passed on.
 
     Equal answers of one component stay.

@@ -48,34 +48,38 @@ class Calls:
         self.run = run
         self.of: dict[Node, Call] = {}
         for node in run.nodes:
-            self.of[node] = self._call(node)
+            self.of[node] = self._make_call(node)
         self.root = self.of[run.root]
 
-    def _call(self, node: Node) -> Call:
+    def _make_call(self, node: Node) -> Call:
         """Make the call of a span, with all that was recorded of it.
 
-        A nested pipeline or agent shares the call of the component or tool around it.
+        A **span** is what Haystack records of a component, agent step or tool. The call
+        becomes a child of the call of the span around it. A nested pipeline has no call
+        of its own, but shares that of the component or tool around it.
         """
         parent = self.of[node.parent] if node.parent is not None else None
+        if parent is not None and node.operation == AGENT:
+            return self._of_agent(parent, node)
         if parent is not None and node.operation not in _CALLS:
-            return self._of_agent(parent, node) if node.operation == AGENT else parent
-        call = Call(
-            self._kind(node), node.path or "run", node.opened, node.closed or None
-        )
-        call.taken = tuple(
-            document
-            for value in node.input.values()
-            for document in self._documents_of(value)
-        )
-        if node is not self.run.root:
-            call.documents = self._documents(node)
+            return parent
+        kind = self._kind_of_call(node)
+        call = Call(kind, node.path or "run", node.opened, node.closed or None)
+        documents_taken: list[Document] = []
+        for value in node.input.values():
+            documents_taken += self._documents_of(value)
+        call.taken = tuple(documents_taken)
+        is_root = node is self.run.root
+        if not is_root:
+            # what the whole run gave is read elsewhere
+            call.documents = self._documents_returned(node)
             call.error = node.error or ("no output" if node.output is None else None)
-        if call.kind == "model":
+        if kind == "model":
             _fill_model(call, node)
         elif node.operation == AGENT_TOOL:
-            self._tool(call, node)
-        elif node is not self.run.root:
-            call.query = self._asked(node)
+            self._fill_tool_call(call, node)
+        elif not is_root:
+            call.query = self._query_of(node)
             call.text = next(texts_in(node.sockets.get("last_message")), None)
         if parent is not None:
             parent.children.append(call)
@@ -94,11 +98,12 @@ class Calls:
         call.agent = enclosing.name if len(agents) > 1 else None
         return call
 
-    def _kind(self, node: Node) -> Any:
-        """What kind of call a span of Haystack is.
+    def _kind_of_call(self, node: Node) -> Any:
+        """Tell what kind of call a span is, by what runs inside and what it passes on.
 
-        A component that runs models inside is an agent. One that takes documents and
-        gives documents, and runs nothing inside, is a reranker.
+        The whole run is an agent, and so is a component inside of which models run. A
+        component that takes documents and gives documents, and runs nothing inside, is
+        a reranker. An evaluator is ignored. What fits nothing is a step.
         """
         if node is self.run.root:
             return "agent"
@@ -108,54 +113,56 @@ class Calls:
             return "model"
         if ".evaluators." in node.type:
             return "ignored"
-        inside = self.inside[node]
-        if any(
-            inner.operation == AGENT_LLM or "replies" in inner.sockets
-            for inner in inside
-        ):
-            return "agent"
-        if (
-            any(documents_in(node.input))
-            and any(documents_in(node.sockets))
-            and not inside
-        ):
+        spans_inside = self.inside[node]
+        for span in spans_inside:
+            if span.operation == AGENT_LLM or "replies" in span.sockets:
+                return "agent"
+        takes_documents = any(documents_in(node.input))
+        gives_documents = any(documents_in(node.sockets))
+        if takes_documents and gives_documents and not spans_inside:
             return "reranker"
         return "retriever" if self.retrieves(node) else "step"
 
-    def _tool(self, call: Call, node: Node) -> None:
-        """Fill the call of a tool.
+    def _fill_tool_call(self, call: Call, node: Node) -> None:
+        """Write into the call of a tool what it was asked and what it returned.
 
-        It holds what the tool was asked, which call of the model it answers, and its
-        result as the model saw it.
+        The result is taken as the model was shown it. In one step of an agent the model
+        may call several tools; which of its calls a span ran is told by name and
+        arguments. A tool only steers the run (``control``) if its result is the answer
+        of the agent, or if it looks for other tools.
+
+        Args:
+            call: The call; it is changed.
+            node: The span of the tool.
         """
         call.name = node.name
         call.query = _one_text(node.input)
         tools_of_step = [
-            sibling
-            for sibling in self.run.nodes
-            if sibling.operation == AGENT_TOOL and sibling.parent is node.parent
+            span
+            for span in self.run.nodes
+            if span.operation == AGENT_TOOL and span.parent is node.parent
         ]
-        called = [(tool_call, tool_call) for tool_call in self._calls_of_step(node)]
-        calls_answered = _ran(node, tools_of_step, called)
+        pairs_of_call = [(made, made) for made in self._calls_of_step(node)]
+        calls_answered = _belonging_to(node, tools_of_step, pairs_of_call)
         call.call = calls_answered[0].id if calls_answered else None
-        reader = self._next_model(node)
-        results = _results_after_the_last_reply(
-            () if reader is None else prompt(reader)
-        )
-        messages = _ran(
-            node, tools_of_step, [(result.calls[0], result) for result in results]
-        )
-        message = messages[0] if messages else None
-        if message is not None:
-            call.text = message.text
+        next_model = self._next_model(node)
+        messages = () if next_model is None else prompt(next_model)
+        results_by_call = [
+            (result.calls[0], result)
+            for result in _results_after_the_last_reply(messages)
+        ]
+        results = _belonging_to(node, tools_of_step, results_by_call)
+        result = results[0] if results else None
+        if result is not None:
+            call.text = result.text
         elif isinstance(node.output, str):
             call.text = node.output
-        if _has_failed(node, message):
+        if _has_failed(node, result):
             _note_failure(call, node)
-        hands_the_answer_in = reader is None and node.ends_agent and not call.documents
+        is_answer = next_model is None and node.ends_agent and not call.documents
         # the one argument of Haystack's own tool that looks for tools
         looks_for_tools = "tool_keywords" in node.input
-        call.control = hands_the_answer_in or looks_for_tools
+        call.control = is_answer or looks_for_tools
 
     def _calls_of_step(self, node: Node) -> list[ToolCall]:
         """The tools that the model called in the step of an agent in which a tool ran."""
@@ -180,32 +187,36 @@ class Calls:
                 models_of_agent[node.agent].append(node)
         return models_of_agent
 
-    def _documents(self, node: Node) -> tuple[Document, ...] | None:
-        """The documents that a span returned; None where it says nothing of documents.
+    def _documents_returned(self, node: Node) -> tuple[Document, ...] | None:
+        """Read the documents that a span returned.
 
-        Those made of texts that it was given are left out. Empty for a search that
-        found nothing. None also for a component that was told to write its documents.
+        Documents made of texts that it was given are left out: they are nothing that
+        was found. So are those of a component that was told to write its documents.
+
+        Returns:
+            The documents. Empty if it searched and found nothing; None if it says
+            nothing of documents.
         """
         if self._is_told_to_write(node):
             return None
-        given_texts = set(map(as_one_line, texts_in(node.input)))
+        texts_taken = {as_one_line(text) for text in texts_in(node.input)}
         documents = tuple(
             document
             for document in written(documents_in(node.output))
-            if as_one_line(document.text) not in given_texts
+            if as_one_line(document.text) not in texts_taken
         )
-        is_empty = any(
+        if documents:
+            return documents
+        gives_empty_list = any(
             value == () and "document" in name for name, value in node.sockets.items()
         )
-        # a function that searched and returns a bare list
-        is_empty |= node.operation == AGENT_TOOL and node.output == ()
-        return (
-            documents
-            if documents
-            or is_empty
-            or (_for_documents(node.gives) and node.output is not None)
-            else None
-        )
+        # a tool whose function searched and returned a bare list
+        is_empty_result = node.operation == AGENT_TOOL and node.output == ()
+        has_ended = node.output is not None
+        gave_no_documents = _for_documents(node.gives) and has_ended
+        if gives_empty_list or is_empty_result or gave_no_documents:
+            return ()
+        return None
 
     def _is_told_to_write(self, node: Node) -> bool:
         """Whether a component was told by a prompt to write what it returns.
@@ -226,49 +237,36 @@ class Calls:
         on bare texts of documents, or windows around them.
         """
         listed = (
-            self._listed.get(value, ())
+            self._documents_by_texts.get(value, ())
             if isinstance(value, tuple) and _is_texts(value)
             else ()
         )
         return listed or written(documents_in(value))
 
     @cached_property
-    def _listed(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
+    def _documents_by_texts(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
         """The documents behind each list of texts that a component gave.
 
-        Such a list was made of documents, or stands in a socket named for evidence.
+        Components pass on bare texts of documents, or windows around them. Such a list
+        was made of the documents that its component took, or stands in an output whose
+        name says that it is evidence. What a model wrote is none. If each text holds
+        that of the document at its place, the document stands behind it; else the text
+        becomes a document.
         """
-        documents_of_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
+        documents_by_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
-            given_documents = written(documents_in(node.input))
-            lists = (
-                ()
-                if any(map(self.is_model, (node, *self.inside[node])))
-                else node.sockets.items()
-            )
-            for name, texts in lists:
-                if (
-                    isinstance(texts, tuple)
-                    and _is_texts(texts)
-                    and (given_documents or _EVIDENCE.search(name))
-                ):
-                    pairs = (
-                        [*zip(given_documents, texts, strict=False)]
-                        if len(given_documents) == len(texts)
-                        else []
-                    )
-                    around = pairs and all(
-                        document.text.strip() in text for document, text in pairs
-                    )
-                    documents = (
-                        (replace(document, forms=(text,)) for document, text in pairs)
-                        if around
-                        else map(Document, texts)
-                    )
-                    documents_of_texts[texts] = written(documents)
-        return documents_of_texts
+            if any(self.is_model(span) for span in (node, *self.inside[node])):
+                continue
+            documents_taken = written(documents_in(node.input))
+            for name, texts in node.sockets.items():
+                if not isinstance(texts, tuple) or not _is_texts(texts):
+                    continue
+                if not documents_taken and not _EVIDENCE.search(name):
+                    continue
+                documents_by_texts[texts] = _documents_behind(texts, documents_taken)
+        return documents_by_texts
 
-    def _asked(self, node: Node, steps: int = 3) -> str | None:
+    def _query_of(self, node: Node, steps: int = 3) -> str | None:
         """The text that a component was asked; None if it was asked none.
 
         Where it was given an embedding, it is the text that was embedded.
@@ -279,7 +277,7 @@ class Calls:
         embedders = self._fed_by(node, "embedding") if steps else []
         return next(
             (
-                self._asked(embedder, steps - 1)
+                self._query_of(embedder, steps - 1)
                 for embedder in embedders
                 if embedder.closed
             ),
@@ -311,21 +309,23 @@ class Calls:
         )
 
     def retrieves(self, node: Node) -> bool:
-        """True for a component that gives documents and was given none.
+        """Whether a component searched: it gives documents and was given none.
 
-        A component around such a component does not count.
+        Where no document passed, the types of its inputs and outputs tell what it is
+        for. A component around one that searched does not count, nor does one that was
+        told to write its documents.
         """
-        if node.operation != COMPONENT or any(
-            self.retrieves(inner) for inner in self.inside[node]
-        ):
+        if node.operation != COMPONENT or self._is_told_to_write(node):
             return False
-        if self._is_told_to_write(node):
+        if any(self.retrieves(span) for span in self.inside[node]):
             return False
         takes_documents = any(documents_in(node.input)) or _for_documents(node.takes)
-        gives_documents = bool(self._documents(node)) or (
-            _for_documents(node.gives) and not any(documents_in(node.sockets))
-        )
-        return not takes_documents and gives_documents
+        if takes_documents:
+            return False
+        if self._documents_returned(node):
+            return True
+        # one that found nothing has an output for documents with none in it
+        return _for_documents(node.gives) and not any(documents_in(node.sockets))
 
     @property
     def models(self) -> list[Node]:
@@ -341,67 +341,102 @@ class Calls:
     def flow(
         self, node: Node, steps: int = 12
     ) -> tuple[tuple[Document, ...] | None, str]:
-        """The documents that flowed into a call, and the sockets in which they stood.
+        """Find the documents that flowed into a call.
 
-        They stand in the sockets of the call itself, else in those of the components
-        that fed it, and so on. The documents are None where no socket holds any.
+        They stand in the inputs of the call itself; if none stand there, in those of
+        the components that fed it, and so on backwards.
+
+        Args:
+            node: The span of the call.
+            steps: How many components backwards are looked at.
+
+        Returns:
+            The documents, each once, and the names of the inputs that hold them. None
+            and an empty text if no input holds any.
         """
         sockets: list[tuple[str, tuple[Document, ...]]] = []
-        frontier = [node]
+        spans = [node]
         for _ in range(steps + 1):
-            sockets = sockets or [
-                socket for fed in frontier for socket in self._sockets(fed)
-            ]
-            frontier = list(
-                dict.fromkeys(
-                    before for fed in frontier for before in self._fed_by(fed)
-                )
+            for span in spans:
+                sockets += self._document_sockets(span)
+            if sockets:
+                break
+            feeding_spans = dict.fromkeys(
+                feeding for span in spans for feeding in self._fed_by(span)
             )
-        document_by_key = {
-            document.key: document for _, documents in sockets for document in documents
-        }
-        return (tuple(document_by_key.values()) if sockets else None), ", ".join(
-            place for place, _ in sockets
-        )
+            spans = list(feeding_spans)
+        if not sockets:
+            return None, ""
+        document_by_key = {}
+        for _, documents in sockets:
+            for document in documents:
+                document_by_key[document.key] = document
+        names = ", ".join(name for name, _ in sockets)
+        return tuple(document_by_key.values()), names
 
     def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
-        """The latest visits of the components that feed a call.
+        """Find the spans of the components that feed a call.
 
-        If none does, it is the component around the call; empty if there is none
-        either.
+        Of a component that ran several times it is the last run before the call. If no
+        component feeds the call, it is the component around it.
+
+        Args:
+            node: The span of the call.
+            socket: Only inputs whose name holds this count; empty for all.
+
+        Returns:
+            The spans; empty if there is no component around the call, either.
         """
-        senders = {
-            sender
-            for name, described in node.takes.items()
-            if socket in name
-            for sender in described.get("senders") or ()
-        }
-        before = (
-            visit
-            for visit in self.run.components()
-            if visit.parent is node.parent and 0 < visit.closed < node.opened
-        )
-        visits = {visit.name: visit for visit in before if visit.name in senders}
-        return [*visits.values()] or [
-            ancestor for ancestor in node.ancestors if ancestor.operation == COMPONENT
-        ][:1]
+        names_of_senders: set[str] = set()
+        for name, description in node.takes.items():
+            if socket in name:
+                names_of_senders.update(description.get("senders") or ())
+        last_run_by_name = {}
+        for component in self.run.components():
+            is_beside = component.parent is node.parent
+            has_ended_before = 0 < component.closed < node.opened
+            if is_beside and has_ended_before and component.name in names_of_senders:
+                last_run_by_name[component.name] = component
+        if last_run_by_name:
+            return list(last_run_by_name.values())
+        for ancestor in node.ancestors:
+            if ancestor.operation == COMPONENT:
+                return [ancestor]
+        return []
 
-    def _sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
-        """Input sockets of a component that hold lists of documents, empty ones among them."""
-        socket_values = [
-            (name, value == (), self._documents_of(value))
-            for name, value in node.input.items()
-        ]
-        empty = {
-            name
-            for name, none, _ in socket_values
-            if none and "document" in f"{name} {node.takes.get(name)}".lower()
-        }
-        return [
-            (f"{node.path}.{name}", documents)
-            for name, _, documents in socket_values
-            if documents or name in empty
-        ]
+    def _document_sockets(self, node: Node) -> list[tuple[str, tuple[Document, ...]]]:
+        """Find the inputs of a component that hold lists of documents.
+
+        An empty list counts if the input is one for documents, by its name or type.
+
+        Returns:
+            For each such input its path and the documents.
+        """
+        sockets = []
+        for name, value in node.input.items():
+            documents = self._documents_of(value)
+            description = f"{name} {node.takes.get(name)}".lower()
+            is_empty_list = value == () and "document" in description
+            if documents or is_empty_list:
+                sockets.append((f"{node.path}.{name}", documents))
+        return sockets
+
+
+def _documents_behind(
+    texts: tuple[str, ...], documents: tuple[Document, ...]
+) -> tuple[Document, ...]:
+    """The documents of which texts were made, each with its text as another form.
+
+    If not each text holds the document at its place, the texts themselves are taken as
+    documents.
+    """
+    pairs = []
+    if len(documents) == len(texts):
+        pairs = list(zip(documents, texts, strict=True))
+    holds_each = all(document.text.strip() in text for document, text in pairs)
+    if pairs and holds_each:
+        return written(replace(document, forms=(text,)) for document, text in pairs)
+    return written(Document(text) for text in texts)
 
 
 def _fill_model(call: Call, node: Node) -> None:
@@ -474,49 +509,62 @@ def _note_failure(call: Call, node: Node) -> None:
     call.documents = None
 
 
-def _ran(
-    node: Node, siblings: Sequence[Node], calls: Sequence[tuple[ToolCall, T]]
+def _belonging_to(
+    node: Node, siblings: Sequence[Node], candidates: Sequence[tuple[ToolCall, T]]
 ) -> list[T]:
-    """What belongs to the call of a tool that a span ran; nothing if that is not known.
+    """Find what belongs to the span of a tool, among things that belong to calls.
+
+    In one step of an agent the model calls several tools, and each call is run by a
+    span. Those calls count that have the span's name and arguments; if there is none,
+    those that have its name. Of several such calls it is the one at the same place as
+    the span among the spans that are like it.
 
     Args:
         node: The span of the tool.
-        siblings: The spans of all tools of the same step.
-        calls: The calls of the model in that step, each with what belongs to it.
+        siblings: The spans of all tools of the same step, in their order.
+        candidates: The calls of the model in that step, each with what belongs to it.
 
-    Among the calls with the span's arguments, else those with its name, it is the one at
-    the span's place among its like.
+    Returns:
+        What belongs to the span, one at most; empty if that is not known.
     """
-    named = [(call, candidate) for call, candidate in calls if call.name == node.name]
-    exact = [candidate for call, candidate in named if call.arguments == node.input]
-    like_this_call = [
-        sibling
-        for sibling in siblings
-        if sibling.name == node.name and (not exact or sibling.input == node.input)
-    ]
-    return (exact or [candidate for _, candidate in named])[
-        like_this_call.index(node) :
-    ][:1]
+    of_same_name = []
+    of_same_arguments = []
+    for call, candidate in candidates:
+        if call.name == node.name:
+            of_same_name.append(candidate)
+            if call.arguments == node.input:
+                of_same_arguments.append(candidate)
+    like_spans = []
+    for sibling in siblings:
+        has_same_arguments = sibling.input == node.input
+        if sibling.name == node.name and (has_same_arguments or not of_same_arguments):
+            like_spans.append(sibling)
+    index = like_spans.index(node)
+    matching = of_same_arguments or of_same_name
+    return matching[index : index + 1]
 
 
 def prompt(node: Node) -> tuple[Message, ...]:
-    """The messages that a call was shown."""
-    parts = (node.input.get(name) for name in ("messages", "prompt"))
-    parts_shown = [
-        message
-        for value in parts
-        for message in (value if isinstance(value, tuple) else (value,))
-    ]
-    messages = (
-        message if isinstance(message, Message) else Message("user", message)
-        for message in parts_shown
-        if message
-    )
+    """The messages that a call was shown; blank ones that call no tool are left out.
+
+    A prompt that is a text is a message of the user. What a model's provider found
+    while it wrote a message is shown again with that message.
+    """
+    values: list[Any] = []
+    for name in ("messages", "prompt"):
+        value = node.input.get(name)
+        values += value if isinstance(value, tuple) else (value,)
+    messages: list[Message] = []
+    for value in values:
+        if not value:
+            continue
+        message = value if isinstance(value, Message) else Message("user", value)
+        messages.append(message)
+        found_with_it = _found_with(message)
+        if found_with_it is not None:
+            messages.append(found_with_it)
     return tuple(
-        shown
-        for message in messages
-        for shown in (message, _found_with(message))
-        if shown is not None and (shown.text.strip() or shown.calls)
+        message for message in messages if message.text.strip() or message.calls
     )
 
 
