@@ -231,11 +231,12 @@ class Search:
             self._add_anchors_at([*tiles, *edges], text_index)
 
     def _add_anchors_at(self, offsets: Iterable[int], text_index: int) -> None:
-        """Look for the 16 bytes at each of these offsets of a text.
+        """Have the pass stop at the anchors that stand at these offsets of a text.
 
-        The first position of an anchor is kept in one mapping. If the anchor has more
-        positions, all of them are kept in another one, at most two of the same text: a
-        text that repeats itself must not fill the list.
+        An anchor is a piece of 16 bytes, and its position one number that packs the
+        index of the text and the offset. Its first position is kept in one mapping. If
+        it has more positions, all of them are kept in another mapping, at most two of
+        the same text: a text that repeats itself must not fill the list.
         """
         text = self._text_streams[text_index]
         first_positions = self._first_position_by_anchor
@@ -527,7 +528,8 @@ class Search:
     def _spans_before(self, place: int, text: bytes, offset: int) -> list[Span]:
         """The spans that agree before a place of the prompt and an offset of a text.
 
-        They are found by comparing both of them reversed, and are then turned round.
+        ``follow`` compares forwards only. So both are compared reversed, and the spans
+        are turned round.
         """
         prompt_size = len(self.prompt.stream)
         text_size = len(text)
@@ -595,10 +597,10 @@ def _offset(position: int) -> int:
 def _add_run(runs: list[list[Span]], run: list[Span]) -> None:
     """Add a run of a text to its runs, so that no two of them overlap in the prompt.
 
-    A run is a list of spans that agree between prompt and text. Where the new run and
-    the last one overlap, the one of which more bytes agree keeps that part, then the
-    one that is spread over fewer bytes. The other run is cut; nothing of it may be
-    left.
+    A run is a list of spans that agree between prompt and text. If the new run and the
+    last one overlap, the better of them keeps the common part, and the other is cut,
+    perhaps to nothing. Better is the one of which more bytes agree; if as many agree,
+    the one that is spread over fewer bytes.
 
     Args:
         runs: The runs so far, in the prompt's order. They are changed.

@@ -142,7 +142,8 @@ class BackgroundEvaluator(Generic[Run]):
     ) -> None:
         self._settings = settings or WatchSettings()
         self.problems = Problems() if problems is None else problems
-        self._build = build
+        self._build = build  # makes the samples of one run
+        # makes those of runs that still wait for a further one
         self._make_waiting_samples = make_waiting_samples
         self._on_stop = on_stop
         self._redaction = Redaction(self._settings.redact, self.problems)
@@ -160,6 +161,7 @@ class BackgroundEvaluator(Generic[Run]):
         for sink in checked_sinks(self._settings.sinks):
             outlet = Outlet(sink, self.problems, self._settings.max_queue)
             self.outlets.append(outlet)
+        # so long a run waits before samples are made of it, unless somebody waits
         self._linger_seconds = linger_s
         self._stopped = False
         renew_after_fork(self)  # calls after_fork(), now and in each forked process
@@ -228,16 +230,16 @@ class BackgroundEvaluator(Generic[Run]):
             self.problems.note(why)
 
     def _put_in_queue(
-        self, making: Callable[[], Iterable[Sample]], due: float = 0.0
+        self, make_samples: Callable[[], Iterable[Sample]], due: float = 0.0
     ) -> None:
         """Queue what makes samples, and start the thread if none runs.
 
         Args:
-            making: Makes the samples; called in the thread.
+            make_samples: Makes the samples; called in the thread.
             due: From when on it may be called, by the monotonic clock; by default at
                 once.
         """
-        self._queue.append((due, making))
+        self._queue.append((due, make_samples))
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._work, name="ragmetrics-background", daemon=True
@@ -291,7 +293,9 @@ class BackgroundEvaluator(Generic[Run]):
         with self._state_changed:
             if not self._stopped:
                 at_once = 0.0  # long ago by the clock
-                self._queue = deque((at_once, making) for _, making in self._queue)
+                self._queue = deque(
+                    (at_once, make_samples) for _, make_samples in self._queue
+                )
                 # last in the queue: the runs before it may still be joined to them
                 self._put_in_queue(self._make_waiting_samples)
             self._stopped = self._stopped or stop
@@ -313,9 +317,9 @@ class BackgroundEvaluator(Generic[Run]):
         """Runs that wait, and samples that are being judged."""
         with self._state_changed:
             n_waiting = 0
-            for _, making in self._queue:
+            for _, make_samples in self._queue:
                 # what flush() queued is no run
-                if making is not self._make_waiting_samples:
+                if make_samples is not self._make_waiting_samples:
                     n_waiting += 1
             return self._n_in_flight + n_waiting
 
@@ -378,25 +382,26 @@ class BackgroundEvaluator(Generic[Run]):
             return True
 
     def _do_waiting_work(self) -> None:
-        """Count the results that are there, and start one run if it may begin.
+        """Count the results that are there, and make the samples of one waiting run.
 
-        Both call the user's code, so they are done without holding the lock. What is
-        being done counts as in flight meanwhile.
+        Both call the user's code, so they are done without holding the lock. A run
+        counts as in flight while samples are made of it, and a sample until its result
+        is counted.
         """
-        making: Callable[[], Iterable[Sample]] | None = None
+        make_samples: Callable[[], Iterable[Sample]] | None = None
         with self._state_changed:
             results = self._uncounted_results
             self._uncounted_results = deque()
             if self._seconds_until_start == 0:
-                _, making = self._queue.popleft()
+                _, make_samples = self._queue.popleft()
                 self._n_in_flight += 1
         for result in results:
-            self._finish(result)
-        if making is not None:
-            self._start(making)
+            self._count_result(result)
+        if make_samples is not None:
+            self._start_judging(make_samples)
         with self._state_changed:
             self._n_in_flight -= len(results)
-            if making is not None:
+            if make_samples is not None:
                 self._n_in_flight -= 1
             self._state_changed.notify_all()
 
@@ -412,13 +417,13 @@ class BackgroundEvaluator(Generic[Run]):
         return max(0.0, due - time.monotonic())
 
     @guard_hook
-    def _start(self, making: Callable[[], Iterable[Sample]]) -> None:
+    def _start_judging(self, make_samples: Callable[[], Iterable[Sample]]) -> None:
         """Make samples, and begin to judge those that are drawn.
 
         Turns of one conversation are drawn together, so that a conversation is judged
         as a whole or not at all. A sample that ``redact`` drops is not judged.
         """
-        for unredacted in making():
+        for unredacted in make_samples():
             if not self._is_drawn(unredacted):
                 continue
             sample = self._redaction.redact(unredacted)
@@ -448,7 +453,7 @@ class BackgroundEvaluator(Generic[Run]):
             self._state_changed.notify_all()
 
     @guard_hook
-    def _finish(self, future: Future[SampleResult]) -> None:
+    def _count_result(self, future: Future[SampleResult]) -> None:
         """Count the outcomes of a judged sample, and hand its result on.
 
         It goes to the sinks and to ``on_result``, and is kept where the settings say

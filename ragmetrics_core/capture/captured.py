@@ -164,13 +164,15 @@ class Captured(Generic[Run]):
         self.recorded = 0  # runs that were kept
         self.dropped = 0  # runs that were not, because of max_samples
         self._n_assembled = 0  # samples made so far, dropped ones included
-        self._build = build
+        self._build = build  # makes the samples of one run
+        # makes those of runs that still wait for a further one
         self._make_waiting_samples = samples_that_wait
+        # says what a sample is once later runs are known
         self._revise_sample = revise_sample
-        self._as_judge = as_judge
-        self._given = given or Given()
+        self._as_judge = as_judge  # makes a judge of the framework's own model object
+        self._given = given or Given()  # what the caller says of all samples
         self._redaction = Redaction(redact, self.problems)
-        self._max_samples = max_samples
+        self._max_samples = max_samples  # most runs that are kept; None for all
         self._pending_runs: list[Run] = []  # no samples were made of them yet
         self._samples: list[Sample] = []
         self._lock = Lock()

@@ -50,7 +50,7 @@ def stream(text: str) -> bytes:
 
 
 def _fold_beyond_ascii(text: str) -> str:
-    """Put a text's letters beyond ASCII into lower case, and drop its other such signs.
+    """Put the letters beyond ASCII into lower case, and drop other signs beyond ASCII.
 
     ASCII characters stay as they are.
     """

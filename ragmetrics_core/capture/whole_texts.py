@@ -43,14 +43,18 @@ class WholeTexts:
 
     def __init__(self, prompt: bytes, streams: Sequence[bytes], *, stride: int) -> None:
         self._prompt = prompt
-        self._stride = stride
+        self._stride = stride  # only every so many-th place of the prompt is looked at
         # bytes that may still be compared: hostile prompts end the search
         self._n_bytes_left = _COMPARED * len(prompt)
+        # by the first 16 bytes: the texts that begin with them, each with its index
         texts_by_beginning: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
         for text_index, text in enumerate(streams):
             if len(text) >= ANCHOR:
                 texts_by_beginning[text[:ANCHOR]].append((text, text_index))
+        # by the index of a text: all texts that begin like it
         self._texts_alike_by_text: dict[int, TextsAlike] = {}
+        # by a piece of 16 bytes: the texts that have it in their first bytes, each group
+        # behind the number of bytes before the piece
         self.texts_alike_by_anchor: dict[bytes, list[tuple[int, TextsAlike]]] = {}
         for texts in texts_by_beginning.values():
             texts_alike = TextsAlike(texts)

@@ -170,6 +170,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             build,
             every_turn=every_turn,
         )
+        # makes the samples of runs, and joins the runs of one conversation
         turns = _DOOR.turns(where, Problems())
         turns.share_with_conversation(redact=redact)
         settings = WatchSettings(
@@ -182,6 +183,7 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             limits=limits,
             redact=redact,
         )
+        # one base judges runs in the background, the other one records them
         BackgroundEvaluator.__init__(
             self,
             turns.add,

@@ -327,9 +327,10 @@ def _answers_in_socket(calls: Calls, place: str, value: object) -> Iterator[Answ
     for text in texts_in(value):
         if not text.strip():
             continue
-        if name in _ANSWER_SOCKETS or (
-            name not in _QUESTION_SOCKETS and _writer_of(calls, (text,)) is not None
-        ):
+        is_answer = name in _ANSWER_SOCKETS
+        if not is_answer and name not in _QUESTION_SOCKETS:
+            is_answer = _writer_of(calls, (text,)) is not None
+        if is_answer:
             yield Answer(text, place)
 
 

@@ -143,7 +143,7 @@ class Calls:
             if span.operation == AGENT_TOOL and span.parent is node.parent
         ]
         pairs_of_call = [(made, made) for made in self._calls_of_step(node)]
-        calls_answered = _belonging_to(node, tools_of_step, pairs_of_call)
+        calls_answered = _candidate_of_span(node, tools_of_step, pairs_of_call)
         call.call = calls_answered[0].id if calls_answered else None
         next_model = self._next_model(node)
         messages = () if next_model is None else prompt(next_model)
@@ -151,7 +151,7 @@ class Calls:
             (result.calls[0], result)
             for result in _results_after_the_last_reply(messages)
         ]
-        results = _belonging_to(node, tools_of_step, results_by_call)
+        results = _candidate_of_span(node, tools_of_step, results_by_call)
         result = results[0] if results else None
         if result is not None:
             call.text = result.text
@@ -509,27 +509,29 @@ def _note_failure(call: Call, node: Node) -> None:
     call.documents = None
 
 
-def _belonging_to(
-    node: Node, siblings: Sequence[Node], candidates: Sequence[tuple[ToolCall, T]]
+def _candidate_of_span(
+    node: Node,
+    siblings: Sequence[Node],
+    candidates_by_call: Sequence[tuple[ToolCall, T]],
 ) -> list[T]:
-    """Find what belongs to the span of a tool, among things that belong to calls.
+    """Choose, among the candidates of several tool calls, that of the call a span ran.
 
-    In one step of an agent the model calls several tools, and each call is run by a
-    span. Those calls count that have the span's name and arguments; if there is none,
-    those that have its name. Of several such calls it is the one at the same place as
-    the span among the spans that are like it.
+    In one step of an agent the model may call several tools, and each call is run by a
+    span. The call of a span has its name and its arguments; if no call has both, its
+    name. Of several such calls it is the one at the same place among them as the span
+    has among the spans of this name and these arguments.
 
     Args:
         node: The span of the tool.
         siblings: The spans of all tools of the same step, in their order.
-        candidates: The calls of the model in that step, each with what belongs to it.
+        candidates_by_call: The calls of the model in that step, each with a candidate.
 
     Returns:
-        What belongs to the span, one at most; empty if that is not known.
+        The candidate of the span's call; empty if that is not known.
     """
     of_same_name = []
     of_same_arguments = []
-    for call, candidate in candidates:
+    for call, candidate in candidates_by_call:
         if call.name == node.name:
             of_same_name.append(candidate)
             if call.arguments == node.input:

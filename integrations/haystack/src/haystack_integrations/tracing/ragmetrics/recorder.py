@@ -44,7 +44,7 @@ from ragmetrics_core.capture import (
     words_of,
 )
 
-_OURS = "haystack_integrations.components.evaluators.ragmetrics."
+_OWN_EVALUATORS = "haystack_integrations.components.evaluators.ragmetrics."
 _SPANS = (
     "haystack.component",
     "haystack.agent",
@@ -218,7 +218,7 @@ class Tee(Tracer):
         parent_span: Span | None,
         inner_span: Span,
     ) -> TeeSpan | None:
-        """Begin to record a span.
+        """Begin to record a span as a node of a run.
 
         It belongs to the run of the span around it. A pipeline or agent without a span
         around it begins a run, if somebody listens.
@@ -234,7 +234,7 @@ class Tee(Tracer):
             own evaluator, which is no part of what is evaluated.
         """
         class_name = str(tags.get("haystack.component.fully_qualified_type", ""))
-        if class_name.startswith(_OURS):
+        if class_name.startswith(_OWN_EVALUATORS):
             return None
         open_span = _open_span()
         around = parent_span if isinstance(parent_span, TeeSpan) else open_span
@@ -253,6 +253,7 @@ class Tee(Tracer):
             type=class_name,
             parent=parent,
             opened=tick(),
+            # the descriptions of its inputs and outputs
             takes=tags.get("haystack.component.input_spec") or {},
             gives=tags.get("haystack.component.output_spec") or {},
         )
@@ -277,6 +278,7 @@ class Tee(Tracer):
         is_main_thread = threading.current_thread() is threading.main_thread()
         if _open_runs and not is_capturing() and not is_main_thread:
             pipeline_input = copied(tags.get("haystack.pipeline.input_data"))
+            # the component was given the texts that its thread hands on
             run, component = _component_that_started(set(texts_in(pipeline_input)))
             if run is not None:
                 return run, component

@@ -54,7 +54,7 @@ def load_rag_dataset(
     examples = getattr(data, "examples", None)  # of a class that is no pydantic model
     if isinstance(data, Mapping):
         queries = data.get("queries")
-        if isinstance(queries, Mapping):
+        if isinstance(queries, Mapping):  # a QueryResponseDataset
             references = data.get("responses") or {}
             return [
                 Sample(id=query_id, question=query, reference=references.get(query_id))

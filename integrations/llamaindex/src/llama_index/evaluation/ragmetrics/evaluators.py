@@ -89,6 +89,7 @@ class MetricEvaluator(BaseEvaluator):
         if llm is not None and judge is not None:
             raise SettingError("give llm= or judge=, not both")
         if metric is None:
+            # a subclass names its metric, which then gets the settings
             if self.metric_class is None:
                 raise SettingError(
                     "give a metric, or use the evaluator of one, e.g."

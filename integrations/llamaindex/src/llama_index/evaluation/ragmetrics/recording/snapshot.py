@@ -85,7 +85,7 @@ def copy_arguments(
     """Copy what a method was given into the recorded call of it.
 
     That is the name and argument of a tool, the prompt of a model, and the query and
-    the documents of any other call. A workflow or a structured output has none.
+    the documents taken of any other call. A workflow or a structured output has none.
 
     Args:
         kind: What the call does.
@@ -96,7 +96,8 @@ def copy_arguments(
     if kind == "tool" and isinstance(instance, BaseTool):
         node.name = instance.metadata.name or ""
         node.query = argument_of(arguments)
-        # the framework's own tool by which one agent hands over to another
+        # the framework's own tool by which one agent hands over to another: it steers
+        # the run, and what it returns is no evidence
         if isinstance(instance, FunctionTool) and instance.real_fn is handoff:
             node.control = True
     elif kind == "model" and isinstance(instance, BaseLLM):
@@ -306,12 +307,12 @@ def _shown(message: ChatMessage) -> tuple[Message, ...]:
 
     What a provider found for it is shown again with it.
     """
-    messages = _reasoned(message_of(message))
+    messages = _messages_in_reasoning(message_of(message))
     found = evidence_in_reply(_data(message.additional_kwargs)).message
     return messages if found is None else (*messages, found)
 
 
-def _reasoned(message: Message) -> tuple[Message, ...]:
+def _messages_in_reasoning(message: Message) -> tuple[Message, ...]:
     """Split a message of a ReAct agent into those that it stands for.
 
     In a memory such an agent keeps one text of a whole turn: thoughts, actions, what
