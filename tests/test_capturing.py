@@ -772,8 +772,8 @@ def test_on_result_may_fail_and_broken_runs_are_counted():
     background.record({"nonsense": 1})
     assert background.flush(timeout=30)
     assert background.problems.counts == {
-        "BackgroundEvaluator._finish: RuntimeError": 1,
-        "BackgroundEvaluator._start: KeyError": 1,
+        "BackgroundEvaluator._count_result: RuntimeError": 1,
+        "BackgroundEvaluator._start_judging: KeyError": 1,
     }
     with pytest.raises(SettingError, match="keep"):
         background.report()

@@ -150,7 +150,10 @@ def test_what_would_end_the_process_ends_neither_a_sink_nor_the_evaluator():
         background.record(number)
     assert background.stop(timeout=30)
     assert len(kept.results) == 2
-    ended = {"BackgroundEvaluator._start: SystemExit": 1, "Ending: SystemExit": 2}
+    ended = {
+        "BackgroundEvaluator._start_judging: SystemExit": 1,
+        "Ending: SystemExit": 2,
+    }
     assert background.problems.counts == ended | {"Ending: KeyboardInterrupt": 1}
 
 

@@ -53,8 +53,8 @@ class WholeTexts:
                 texts_by_beginning[text[:ANCHOR]].append((text, text_index))
         # by the index of a text: all texts that begin like it
         self._texts_alike_by_text: dict[int, TextsAlike] = {}
-        # by a piece of 16 bytes: the texts that have it in their first bytes, each group
-        # behind the number of bytes before the piece
+        # by a piece of 16 bytes: the texts that have it in their first bytes, each
+        # group behind the number of bytes before the piece
         self.texts_alike_by_anchor: dict[bytes, list[tuple[int, TextsAlike]]] = {}
         for texts in texts_by_beginning.values():
             texts_alike = TextsAlike(texts)
@@ -96,8 +96,8 @@ class WholeTexts:
         Returns:
             The index and the size of each of them, the longest first.
         """
-        self._n_bytes_left -= texts_alike.longest
-        part_of_prompt = self._prompt[start : start + texts_alike.longest]
+        self._n_bytes_left -= texts_alike.longest_size
+        part_of_prompt = self._prompt[start : start + texts_alike.longest_size]
         whole_texts = texts_alike.texts_that_begin(part_of_prompt)
         if whole_texts:
             texts_alike.last_found_at = start
@@ -112,8 +112,8 @@ class WholeTexts:
         """
         if texts_alike.n_texts <= COMMON:
             return ()
-        self._n_bytes_left -= COMMON * texts_alike.longest
-        part_of_prompt = self._prompt[start : start + texts_alike.longest]
+        self._n_bytes_left -= COMMON * texts_alike.longest_size
+        part_of_prompt = self._prompt[start : start + texts_alike.longest_size]
         return texts_alike.closest_to(part_of_prompt)
 
     def forget(self, text_index: int) -> None:
@@ -141,21 +141,22 @@ class TextsAlike:
 
     Attributes:
         beginning: The bytes with which all of them begin.
-        longest: Bytes of the longest.
+        longest_size: Bytes of the longest.
         last_found_at: Where in the prompt one of them was found last.
         wanted: The indexes of those that are still looked for.
     """
 
     def __init__(self, texts: list[tuple[bytes, int]]) -> None:
         texts.sort()
+        # the texts, and at the same places what each is called outside: its index
         self._sorted_texts = [text for text, _ in texts]
         self._text_indexes = [text_index for _, text_index in texts]
         # for each text the place in this order of the longest other that it begins with
         self._longest_beginnings = list(_longest_beginnings(self._sorted_texts))
         self.beginning = self._sorted_texts[0][:ANCHOR]
-        self.longest = max(map(len, self._sorted_texts))
-        self.last_found_at = -ANCHOR
-        self.wanted = set(self._text_indexes)
+        self.longest_size = max(map(len, self._sorted_texts))
+        self.last_found_at = -ANCHOR  # nowhere yet: before the start of the prompt
+        self.wanted = set(self._text_indexes)  # those still looked for
 
     @property
     def n_texts(self) -> int:

@@ -417,7 +417,9 @@ def test_on_result_and_its_errors() -> None:
     rag().invoke(QUESTION, config={"callbacks": [handler]})
     assert handler.report().results[0].sample is not None
     assert seen == [QUESTION]
-    assert handler.problems.counts == {"BackgroundEvaluator._finish: RuntimeError": 1}
+    assert handler.problems.counts == {
+        "BackgroundEvaluator._count_result: RuntimeError": 1
+    }
 
 
 class Kept(list[SampleResult]):

@@ -58,7 +58,9 @@ def answers(calls: Calls) -> list[Answer]:
     if objects:
         return _without_passed_on([_with_call(calls, answer) for answer in objects])
     has_several_places = len({answer.place for answer in texts_with_calls}) > 1
-    if has_several_places:
+    if (
+        has_several_places
+    ):  # those count whose call was shown documents, if there are any
         from_documents = [answer for answer in texts_with_calls if answer.documents]
         texts_with_calls = from_documents or texts_with_calls
     return _without_passed_on(texts_with_calls)

@@ -157,9 +157,10 @@ def _questions(questions: Any) -> Iterable[Sample]:
             Sample(question=entry) if isinstance(entry, str) else entry
             for entry in questions
         ]
+    # a row that is no sample comes as the reason
     for number, sample in enumerate(iterate_samples(questions, {})):
         if not isinstance(sample, Sample):
-            raise InputError(f"question {number}: {sample}")  # why the row is none
+            raise InputError(f"question {number}: {sample}")
         if sample.question is None:
             raise InputError(f"question {number}: it is blank")
         yield sample

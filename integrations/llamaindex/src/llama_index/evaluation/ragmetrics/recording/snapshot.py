@@ -194,6 +194,7 @@ def _copy_history(
         context: The context that a workflow's run goes on with.
     """
     if run.kind == "workflow":
+        # the context of a run keeps messages, too
         memory = fields.get("memory") or arguments.get("ctx") or context
     else:
         # an engine without a memory keeps the messages itself
