@@ -440,6 +440,14 @@ GROUPS: dict[str, tuple[Sample, tuple[str, ...]]] = {
         turn(call(DOC), contexts=[{"text": "Rewritten.", "id": "d"}]),
         ("Rewritten.",),
     ),
+    "two texts under one id are two": (
+        turn(
+            call({"text": "a", "id": "0"}),
+            call({"text": "b", "id": "0"}),
+            contexts=[{"text": "a", "id": "0"}],
+        ),
+        ("a", "b"),
+    ),
     "rows that hold a context by chance are other evidence": (
         turn(call("id 4, Oslo", kind="tool"), contexts=["4"]),
         ("4", "id 4, Oslo"),

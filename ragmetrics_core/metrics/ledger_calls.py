@@ -51,6 +51,10 @@ class Groups:
         return bool(self.earlier or self.assistant or len(self.user) > 1)
 
 
+IdAndText = tuple[str | None, str]
+"""What tells a text that a call brought from others."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Brought:
     """A text that a call brought.
@@ -74,6 +78,7 @@ def groups_of_texts(sample: Sample) -> Groups:
             _texts_of_contexts(context_by_rank.values()), tuple(context_by_rank)
         )
     brought = _evidence_of_ledger(sample.ledger)
+    all_brought = ids_and_texts(sample.ledger)
     written_texts = _texts_of_models(sample.ledger)
     only_written = set(written_texts) - {entry.context.text for entry in brought}
     context_by_rank = _context_by_rank(sample.contexts, without=only_written)
@@ -83,10 +88,12 @@ def groups_of_texts(sample: Sample) -> Groups:
     of_this_turn = [entry for entry in brought if entry.turn >= turn]
     of_earlier_turns = [entry for entry in brought if entry.turn < turn]
     not_hidden = [entry for entry in of_this_turn if entry.was_shown is not False]
-    beside_contexts = _further_texts(not_hidden, contexts)
+    beside_contexts = _further_texts(not_hidden, contexts, all_brought)
     evidence = (*_texts_of_contexts(contexts), *beside_contexts)
     # a text of this turn and of an earlier one belongs to this turn
-    earlier = _further_texts(of_earlier_turns, contexts, known_texts=evidence)
+    earlier = _further_texts(
+        of_earlier_turns, contexts, all_brought, known_texts=evidence
+    )
 
     # What stands among no contexts is ranked behind all of them.
     n_beside_contexts = len(beside_contexts) + len(earlier)
@@ -137,13 +144,14 @@ def _texts_of_models(ledger: Ledger) -> list[str]:
 def _further_texts(
     brought: Iterable[_Brought],
     contexts: Sequence[Context],
+    all_brought: Container[IdAndText],
     known_texts: Container[str] = (),
 ) -> list[str]:
     """Texts that stand neither among the contexts nor the known texts, each once."""
     texts = [
         entry.context.text
         for entry in brought
-        if place_of_text(entry.context, contexts) is None
+        if place_of_text(entry.context, contexts, all_brought) is None
     ]
     return [text for text in dict.fromkeys(texts) if text not in known_texts]
 
@@ -185,10 +193,27 @@ def originals_by_place(contexts: Sequence[Context]) -> list[int]:
     ]
 
 
-def place_of_text(brought: Context, contexts: Sequence[Context]) -> int | None:
+def ids_and_texts(ledger: Ledger) -> set[IdAndText]:
+    """The id and the text of all that the calls brought."""
+    pairs: set[IdAndText] = set()
+    for call in ledger.calls:
+        pairs.update((context.id, context.text) for context in call.items)
+    return pairs
+
+
+def place_of_text(
+    brought: Context, contexts: Sequence[Context], all_brought: Container[IdAndText]
+) -> int | None:
     """Where a text that a call brought stands among contexts.
 
-    That is the place of its text, else of its id; None if it stands nowhere.
+    That is the place of its text, else of its id, if nothing was brought that has the
+    context's text under that id: two stores may give one id to different texts. None if
+    it stands nowhere.
+
+    Args:
+        brought: What a call brought.
+        contexts: The contexts.
+        all_brought: What all calls brought, as ``ids_and_texts`` gives it.
     """
     if not brought.blank:
         for place, context in enumerate(contexts):
@@ -196,7 +221,8 @@ def place_of_text(brought: Context, contexts: Sequence[Context]) -> int | None:
                 return place
     if brought.id is not None:
         for place, context in enumerate(contexts):
-            if context.id == brought.id:
+            was_brought = (context.id, context.text) in all_brought
+            if context.id == brought.id and not was_brought:
                 return place
     return None
 
@@ -224,10 +250,13 @@ def calls_with_contexts(sample: Sample, contexts: Sequence[Context]) -> list[Arr
     if sample.ledger is None:
         return []
     arrived: list[Arrival] = []
+    all_brought = ids_and_texts(sample.ledger)
     for number, call in enumerate(sample.ledger.calls):
         if call.kind == "written":
             continue
-        places = [place_of_text(context, contexts) for context in call.items]
+        places = [
+            place_of_text(context, contexts, all_brought) for context in call.items
+        ]
         brought = dict.fromkeys(place for place in places if place is not None)
         is_search = call.kind == "retrieval" and call.turn == sample.ledger.turn
         if brought or is_search:
