@@ -39,7 +39,11 @@ _RESULTS = "results of a run; samples need ids"
 
 
 def add_to(commands: Any) -> None:
-    """Add the commands ``agreement`` and ``label draw``, with their options."""
+    """Add the commands ``agreement`` and ``label draw``, with their options.
+
+    Args:
+        commands: The commands of the command line (argparse), to which they are added.
+    """
     parser = command(commands, "agreement", _agreement)
     add(parser, "results", _RESULTS, unit="RESULTS.jsonl", convert=Path)
     help_text = (

@@ -67,7 +67,11 @@ _BANDS = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the command ``card``, with its options."""
+    """Add the command ``card``, which measures a judge, with its options.
+
+    Args:
+        commands: The commands of the command line (argparse), to which it is added.
+    """
     parser = command(commands, "card", _card)
     shared.add_judge(parser)
     help_text = (

@@ -31,7 +31,11 @@ _EXIT_CODES = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the commands ``compare`` and ``push``, with their options."""
+    """Add the commands ``compare`` (two runs) and ``push`` (scores onto traces).
+
+    Args:
+        commands: The commands of the command line (argparse), to which they are added.
+    """
     parser = command(commands, "compare", _compare, epilog=_EXIT_CODES)
     add(
         parser,

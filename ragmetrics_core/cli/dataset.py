@@ -105,7 +105,7 @@ def _add_review(kinds: Any) -> None:
 
 
 def _add_score(kinds: Any) -> None:
-    """Add ``dataset score``."""
+    """Add the command ``dataset score``, which compares judges with a set's labels."""
     parser = command(kinds, "score", _score)
     add(
         parser,

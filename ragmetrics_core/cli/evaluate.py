@@ -56,7 +56,11 @@ _UNHELD = "{}: a dry run judges nothing."
 
 
 def add_to(commands: Any) -> None:
-    """Add the command ``evaluate``, with its options."""
+    """Add the command ``evaluate``, with its options.
+
+    Args:
+        commands: The commands of the command line (argparse), to which it is added.
+    """
     parser = command(commands, "evaluate", _run, epilog=_EXIT_CODES)
     _add_input(parser)
     _add_metrics(parser)

@@ -723,10 +723,14 @@ def _observe_swaying(
 
 
 def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
-    """Yield the sample after each change that is tried on it, with the measure's name.
+    """Change a sample in ways that a judge should, or should not, react to.
 
-    Changes of the answer make it wrong: a change of the verdict has "caught" that.
-    Changes of the contexts should not matter: a change of the verdict has "flipped".
+    An answer that is supported is made wrong: a good judge changes its verdict, which
+    is "caught". A context with orders to the judge is added, and the contexts are put
+    in reverse order: a good judge does not change its verdict, which is "flipped".
+
+    Yields:
+        The name of the measure, which says what was changed, and the changed sample.
     """
     sample = row.sample
     (judged_supported,) = row.bool_verdicts

@@ -398,7 +398,7 @@ def _adherence(row: Row, source: str, label: Any) -> LabelledSample:
         meta = data_in(row.get("meta")) or {}
         grades = meta.get("faithfulness_votes") or ()
         people_votes = tuple(grade >= _GOOD_FAITHFULNESS for grade in grades)
-    is_adherent = Labelled(0, votes).is_labelled_yes
+    is_adherent = Labelled(score=0.0, votes=votes).is_labelled_yes  # whatever the score
     return LabelledSample(
         "adherent", source, sample_of(row), (is_adherent,), None, people_votes
     )
@@ -419,7 +419,9 @@ def _support(row: Row, source: str, label: Any) -> LabelledSample:
             contexts=tuple(range(len(sample.contexts))),
         )
         sample = sample.model_copy(update={"citations": (cites_all,)})
-    is_supported = Labelled(0, votes).is_labelled_yes
+    is_supported = Labelled(
+        score=0.0, votes=votes
+    ).is_labelled_yes  # whatever the score
     # a single vote may sum up several people, whose votes are not known then
     people_votes = votes if len(votes) > 1 else ()
     return LabelledSample(

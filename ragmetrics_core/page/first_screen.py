@@ -520,8 +520,10 @@ class ScreenTally:
 
         Args:
             codes: The codes of the groups.
-            only_spoilt: Count of them only rows without an answer that holds up.
-            among: The codes of the groups of all rows of which it is the share.
+            only_spoilt: Count of them only rows whose answer does not hold up: not all
+                that is known of it speaks for it.
+            among: The codes of the groups whose rows are the whole; by default those of
+                rows that were scored.
 
         Returns:
             The range, such as "12 to 25 %"; "" without any such row.

@@ -71,7 +71,7 @@ def changes_without_tests(
             if differences.values:
                 numbers: dict[str, object] = {"verdict": "not tested"}
                 numbers.update(_mean_change(differences))
-            else:
+            else:  # rows that declined or failed are not chosen by their scores
                 numbers = dict(p_of_shifts(results))
             changes.append(change.model_copy(update=numbers))
     return changes

@@ -25,7 +25,8 @@ class Changed(NamedTuple):
 def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
     """The ten samples whose score fell most, then the ten whose score rose most.
 
-    Samples without a score in either run are left out, and those that did not change.
+    Samples that one of the runs did not score are left out, and those that did not
+    change.
     """
     changes = []
     for before, after in pairs:

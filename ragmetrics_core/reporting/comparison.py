@@ -270,9 +270,11 @@ class Comparison(Frozen):
         return outcome, f"one-sided bounds {low:+.4f} and {high:+.4f}"
 
     def table(self) -> str:
-        """Return the comparison as plain text, a paragraph per metric, a line per slice.
+        """Return the comparison as plain text, without texts of samples.
 
-        It holds no texts of samples.
+        First come how many rows were matched, the judges, and reasons not to trust the
+        comparison; then a paragraph for each metric, a line for each slice, and notes on
+        what the verdicts mean.
         """
         lines = [str(self.matched), self.judged]
         lines += [f"! not comparable: {reason}" for reason in self.differing]

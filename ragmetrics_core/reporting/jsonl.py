@@ -232,7 +232,7 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
     """
     judges: dict[str, None] = {}  # dictionaries of None: sets that keep the order
     models: dict[str, None] = {}
-    signature_by_line_by_metric: dict[str, dict[str, Signature]] = {}
+    signatures_by_metric: dict[str, dict[str, Signature]] = {}  # each by its text
     for row in rows:
         models.update(dict.fromkeys(row.usage.models))
         for name, result in row.results.items():
@@ -240,16 +240,16 @@ def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
                 judges[result.judge] = None
             if result.signature is not None:
                 signature = result.signature.without_judge()
-                signatures = signature_by_line_by_metric.setdefault(name, {})
-                signatures[str(signature)] = signature
+                signature_by_text = signatures_by_metric.setdefault(name, {})
+                signature_by_text[str(signature)] = signature
     notes = []
     first_signatures: dict[str, Signature] = {}
-    for name, signatures in signature_by_line_by_metric.items():
-        first_signatures[name] = next(iter(signatures.values()))
-        if len(signatures) > 1:
+    for name, signature_by_text in signatures_by_metric.items():
+        first_signatures[name] = next(iter(signature_by_text.values()))
+        if len(signature_by_text) > 1:
             notes.append(
-                f"{name} was measured in {len(signatures)} ways in these rows: its"
-                " numbers are over all of them"
+                f"{name} was measured in {len(signature_by_text)} ways in these rows:"
+                " its numbers are over all of them"
             )
     return RunFacts(
         judges=tuple(judges),

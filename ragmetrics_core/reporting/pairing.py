@@ -145,7 +145,11 @@ def _automatic_group(
 
 
 def _document_group(metadata: Mapping[str, object]) -> str | None:
-    """The document that metadata name, as "name=key"; None if they name none."""
+    """The document that metadata name, as "name=key"; None if they name none.
+
+    Names in the metadata are compared without case and signs: "Document-ID" is
+    "document_id". A document's id counts before its source.
+    """
     key_by_name: dict[str, str] = {}
     for metadata_name, value in metadata.items():
         plain_metadata_name = plain_name(metadata_name.removeprefix("metadata."))
@@ -155,7 +159,7 @@ def _document_group(metadata: Mapping[str, object]) -> str | None:
         document_key = _key(value)
         if document_key is not None:
             key_by_name.setdefault(name, document_key)
-    for name in _NAMES_OF_DOCUMENTS.values():  # a document's id comes first
+    for name in _NAMES_OF_DOCUMENTS.values():
         if name in key_by_name:
             return f"{name}={key_by_name[name]}"
     return None

@@ -209,7 +209,11 @@ class MetricSummary(Frozen):
             yield f"low maximum: no row scored over {self.max:.3f}."
 
     def _signs_of_counts(self) -> Iterator[str]:
-        """Say what makes the numbers weak: few rows or clusters, rows without a score."""
+        """Say what makes the numbers weak: few rows or clusters, rows without a score.
+
+        A cluster is a group of rows that are not independent. How few are too few is a
+        rule of thumb.
+        """
         limits = self.limits
         n_failed = sum(self.failed.values())
         n_undefined = sum(self.undefined.values())

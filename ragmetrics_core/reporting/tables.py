@@ -66,7 +66,10 @@ def _range(low: float | None, high: float | None, digits: int) -> str:
 
 
 def _cells(numbers: MetricSummary) -> tuple[str, ...]:
-    """The cells of a metric's row in the table, in the order of the headings."""
+    """The cells of a metric's row in the table, in the order of the headings.
+
+    The last one counts the rows that are scored, undefined and failed.
+    """
     interval_text = "-"
     if numbers.interval is not None:
         interval_text = _range(numbers.interval.low, numbers.interval.high, digits=3)
@@ -126,7 +129,10 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
 
 
 def _notes_on_scores(summary: Summary) -> Iterator[str]:
-    """Notes on useful chunks, and on conversations, for the metrics that know of them."""
+    """Notes on useful chunks, and on conversations, for the metrics that know of them.
+
+    A useful chunk is a context that the judge found relevant.
+    """
     for numbers in summary.metrics:
         if numbers.useful_share is not None:
             n_useful = round(numbers.useful_share * numbers.useful_known)

@@ -191,7 +191,11 @@ class SequentialGate:
         min_samples: int = 0,
         min_scored: float = MIN_SCORED,
     ) -> None:
-        """Check the settings, and start both sides without evidence."""
+        """Check the settings, and start without evidence for passing or failing.
+
+        A gate sums up evidence against two claims: that the mean is too low to pass,
+        and that it is high enough. The arguments stand in the class's docstring.
+        """
         check_share("threshold", threshold)
         check_share("margin", margin)
         check_share("min_scored", min_scored)
