@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import NamedTuple
 
 from ragmetrics_core.data import (
     EMBEDDED,
@@ -692,34 +693,43 @@ def _observe_swaying(
     Each observation is the name of a measure, the row's source, and whether the measure
     holds of the row. Rows without a verdict are passed over.
     """
-    original_rows: list[LabelledSample] = []
-    changed_rows: list[LabelledSample] = []
-    tried_measures: list[str] = []
+    changes: list[_Change] = []
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
         if row.result.judge in EMBEDDED:
             yield "uncertain", row.source, row.result.uncertain
-        row_name = f"row {row_index}" if row.sample.id is None else row.sample.id
-        for measure, changed_sample in _changes(row):
-            # A judge's random draws depend on the id: each sample needs one of its own.
-            changed_id = {"id": f"{row_name} | {measure}"}
-            named_sample = changed_sample.model_copy(update=changed_id)
-            original_rows.append(row)
-            changed_rows.append(replace(row, sample=named_sample))
-            tried_measures.append(measure)
-    judged_rows = judge_samples(ask, metric, changed_rows)
-    for measure, original, changed in zip(
-        tried_measures, original_rows, judged_rows, strict=True
-    ):
+        changes += _changes_of_row(row, row_index)
+    judged_rows = judge_samples(ask, metric, [change.changed for change in changes])
+    for change, judged in zip(changes, judged_rows, strict=True):
         # A judge that loses its verdict is swayed, but has caught nothing.
-        if changed.bool_verdicts or measure.startswith("flipped"):
-            is_changed = original.bool_verdicts != changed.bool_verdicts
-            yield measure, original.source, is_changed
+        if judged.bool_verdicts or change.measure.startswith("flipped"):
+            is_swayed = change.original.bool_verdicts != judged.bool_verdicts
+            yield change.measure, change.original.source, is_swayed
     # The measure is left out where every changed sample got a verdict.
     if not all(row.bool_verdicts for row in judged_rows):
         for row in judged_rows:
             yield "no verdict after a change", row.source, not row.bool_verdicts
+
+
+class _Change(NamedTuple):
+    """A row and the same row with a changed sample; the measure says what was changed."""
+
+    measure: str
+    original: LabelledSample
+    changed: LabelledSample
+
+
+def _changes_of_row(row: LabelledSample, row_index: int) -> Iterator[_Change]:
+    """Yield the row after each change, with an id that no other sample has.
+
+    A judge's random draws depend on the id of the sample.
+    """
+    row_name = f"row {row_index}" if row.sample.id is None else row.sample.id
+    for measure, changed_sample in _changes(row):
+        new_id = {"id": f"{row_name} | {measure}"}
+        named_sample = changed_sample.model_copy(update=new_id)
+        yield _Change(measure, row, replace(row, sample=named_sample))
 
 
 def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
