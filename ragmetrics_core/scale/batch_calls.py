@@ -85,11 +85,15 @@ async def file_content(model: OpenAICompatibleModel, file_id: object) -> bytes:
 
 
 async def batch_by_token(model: OpenAICompatibleModel, token: str) -> dict[str, Any]:
-    """Find the batch that bears a token in the service's list of all.
+    """Look through all batches of a service for the one that bears our token.
 
-    If there is none, the object that is returned has an empty ``id``.
+    A **token** is a word that we drew and wrote into the metadata of the batch.
+
+    Returns:
+        The service's description of the batch. If none bears the token, its ``id`` is
+        empty.
     """
-    page_start = ""
+    page_start = ""  # the part of the address that asks for a later page
     while True:
         page = await ask_service(model, "GET", f"batches?limit=100{page_start}")
         last_id = ""
@@ -101,7 +105,7 @@ async def batch_by_token(model: OpenAICompatibleModel, token: str) -> dict[str, 
                 return batch
             last_id = batch["id"]
         next_start = f"&after={quote(last_id)}"
-        # A service that lists the same page again would be asked for ever.
+        # A service that ignores "after" sends the same page again, for ever.
         is_new_page = bool(last_id) and next_start != page_start
         if not page.get("has_more") or not is_new_page:
             return _object_with_known_types({})
@@ -132,17 +136,30 @@ async def ask_service(
 async def _call_until_it_succeeds(
     model: OpenAICompatibleModel, method: str, path: str, data: Any
 ) -> object:
-    """Call a service, again after a fault that passes, until it answers.
+    """Call a service, and call it again after each fault that passes.
 
-    See ``ask_service`` for what it raises.
+    It waits longer after each fault. When it has tried for too long, it raises the last
+    fault.
+
+    Args:
+        model: The model that knows the address and the key.
+        method: "GET" or "POST".
+        path: What is asked for, behind the address.
+        data: What is sent; None for nothing.
+
+    Raises:
+        BatchFailed: If the service takes no batches.
+        JudgeError: If the fault does not pass.
     """
     started = time.monotonic()
-    passing: type[errors.JudgeError] | tuple[type[errors.JudgeError], ...]
-    passing = errors.TransientJudgeError
-    if (method, path) == ("POST", "batches"):
-        # Only what surely made no batch is repeated: a second one would be paid, too.
-        passing = (errors.RateLimited, errors.Unreachable)
-        # It gives up early: other runs soon take the batch for one never made.
+    passing_errors: type[errors.JudgeError] | tuple[type[errors.JudgeError], ...]
+    passing_errors = errors.TransientJudgeError
+    makes_batch = (method, path) == ("POST", "batches")
+    if makes_batch:
+        # After other faults a batch may have been made, and a second one is paid, too.
+        passing_errors = (errors.RateLimited, errors.Unreachable)
+        # An earlier start makes it give up earlier: after SETTLED_SECONDS other runs
+        # take the batch for one that was never made.
         started -= SETTLED_SECONDS / 2
     for n_failed in count(1):
         try:
@@ -153,9 +170,9 @@ async def _call_until_it_succeeds(
                 f"{model.base_url} knows no {unknown}: it takes no batches, or they"
                 " were made with another key"
             ) from None
-        except passing as error:
+        except passing_errors as error:
             wait = seconds_until_next_attempt(error, n_failed, [started])
-            if wait is None:
+            if wait is None:  # it was tried for too long
                 raise
             logger.info("%s; it is tried again in %.0f s", error, wait)
         await asyncio.sleep(wait)
@@ -181,14 +198,16 @@ def _object_with_known_types(described: dict[str, Any]) -> dict[str, Any]:
 
 
 def reason_for_failure(model: OpenAICompatibleModel, batch: dict[str, Any]) -> str:
-    """What a service says of a batch that it did not answer."""
+    """Return in words why a service did not answer a batch; "" if it does not say.
+
+    Words of the service are kept for OpenAI only. Other services may quote a line of
+    the file, and so the text of a sample.
+    """
     first_error = _first_error(batch)
     fault = Fault.from_reply(None, json.dumps({"error": first_error}), None)
     reasons = []
     if fault.symbols:
         reasons.append(f"({', '.join(fault.symbols)})")
-    # OpenAI speaks of a file in set sentences, of lines, models and limits; other
-    # services may quote what stands there.
     if model.base_url.startswith(_OPENAI):
         message = str(first_error.get("message") or "")
         reasons += [word for word in message.split() if word.isprintable()]

@@ -259,21 +259,35 @@ def enter_answers(token: str, content: bytes, connection: sqlite3.Connection) ->
 def _enter_answer(
     token: str, row: dict[str, Any], connection: sqlite3.Connection
 ) -> bool:
-    """Enter a result, unless its request has one; whether it was entered."""
+    """Enter the result of one request into the table; return whether it is a new one.
+
+    The first result of a request is kept. If a later one decides something else,
+    neither counts: the request then has a result that says so.
+
+    Args:
+        token: The token of the batch that the result belongs to.
+        row: A line of the service's file of results. Lines of requests that the service
+            did not get to are left out.
+        connection: To the file with the table.
+    """
     response = row.get("response")
     error = row.get("error") or {}
     if error.get("code") in ("batch_expired", "batch_cancelled"):
         return False
-    answer = _status_and_body(response) if response else [None, {"error": error}]
+    if response:
+        answer = _status_and_body(response)
+    else:  # it was never answered, so that there is no status
+        answer = [None, {"error": error}]
     result = json.dumps(answer)
     request_id = str(row["custom_id"])
     entered = connection.execute(_ANSWER, (result, request_id, token))
     if entered.rowcount:
         return True
-    earlier = connection.execute(_RESULT, (request_id, token)).fetchone()
-    if earlier is not None and _deciding_part(earlier[0]) != _deciding_part(result):
-        # Two answers that differ: neither counts.
-        connection.execute(_CONTRADICT, (CONTRADICTORY, request_id, token))
+    earlier_row = connection.execute(_RESULT, (request_id, token)).fetchone()
+    if earlier_row is not None:
+        (earlier_result,) = earlier_row
+        if _deciding_part(earlier_result) != _deciding_part(result):
+            connection.execute(_CONTRADICT, (CONTRADICTORY, request_id, token))
     return False
 
 

@@ -108,28 +108,32 @@ class ParkingStore(SqliteStore):
                 " take batches: name such a judge, or leave out batch="
             )
         super().__init__(store.path, fresh=store.fresh)
+        # A **pass** goes once over all samples. Requests without a reply are **parked**:
+        # they wait for the batch that is made at the end of the pass.
+        # Whether the next pass asks what is left in calls, not in batches.
         self.asks_live_next = False
         # Tokens of the batches that requests of this pass stand in.
         self.waiting: set[str] = set()
+        # Addresses of batches that belong to no model here, by token.
         self.elsewhere: dict[str, str] = {}
-        self._models = {model.base_url: model for model in batch_models}
-        self._pass = uuid4().hex
+        self._model_by_address = {model.base_url: model for model in batch_models}
+        self._pass_token = uuid4().hex
         self._budget = budget or Budget()
         if not self._budget.live:
-            # Each pass takes what batches have answered, and counts it anew.
+            # Each pass takes all answers of batches again, and counts them again.
             self._budget.calls = 0
             self._budget.spent = 0.0
         self._n_parked = 0
         self._price_of_parked = 0.0
-        # Per model a spool: a temporary file with the requests that were parked.
-        self._spools: dict[OpenAICompatibleModel, BinaryIO] = {}
-        self._open_files = ExitStack()
-        # Requests that failed, and are counted.
-        self._failures: set[str] = set()
-        # Tokens of batches of which it was said that they have another key's variable.
+        # A **spool** is a temporary file with the requests that were parked.
+        self._spool_by_model: dict[OpenAICompatibleModel, BinaryIO] = {}
+        self._open_files = ExitStack()  # closes the spools
+        # Ids of failed requests whose tries are counted already.
+        self._counted_failures: set[str] = set()
+        # Tokens of batches whose other key variable was logged already.
         self._said_of_key: set[str] = set()
         self.write(batch_table.create_tables)
-        super().flush()
+        super().flush()  # the tables are there before anything is asked
 
     @property
     def state_in_words(self) -> str:
@@ -147,7 +151,7 @@ class ParkingStore(SqliteStore):
         """
         if self._memory.get(key) is None:
             waits_to_be_taken = self.read(
-                batch_table.IS_ANSWERED_FOR_OTHERS, (digest(key), self._pass)
+                batch_table.IS_ANSWERED_FOR_OTHERS, (digest(key), self._pass_token)
             )
             if waits_to_be_taken is not None:
                 return None
@@ -156,11 +160,20 @@ class ParkingStore(SqliteStore):
     def reply_from_batch(
         self, model: ChatModel, keys: Sequence[str], request: ChatRequest
     ) -> ChatReply | None:
-        """Return what a batch answered to a request; else park it for the next batch.
+        """Return what a batch answered to a request; else let it wait for a batch.
 
-        There are four cases: an answer that is final is given; a request that stands in
-        a batch, or now waits for one, fails with ``LimitReached``; None means that this
-        pass asks it live.
+        - A batch has a final answer: it is returned.
+        - A batch holds the request and has not answered: the reply that is returned
+          fails with ``LimitReached``.
+        - No batch holds the request, or its failure may pass: it is parked, which means
+          written to a file of which the next batch is made. It fails likewise.
+        - In a pass that makes no batches it is not parked, and None is returned: the
+          caller asks the model itself.
+
+        Args:
+            model: The model that is asked.
+            keys: Under which its replies are stored, one for each.
+            request: What is asked.
         """
         assert isinstance(model, OpenAICompatibleModel)  # noqa: S101  # the run has no other
         body = json.dumps(model.body(request))
@@ -178,9 +191,11 @@ class ParkingStore(SqliteStore):
         if is_in_a_batch:
             self.waiting.add(token.decode())
         elif self._budget.live:
-            # From here on the file keeps the reply like any, and what a repair brings.
-            # The key of a repair is that of the first try, a bar, and more.
-            first_try_id = digest(keys[0].partition("|")[0])
+            # The reply to the call is stored as in any run. A **repair** asks again
+            # after an unusable reply. Its key is the key of the first try, a bar, and
+            # more; so what the batch said of the first try is forgotten as well.
+            first_try_key, _, _ = keys[0].partition("|")
+            first_try_id = digest(first_try_key)
             self.write(partial(batch_table.forget_request, request_id, first_try_id))
             return None
         else:
@@ -201,39 +216,55 @@ class ParkingStore(SqliteStore):
     def _note_taken(
         self, reply: ChatReply, keys: Sequence[str], request_id: str, tries: int
     ) -> Usage:
-        """Note that this pass has taken an answer, and return what it cost."""
+        """Note that this pass has used a batch's answer; return what is counted for it.
+
+        A **pass** goes once over all samples. The file remembers which pass used the
+        answer. Unless this pass asks in calls, the budget counts its cost.
+
+        Args:
+            reply: The answer.
+            keys: Under which its replies are stored.
+            request_id: The id of the request.
+            tries: How often it was asked.
+        """
         n_replies = max(1, len(reply.choices))
         reply_ids = [digest(key) for key in keys[:n_replies]]
-        self.write(partial(batch_table.note_taken, reply_ids, request_id, self._pass))
+        self.write(
+            partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
+        )
         if not self._budget.live:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
             return reply.usage
-        # Each try counts once, in however many forms the pass asks for the request.
-        if request_id in self._failures:
+        # A failed request counts all its tries, and once only: the run may ask for it
+        # several times, in other forms.
+        if request_id in self._counted_failures:
             return Usage()
-        self._failures.add(request_id)
+        self._counted_failures.add(request_id)
         return replace(reply.usage, calls=tries * reply.usage.calls)
 
     def _write_to_spool(
         self, model: OpenAICompatibleModel, request: ParkedRequest
     ) -> None:
         """Write a request that is to stand in a batch to the file of its model."""
-        if model not in self._spools:
+        if model not in self._spool_by_model:
             folder = self.path.resolve().parent
             file = TemporaryFile(dir=folder)  # noqa: SIM115  # open as long as the pass
-            self._spools[model] = self._open_files.enter_context(file)
-        self._spools[model].write(request.as_line())
+            self._spool_by_model[model] = self._open_files.enter_context(file)
+        self._spool_by_model[model].write(request.as_line())
 
     async def submit(self) -> None:
-        """Make batches of the requests that this pass over the samples has parked.
+        """Make batches of the requests that wait at the end of this pass.
 
-        If few are left after an earlier round, at most ``max_live``, no batch is made:
-        ``asks_live_next`` says that the next pass asks them in calls.
+        A **pass** goes once over all samples. A request without an answer was written
+        to the spool of its model, a temporary file.
 
-        If nothing waits for an answer, all is answered: then the answers that this pass
-        took are forgotten, because the store of replies holds them now.
+        Where few requests are left after an earlier batch, no batch is made. Then
+        ``asks_live_next`` tells the caller that the next pass asks them in calls.
+
+        Where no request waits, all are answered. Then the table of batches forgets the
+        answers that this pass used, since the store of replies holds them now.
 
         Raises:
             BatchFailed: If the run may not spend that much, and no batch is made then;
@@ -245,9 +276,9 @@ class ParkingStore(SqliteStore):
                 logger.info("%d requests are asked live", self._n_parked)
                 self._budget.live = True
                 self.asks_live_next = True
-                self.waiting.add(_WITHOUT_BATCH)
+                self.waiting.add(_WITHOUT_BATCH)  # a further pass is needed
                 return
-            for model, spool in self._spools.items():
+            for model, spool in self._spool_by_model.items():
                 spool.seek(0)
                 # A part of the file at a time: neither a batch nor memory grows too big.
                 while lines := spool.readlines(_MAX_BYTES):
@@ -257,11 +288,15 @@ class ParkingStore(SqliteStore):
                         await self._make_batch(model, requests_of_batch)
         if not self.waiting:
             await self._committed_change(
-                partial(batch_table.forget_answers_of, self._pass)
+                partial(batch_table.forget_answers_of, self._pass_token)
             )
 
     def _check_limits(self) -> None:
-        """Refuse, by ``BatchFailed``, what would be more than the run may spend."""
+        """Check that the run may pay for the requests that wait for a batch.
+
+        Raises:
+            BatchFailed: If calls or cost would be more than the limits allow.
+        """
         if not self._n_parked:
             return
         limits = self._budget.limits
@@ -288,6 +323,10 @@ class ParkingStore(SqliteStore):
     ) -> None:
         """Make a batch of requests that no other process has claimed.
 
+        The batch stands in the file under a **token** before the service is asked, so
+        that it is found again whatever happens. If the service made none, it is removed
+        from the file. If it may have made one, it stays, and is looked for later.
+
         Raises:
             BatchFailed: If the service refuses it.
         """
@@ -298,7 +337,7 @@ class ParkingStore(SqliteStore):
                 batch_table.claim_requests, requests, token, model.base_url, variable
             )
         )
-        if not lines:
+        if not lines:  # another process asks them: wait for its batch
             self.waiting.add(_WITHOUT_BATCH)
             return
         self.waiting.add(token)
@@ -309,14 +348,14 @@ class ParkingStore(SqliteStore):
                 partial(batch_table.restart_clock, token)
             )
             if not is_still_ours:
-                # It took so long that another process took it for one never made.
+                # The upload took so long that another process removed the batch.
                 return
             batch_id = await self._make_batch_of_file(model, file_id, token)
             logger.info(
                 "%s is submitted: %d requests to %s", batch_id, len(lines), model.name
             )
-        except asyncio.CancelledError:  # the run's deadline
-            if not file_id:  # nothing was made, and the next run need not look for it
+        except asyncio.CancelledError:  # the run's deadline has come
+            if not file_id:  # without a file there is surely no batch to look for
                 self.waiting.discard(token)
                 await self._committed_change(
                     partial(batch_table.forget_batch, token, None)
@@ -325,7 +364,8 @@ class ParkingStore(SqliteStore):
         except errors.JudgeError as error:
             never_arrived = isinstance(error, (errors.Unreachable, errors.RateLimited))
             may_pass = isinstance(error, errors.TransientJudgeError)
-            if file_id and may_pass and not never_arrived:
+            may_be_made = bool(file_id) and may_pass and not never_arrived
+            if may_be_made:
                 logger.warning(
                     "a batch may have been made, and is looked for: %s", error
                 )
@@ -362,7 +402,7 @@ class ParkingStore(SqliteStore):
     async def look_at_batches(
         self, collect: bool = True, cancel: bool = False
     ) -> dict[str, dict[str, Any]]:
-        """Return what services say of batches, by token, and keep their answers.
+        """Ask the services how their batches stand, and keep the answers of those that ended.
 
         Batches at addresses of no model here are left alone, and listed in
         ``elsewhere``.
@@ -371,13 +411,16 @@ class ParkingStore(SqliteStore):
             collect: Whether the answers of those that have ended are kept.
             cancel: Whether those that have not ended are ended.
 
+        Returns:
+            What the service says of each batch, by its token.
+
         Raises:
             BatchFailed: If one that is collected was refused or cancelled.
             JudgeError: If a service cannot be asked.
         """
         states: dict[str, dict[str, Any]] = {}
         for batch in await self._committed_change(batch_table.all_batches):
-            model = self._models.get(batch.endpoint)
+            model = self._model_by_address.get(batch.endpoint)
             if model is None:
                 self._leave_alone(batch)
                 continue
@@ -396,9 +439,10 @@ class ParkingStore(SqliteStore):
     ) -> dict[str, Any]:
         """Return what the service says of a batch.
 
-        A batch whose id at the service is not known, because a run was ended while it
-        was made, is looked for by its token. If it is not listed for ten minutes, it
-        was never made, and counts as expired.
+        The id of a batch is unknown where a run was ended while the batch was made.
+        Then the batch is looked for by the token in its metadata, and its id is
+        entered. A batch that is not listed for ten minutes was never made, and counts
+        as expired.
         """
         if batch.id:
             state = await batch_calls.batch_by_id(model, batch.id)
@@ -438,16 +482,17 @@ class ParkingStore(SqliteStore):
         )
 
     async def wait(self) -> bool:
-        """Wait until the batches of this pass have ended, and collect them.
+        """Wait until the batches of this pass have ended, and keep their answers.
 
-        False if there are none, or if the deadline of the run comes first: its batches
-        go on then.
+        Returns:
+            Whether answers may have come. False if there are no batches, or if the
+            deadline of the run comes first: its batches go on then.
         """
-        on_their_way = self.waiting
+        on_their_way = self.waiting  # tokens of batches that have not ended
         try:
             async with asyncio.timeout(self._budget.remaining) as deadline:
                 while on_their_way:
-                    # each try logged why it failed
+                    # a service that fails for a while was logged, and is asked again
                     with suppress(errors.TransientJudgeError):
                         states = await self.look_at_batches()
                         on_their_way = {
@@ -467,9 +512,15 @@ class ParkingStore(SqliteStore):
     async def _collect(
         self, model: OpenAICompatibleModel, batch: Batch, state: dict[str, Any]
     ) -> None:
-        """Keep what a batch that has ended answered, and log what became of it.
+        """Keep the answers of a batch that has ended, forget it, and log what became of it.
 
-        A batch whose answers cannot be read yet is looked at again later.
+        A batch whose answers cannot be read yet is kept, and looked at again later; its
+        ``status`` in ``state`` says so then.
+
+        Args:
+            model: The model that was asked.
+            batch: The batch as the file has it.
+            state: The batch as the service describes it.
 
         Raises:
             BatchFailed: If it was refused or cancelled, or has no answer at all.
@@ -487,14 +538,15 @@ class ParkingStore(SqliteStore):
             is_lost = await self._is_lost(token)
         count_failed = partial(batch_table.count_passing_failures, token)
         n_failed = await self._committed_change(count_failed)
-        # With a code, requests without an answer get it as their error.
+        # The error that requests without an answer get. Without one, as after a
+        # refusal, they are as if never asked.
         code = _CODES_BY_STATUS.get(status)
         n_unanswered = await self._committed_change(
             partial(batch_table.forget_batch, token, code)
         )
         if code is None:
             n_to_ask_again = n_unanswered + n_failed
-        else:  # those without an answer have failed now, too
+        else:  # counted again, since those without an answer have an error now
             n_to_ask_again = await self._committed_change(count_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
@@ -514,7 +566,9 @@ class ParkingStore(SqliteStore):
     async def _enter_answers_of(
         self, model: OpenAICompatibleModel, token: str, state: dict[str, Any]
     ) -> tuple[int, int]:
-        """Enter the answers of a batch into the file.
+        """Fetch the answers of a batch from the service, and enter them into our file.
+
+        The service has two files: of requests that failed, and of those answered.
 
         Returns:
             How many of them are new, and how many lines its output file has.
@@ -524,7 +578,8 @@ class ParkingStore(SqliteStore):
         for name in ("error_file_id", "output_file_id"):
             if not state.get(name):
                 continue
-            with suppress(errors.BatchFailed):  # the service keeps it for a while only
+            # a service deletes a file after a while
+            with suppress(errors.BatchFailed):
                 content = await batch_calls.file_content(model, state[name])
                 n_entered += await self._committed_change(
                     partial(batch_table.enter_answers, token, content)
@@ -594,7 +649,16 @@ def _is_final(reply: ChatReply, *, is_same_request: bool, tries: int) -> bool:
 
 
 def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
-    """A result as a reply, at the price of a batch, or with its failure."""
+    """Make a reply of what a batch answered to one request.
+
+    Its cost is that of a batch. A request that failed gives a reply without choices,
+    whose failure says why.
+
+    Args:
+        model: The model that was asked.
+        result: Status and body of the answer, as JSON; the status is None where the
+            service never got to the request.
+    """
     if result.decode() == CONTRADICTORY:
         contradiction = errors.ConflictingVerdicts(
             f"{model.name} gave several answers to one request, which contradict each"
@@ -609,6 +673,6 @@ def _reply_of_result(model: OpenAICompatibleModel, result: bytes) -> ChatReply:
         raise judge_error(errors.JudgeServerError, fault, model.name, model.base_url)
     except errors.JudgeError as error:
         if isinstance(error, errors.JudgeUnavailable):
-            error.single = True
+            error.single = True  # one request failed so; the run goes on
         was_executed = status is not None
         return ChatReply((), Usage(calls=int(was_executed)), (error,))

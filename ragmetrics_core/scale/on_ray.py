@@ -27,18 +27,18 @@ def score_dataset(
     batch_size: int = 256,
     job: str | None = None,
 ) -> Any:
-    """Score a Ray dataset, with so many workers of one core each.
+    """Score a Ray dataset in worker processes, each of which uses one core.
 
     Args:
         dataset: The dataset, one sample in each row.
         scorer: What to do with it. Its limits hold for all workers together; limits per
             minute are those of all models together.
-        workers: Processes, each with a judge of its own; leave a core for reading, or
-            nothing is ever read.
-        batch_size: Rows that a worker is given at a time; many times ``concurrency``,
-            as it waits for the last of them.
-        job: A name by which datasets share the limits given first, for as long as one
-            of them is held.
+        workers: How many processes, each with a judge of its own. Leave a core for
+            reading the dataset: Ray waits for ever where none is free.
+        batch_size: Rows that a worker is given at a time. It should be many times
+            ``concurrency``, since a worker waits for the last row of each batch.
+        job: A name. Datasets that are scored under one name share the limits of the
+            first, for as long as one of them exists. None gives each its own limits.
 
     Returns:
         The dataset with the columns of ``Scorer.__call__``, not yet computed. A worker
@@ -57,8 +57,9 @@ def score_dataset(
             num_cpus=0,
             max_concurrency=_MOST_WAITING_CALLS,
         )
+        # one process of Ray counts what all workers spend
         keeper = actor_class.remote(scorer.limits)
-        scorer = copy(scorer)
+        scorer = copy(scorer)  # the caller's own scorer keeps no budget of a job
         scorer.budget = partial(_JobBudget, keeper)
     return dataset.map_batches(
         _Worker,

@@ -14,11 +14,13 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
 
     Args:
         frame: The frame, one sample in each row.
-        scorer: What to do with it. Every try of a partition may spend its share of the
-            limits: a job spends no more than they say if no partition is tried again,
-            and less if some need less than their share.
-        partitions: Parts to divide the frame into; needed with limits. As many as cores
-            use the limits per minute best.
+        scorer: What to do with it. Its limits are divided evenly among the partitions.
+            What one partition does not need is not given to another. A partition that
+            Spark tries again may spend its share again, so that the job then spends
+            more than the limits say.
+        partitions: How many parts the frame is divided into. With limits it must be
+            given; as many as cores use the limits per minute best. None leaves the
+            parts of the frame.
 
     Returns:
         The frame with the columns of ``Scorer.__call__``, not yet computed.
@@ -52,9 +54,13 @@ def score_frame(frame: Any, scorer: Scorer, *, partitions: int | None = None) ->
 
 
 def share_of_limits(limits: Limits, parts: int) -> Limits:
-    """What one of so many parts may spend, so that all together keep the limits.
+    """Divide limits among parts that spend by themselves.
 
-    ``SettingError`` if there are fewer calls than parts.
+    Returns:
+        What one part may spend. All parts together then keep the limits.
+
+    Raises:
+        SettingError: If there are fewer calls than parts.
     """
     if limits.max_calls is not None and limits.max_calls < parts:
         raise SettingError(

@@ -120,10 +120,13 @@ def result_type() -> Any:
 
 
 def _arrow_type(kind: Any) -> Any:
-    """The Arrow type of a field's annotation.
+    """Return the type of an Arrow column for the values of a Python type.
 
-    A union with None has the type of the other; what is no number, truth value, tuple,
-    model or mapping of fields is a text.
+    - Numbers and truth values have their own type.
+    - A tuple is a list.
+    - A pydantic model, ``Usage``, or a mapping of field names to types is a struct.
+    - ``X | None`` and ``Annotated[X, …]`` have the type of X: any column may hold null.
+    - All else is a text.
     """
     pa = import_extra("pyarrow", "parquet", "a table of results")
     origin = get_origin(kind)
@@ -156,9 +159,11 @@ def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
 
 
 def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
-    """Return what a summary needs of a sample, so that it need not read its texts.
+    """Return the facts of a row that a summary needs; it reads no texts then.
 
-    ``group`` is that by which ``cluster="auto"`` clusters.
+    ``problem`` says why the row is no sample; only that and ``unfinished`` are given
+    then. ``unfinished`` is what was paid for metrics that a limit cut off. ``group`` is
+    the conversation or document by which intervals are clustered.
     """
     facts: dict[str, Any] = {
         "problem": row.problem or None,
@@ -175,12 +180,19 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
 
 
 def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
-    """A result as the value of its column; None where the metric was not judged."""
+    """Make the value of a result's column: a mapping of its fields.
+
+    Of the evidence, fields that reports understand are columns of their own. All
+    others stand in ``rest`` as JSON.
+
+    Args:
+        result: The result of one metric; None, which stays None, where it was not
+            judged.
+    """
     if result is None:
         return None
     cell: Any = plain(result.model_copy(update={"signature": str(result.signature)}))
     if result.evidence is not None:
-        # The fields of its shape are columns; what is left goes into `rest`.
         rest = cell["evidence"]
         column_fields = {"kind": rest.pop("kind")}
         for shape in _SHAPES:
@@ -196,7 +208,14 @@ def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
 def _fields_of_result(
     metric: str, cell: Mapping[str, Any], sample: Sample | None
 ) -> dict[str, Any]:
-    """The fields of a metric's result, from the value of its column."""
+    """Read the fields of a metric's result back from the value of its column.
+
+    Args:
+        metric: The metric's name.
+        cell: The value, as ``_cell_of_result`` made it; None stands in it where the
+            result lacks a field.
+        sample: The sample that was judged; None for a row that is none.
+    """
     fields = {name: value for name, value in cell.items() if value is not None}
     if "evidence" in fields:
         evidence = {
@@ -205,7 +224,8 @@ def _fields_of_result(
             if value is not None
         }
         if "asked" in evidence:
-            # It is None after one poll. Both fields make evidence known as polled.
+            # Evidence of polls is told by both fields, and this one is None after a
+            # single poll.
             evidence.setdefault("repeatability")
         rest = json.loads(evidence.pop("rest"))
         fields["evidence"] = {**evidence, **rest}
@@ -224,8 +244,9 @@ class ParquetRows(Sequence[SampleResult]):
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
         dataset = import_extra("pyarrow.dataset", "parquet", "a report from Parquet")
         self._path = path
+        # columns of the file by fields of a sample, as the caller names them
         self._columns = columns
-        self._field = dataset.field
+        self._field = dataset.field  # makes an expression that reads a column
         try:
             data = dataset.dataset(path, format="parquet")
             schema = _schema_of_results(data)
@@ -241,18 +262,24 @@ class ParquetRows(Sequence[SampleResult]):
                 f" {why}. Report.to_parquet writes a table of scores, which is no"
                 " report: keep reports by to_jsonl and read them by Report.from_jsonl"
             ) from error
-        results = {*self.metrics, "sample"}
-        self._inputs = [name for name in schema.names if name not in results]
+        added_columns = {*self.metrics, "sample"}
+        self._inputs = [name for name in schema.names if name not in added_columns]
         self.ledgers = any(
             plain_name(name) == "ledger" for name in (*self._inputs, *columns)
         )
 
     def _columns_to_count(self, schema: Any) -> dict[str, Any]:
-        """The fields that a summary needs, by the name that its batches give them."""
+        """The columns that a summary reads.
+
+        Returns:
+            What reads each column, by the name that the column has in a batch: that of
+            a fact of the sample, or ``METRIC/FIELD``.
+        """
         names_in_file = {field.name for field in schema.field("sample").type}
         fields: dict[str, Any] = {}
         for name in _SAMPLE_COLUMNS:
-            # a file of before may lack only the later ones
+            # An earlier file lacks columns that were added later. Without any other
+            # column it is no file of ours: reading it fails.
             if name in names_in_file or name not in _LATER_COLUMNS:
                 fields[name] = self._field("sample", name)
         for metric in self.metrics:
@@ -313,7 +340,15 @@ class ParquetRows(Sequence[SampleResult]):
             self._add_batch(batch, tally, clustered=clustered)
 
     def _add_batch(self, batch: Any, tally: Tally, *, clustered: bool) -> None:
-        """Count the rows of a batch; each is a sample, or a bad row with a problem."""
+        """Add the rows of a batch to the counts of a summary.
+
+        A row is a sample, or a bad row whose ``problem`` says why it is none.
+
+        Args:
+            batch: The columns, by the names of ``_columns_to_count``.
+            tally: The counts, which are changed.
+            clustered: Whether rows of one group are one cluster. Else each row is.
+        """
         from pyarrow import array, compute  # it is installed: it has read the rows
 
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
@@ -351,6 +386,15 @@ class ParquetRows(Sequence[SampleResult]):
     def _result_of_row(
         self, index: int, row: dict[str, Any] | RowError
     ) -> SampleResult:
+        """Make the sample and its results of a row of the file.
+
+        A row that could not be read, or that was no sample, gives a result without a
+        sample, whose ``problem`` says why.
+
+        Raises:
+            InputError: If the row was a sample, and is none by the columns that the
+                caller names; or if its fields are not those of a result.
+        """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
         inputs = {name: row[name] for name in self._inputs}
@@ -398,7 +442,11 @@ def _schema_of_results(data: Any) -> Any:
 
 
 def _sum_of_usages(usages: Any) -> Usage:
-    """What a column of usages sums up to; an unknown cost stays unknown."""
+    """Sum up a column of usages.
+
+    Numbers are added; names of models and fallbacks are collected, each once. A sum
+    with an unknown number, such as a cost, is unknown.
+    """
     pc = import_extra("pyarrow.compute", "parquet", "a report from Parquet")
     totals: dict[str, Any] = {}
     for field, column in zip(usages.type, usages.drop_null().flatten(), strict=True):
@@ -450,9 +498,16 @@ def _add_useful(tally: MetricTally, n_useful: Any) -> None:
 def _add_results(
     tally: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any
 ) -> None:
-    """Count one metric's results of a batch, as ``MetricTally.add`` does one by one.
+    """Add one metric's results, of many rows at once, to the metric's counts.
 
-    The status of each row is given.
+    It counts what ``MetricTally.add`` counts for a single row.
+
+    Args:
+        tally: The counts, which are changed.
+        cells: The columns of the metric's results, by the name of the field.
+        status: The status of each row: scored, undefined or failed; "bad" for a row
+            that is no sample, and null where the metric was not judged.
+        keys: For each row the number of the cluster that it belongs to.
     """
     from pyarrow import compute
 
@@ -503,25 +558,26 @@ class ParquetReport(Report):
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
         self.results = ParquetRows(path, columns)
-        metrics: dict[str, Signature] = {}
-        details: dict[str, dict[str, str]] = {}
+        # A **signature** says with which settings, judge and prompt a score was made.
+        signatures: dict[str, Signature] = {}
+        details_by_judge: dict[str, dict[str, str]] = {}
         notes: list[str] = []
         for name in self.results.metrics:
-            lines: set[str] = set()  # signatures as they are written
+            lines: set[str] = set()  # the different signatures, as they are written
             for column in self.results.columns(name, "signature"):
                 lines.update(_counts_by_value(column))
             if len(lines) > 1:
                 notes.append(f"{name}: rows of {len(lines)} signatures")
             # Of several the first in the alphabet, so that every reading is the same.
             signature = Signature.model_validate(min(lines, default=name))
-            # A run's facts name judges beside the metrics, not in them.
-            metrics[name] = signature.without_judge()
-            details[signature.judge] = signature.details
-        judges = sorted(judge for judge in details if judge)
+            # The facts of a run name its judges apart from its metrics.
+            signatures[name] = signature.without_judge()
+            details_by_judge[signature.judge] = signature.details
+        judges = sorted(judge for judge in details_by_judge if judge)
         self.run = RunFacts(
-            metrics=metrics,
+            metrics=signatures,
             judges=tuple(judges),
-            details=details,
+            details=details_by_judge,
             notes=tuple(notes),
         )
 
@@ -561,19 +617,20 @@ class ParquetReport(Report):
         )
 
     def shown(self) -> Report:
-        """Return a report of a thousand rows at most, drawn at random.
+        """Return a report of a thousand rows at most, for a page.
 
-        If rows are left out, a note says that figures and diagnoses are of those shown.
+        Of more rows a thousand are drawn at random, the same ones each time, and a note
+        says that figures and diagnoses are of those.
         """
-        count = len(self.results)
+        n_rows = len(self.results)
         generator = random.Random(0)  # noqa: S311  # no secret
-        n_shown = min(count, _MOST_ROWS_SHOWN)
-        drawn_indices = sorted(generator.sample(range(count), n_shown))
+        n_shown = min(n_rows, _MOST_ROWS_SHOWN)
+        drawn_indices = sorted(generator.sample(range(n_rows), n_shown))
         notes = self.run.notes
-        if n_shown < count:
+        if n_shown < n_rows:
             note = (
-                f"The page shows {n_shown:,} of {count:,} rows, drawn at random; figures"
-                " and diagnoses are of these."
+                f"The page shows {n_shown:,} of {n_rows:,} rows, drawn at random;"
+                " figures and diagnoses are of these."
             )
             notes = (*notes, note)
         facts = self.run.model_copy(update={"notes": notes})

@@ -67,13 +67,15 @@ class Scorer:
     ) -> None:
         self.metrics = tuple(choose_metrics(metrics))
         self.limits = limits
-        # Makes the budget of this process, where an engine keeps that of the whole job.
+        # Makes the budget of this process. None where the limits hold for this process
+        # alone; an engine that keeps one budget for the whole job sets it.
         self.budget: Callable[[], Budget] | None = None
         if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
             raise SettingError(
                 f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the"
                 " samples in the scored table; give it another name="
             )
+        # Which other rows a worker has depends on how the engine divides the table.
         needing_others = [metric.name for metric in self.metrics if metric.needs_others]
         if needing_others:
             raise SettingError(
@@ -84,30 +86,29 @@ class Scorer:
             columns, beside=Scorer.__init__.__annotations__
         )
         self._settings = (self.metrics, judge, concurrency, store)
-        self._run: Run | None = None
+        self._run: Run | None = None  # begun with the first table
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_run": None}
 
     def added_schema(self, names: Iterable[str]) -> Any:
-        """The Arrow schema of the columns that scoring adds to a table.
+        """Return the Arrow schema of the columns that scoring adds to a table.
 
         Args:
             names: Names of the table's columns.
 
         Raises:
-            SettingError: If a column of the table has the name of one that is added, or
-                of another one.
+            SettingError: If two columns would have one name: two of the table, or one
+                of the table and one that is added.
         """
         pa = import_extra("pyarrow", "parquet", "scoring a table")
         metrics = [metric.name for metric in self.metrics]
         added_columns = columns_of_results((), metrics)
         n_by_name = Counter(names)
-        clashing = [
-            name
-            for name, count in n_by_name.items()
-            if count > 1 or name in added_columns
-        ]
+        clashing = []
+        for name, count in n_by_name.items():
+            if count > 1 or name in added_columns:
+                clashing.append(name)
         if clashing:
             raise SettingError(
                 f"the table has columns {', '.join(sorted(clashing))} twice, or scoring"
@@ -137,14 +138,15 @@ class Scorer:
         """
         fields = [*table.schema, *self.added_schema(table.schema.names)]
         rows = [self._sample_or_error(row) for row in arrow_rows(table)]
+        # threads of an engine may call this at the same time, and share the run
         with _one_table_at_a_time:
             if self._run is None:
                 limits = self.limits if self.budget is None else self.budget()
                 self._run = Run(*self._settings, limits)
             results = list(stream(self._run, rows, progress=False, columns={}))
-            if self._run.interrupted:  # an engine ends a task so
+            if self._run.interrupted:  # an engine that ends a task interrupts it
                 raise KeyboardInterrupt
-        # Rows behind a limit that ended the run: they stay in the table, not judged.
+        # A limit may have ended the run. The rows behind it stay, and are not judged.
         for index in range(len(results), len(rows)):
             row = rows[index]
             if isinstance(row, RowError):
