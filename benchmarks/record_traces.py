@@ -58,7 +58,8 @@ def main() -> None:
     os.environ["LANGSMITH_TRACING"] = "false"
     os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
     warnings.simplefilter("ignore")
-    sys.path[:0] = [str(TESTS[framework]), str(TESTS[framework] / "apps")]
+    folders = [TESTS[framework], TESTS[framework] / "apps", ROOT / "tests"]
+    sys.path[:0] = map(str, folders)
     into = Path(folder)
     into.mkdir(parents=True, exist_ok=True)
     # it records calls of known providers only
