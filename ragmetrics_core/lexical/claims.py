@@ -103,11 +103,15 @@ class AnswerParts:
 
 
 def parts_of(answer: str, question: str | None = None) -> AnswerParts:
-    """Take an answer apart into what claims something, and what does not.
+    """Divide an answer into the parts that claim something and those that claim nothing.
+
+    Greetings, offers and lead-ins such as "Here are the steps:" claim nothing, and so
+    does an answer that only declines. Parts without a word are left out.
 
     Args:
         answer: The answer.
-        question: What was asked: to decline it claims nothing.
+        question: What was asked; None where it is not known. It tells whether an answer
+            declines, and which words of a lead-in only repeat the question.
 
     Examples:
         >>> parts_of("Great question! Here are the steps: press the button. Good luck!").claims
@@ -123,19 +127,29 @@ def parts_of(answer: str, question: str | None = None) -> AnswerParts:
             others.append(lead_in)
         if not _has_words(rest):
             continue
-        (claims if _claims(rest, question) else others).append(rest)
+        if _claims(rest, question):
+            claims.append(rest)
+        else:
+            others.append(rest)
     return AnswerParts(tuple(claims), tuple(others))
 
 
 def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:
-    """The lead-in of a sentence, up to its colon, and the rest."""
+    """Divide a sentence into its lead-in, up to the colon, and the rest.
+
+    A **lead-in** only announces what follows: "Here are the steps:". It may name a task,
+    as in "the steps to …:", if the question asked for that task. It is "" where the
+    sentence has none.
+    """
     up_to_colon = _UP_TO_COLON.match(sentence)
     if up_to_colon is None:
         return "", sentence
     words = _words(up_to_colon[0])
-    task = _TASK.match(words)
-    if task is not None and _was_asked(task[2], question):
-        words = task[1]
+    announced_task = _TASK.match(words)
+    if announced_task is not None:
+        words_before_task, task = announced_task.groups()
+        if _was_asked(task, question):
+            words = words_before_task
     if not _LEAD_IN.fullmatch(words):
         return "", sentence
     return up_to_colon[0], sentence[up_to_colon.end() :].strip()

@@ -27,7 +27,7 @@ MOST_SENTENCES = 200
 A longer answer is judged by its first ones and all of its terms.
 """
 
-Place = tuple[int, int]
+Place = tuple[int, int]  # of a sentence: index of the context, index in the context
 _MOST_PLACES = 500
 _MOST_NAMES = 10
 _MOST_COMPARED = 5_000  # context sentences whose vectors are looked at
@@ -76,9 +76,11 @@ def _share(sought: AbstractSet[object], found: AbstractSet[object]) -> float:
 def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
     """Return the best context sentence for each sentence of the answer.
 
-    Only the first sentences of the answer are aligned. Among equals the earliest
-    context sentence is the best.
+    The best one shares most **terms**, which are the stems of the words that carry a
+    meaning. Among equals it is the earliest. Only the first sentences of the answer are
+    aligned.
     """
+    # where each term of the answer stands in the contexts
     places: dict[str, list[Place]] = defaultdict(list)
     for index, context in enumerate(contexts):
         for position, sentence in enumerate(context.sentences):
@@ -98,12 +100,23 @@ def _find_match(
     contexts: Sequence[Passage],
     places: Mapping[str, Sequence[Place]],
 ) -> Match:
-    """The best context sentence, and what the others say of names and negations."""
+    """Find the context sentence that shares most terms with a sentence of the answer.
+
+    Two signs of a false sentence are noted with it: a name that stands elsewhere in the
+    contexts than the rest of the sentence, and terms that the sentence negates while
+    sentences that say nearly the same negate nothing.
+
+    Args:
+        sentence: The sentence of the answer.
+        contexts: The contexts.
+        places: Which sentences of the contexts hold a term, by the term.
+    """
     raise_if_cancelled()  # raises if nobody waits for the verdict any more
     terms = frozenset(sentence.terms)
     n_shared = _count_shared_terms(terms, places)
     if not n_shared:
         return Match()
+    # the most shared terms; of equal places the first
     best_place = min(n_shared, key=lambda place: (-n_shared[place], place))
     context, position = best_place
     most_shared = n_shared[best_place]
@@ -148,31 +161,43 @@ def _find_name_apart(
     n_shared: Counter[Place],
     places: Mapping[str, Sequence[Place]],
 ) -> tuple[float, frozenset[str]]:
-    """The name of a sentence that stands furthest from the rest of the sentence.
+    """Find the name of a sentence that the contexts mention apart from all else in it.
 
-    For example, the contexts name Carl Voss, but not where they speak of the mill that
-    the sentence says he bought.
+    For example, the sentence says that Carl Voss bought the mill. The contexts name
+    Carl Voss, but not in the sentences that speak of the mill.
+
+    For each name two numbers are compared: how many other terms of the sentence one
+    context sentence holds at most, and how many it holds at most where it holds the
+    name as well. The second number as a share of the first is the overlap at the name.
+
+    Args:
+        sentence: The sentence of the answer.
+        n_shared: How many terms of the sentence each context sentence holds, by its
+            place.
+        places: Which context sentences hold a term, by the term.
 
     Returns:
-        Share of the best overlap of the other terms that remains where the name stands,
-        and the name's terms; 1.0 and no terms if all names stand where the rest does.
+        The least overlap at a name, and the terms of that name; 1.0 and no terms if
+        each name stands where the rest does.
     """
     least_overlap = 1.0
     name_apart = frozenset[str]()
     for name in terms_of_names(sentence.text)[:_MOST_NAMES]:
-        n_of_name = _count_shared_terms(name, places)
-        best_rest = 0
-        rests_beside_name = []
-        for place, shared in n_shared.items():
-            rest = shared - n_of_name[place]
-            best_rest = max(best_rest, rest)
-            if n_of_name[place] == len(name):
-                rests_beside_name.append(rest)
-        if not rests_beside_name:  # a name that stands nowhere lowers another feature
+        n_of_name_by_place = _count_shared_terms(name, places)
+        most_others = 0
+        n_others_beside_name = []
+        for place, n_terms in n_shared.items():
+            n_of_name = n_of_name_by_place[place]
+            n_others = n_terms - n_of_name
+            most_others = max(most_others, n_others)
+            if n_of_name == len(name):
+                n_others_beside_name.append(n_others)
+        # a name that stands nowhere lowers another feature: the share of names found
+        if not n_others_beside_name:
             continue
-        best_beside_name = max(rests_beside_name)
-        if best_beside_name < least_overlap * best_rest:
-            least_overlap = best_beside_name / best_rest
+        most_beside_name = max(n_others_beside_name)
+        if most_beside_name < least_overlap * most_others:
+            least_overlap = most_beside_name / most_others
             name_apart = name
     return least_overlap, name_apart
 
@@ -194,13 +219,23 @@ def _find_denied_terms(sentence: Sentence, alike: Sequence[Sentence]) -> frozens
 def adherence(
     answer: Passage, contexts: Sequence[Passage], matches: Sequence[Match]
 ) -> Features:
-    """Features of an answer against its contexts, aligned in ``matches``.
+    """Measure in five numbers how far the contexts hold what an answer says.
+
+    A **term** is the stem of a word that carries a meaning; a **bigram** is two terms
+    one after the other.
+
+    Args:
+        answer: The answer, taken apart.
+        contexts: The contexts, taken apart.
+        matches: For each sentence of the answer the context sentence that is nearest to
+            it.
 
     Returns:
-        Share of the answer's terms found in the contexts, share of its bigrams, mean
-        over its sentences of the share in the best context sentence, least
-        ``overlap_at_name`` of its sentences, share of its names found in the contexts.
-        An answer without bigrams takes the first for the second.
+        The share of the answer's terms that stand in the contexts; the share of its
+        bigrams, for which the first number stands where it has none; the mean, over its
+        sentences, of the share of terms in the nearest context sentence; the least
+        ``overlap_at_name`` of its sentences; the share of its names that stand in the
+        contexts. All are in [0, 1].
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)
@@ -229,17 +264,21 @@ def _mean(values: Sequence[float], *, default: float) -> float:
 
 
 def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
-    """Features of a chunk against a question and its answer.
+    """Measure in three numbers how useful a chunk is for an answer to a question.
 
-    No other chunk is looked at.
+    No other chunk is looked at. A **term** is the stem of a word that carries a meaning;
+    a **bigram** is two terms one after the other.
 
     Returns:
-        Share of the answer's terms that the question does not hold (of the question's
-        terms if there are none) found in the chunk; how many bigrams of both it shares,
-        on a logarithmic scale; share of its first three terms that stand in either,
-        because texts tend to open with their subject.
+        The share of the terms sought that the chunk holds: those that only the answer
+        has, or the question's where the answer has no others; how many bigrams of
+        question and answer it holds, on a logarithmic scale; the share of its first
+        three terms that stand in question or answer, since texts tend to open with
+        their subject.
     """
-    sought = answer.terms - question.terms or question.terms
+    sought = answer.terms - question.terms
+    if not sought:
+        sought = question.terms
     sought_share = _share(sought, chunk.terms)
     terms = question.terms | answer.terms
     bigrams = question.bigrams | answer.bigrams
@@ -250,12 +289,15 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
 
 
 def presence(fact: Passage, context: Passage) -> Features:
-    """Features of a fact against a context, each 0 for a fact without a content term.
+    """Measure in three numbers how far a context holds a fact.
+
+    A **term** is the stem of a word that carries a meaning.
 
     Returns:
-        Share of the fact's terms that the context holds, itself or another word that
-        begins with the same four letters; share in the best sentence; share in the
-        context, the terms themselves only.
+        The share of the fact's terms for which the context holds the term, or a word
+        that begins with the same four letters; the share that the best sentence of the
+        context holds; the share that the context holds exactly. Each is 0.0 for a fact
+        without a term.
     """
     n_terms = len(fact.terms)
     if n_terms == 0:

@@ -126,6 +126,15 @@ class LexicalJudge(Judge):
 
 
 def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
+    """Judge by shared words whether an answer rests on its contexts.
+
+    An answer that only declines abstains. A number that no context holds makes the
+    verdict a clear no, and so does a negation that contexts of the same words lack.
+
+    Args:
+        question: Holds the answer and the contexts.
+        vectors: Whether sentences are compared by vectors, too.
+    """
     text = question["answer"]
     if declines(text, user_question_of(question)):
         poll = Poll(
@@ -142,6 +151,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
     probability = _adherence_probability(answer, contexts, values, vectors=vectors)
+    # what no context bears out decides alone, however many words are shared
     if unknown_numbers:
         probability *= VETO
     elif any(match.denied_terms for match in matches):
@@ -170,12 +180,12 @@ def _adherence_probability(
 
 
 def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
-    """Judge an answer without a content term.
+    """Judge an answer of which no word carries a meaning, such as "No." or "It is".
 
-    It is adherent if a context holds it word for word.
+    It rests on the contexts if one of them holds it word for word.
     """
     wording = question["answer"].strip()
-    rank = None
+    rank = None  # of the context that holds it, counted from 1
     for place, context in enumerate(question["contexts"], start=1):
         if holds_wording(context, question["answer"]):
             rank = place
@@ -191,6 +201,7 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
     sentence = SentenceSupport(
         sentence=wording, rank=rank, evidence=evidence, coverage=coverage
     )
+    # all five features of an answer are that it is found, or that it is not
     probability = ADHERENT.probability((coverage,) * 5)
     reason = f"no content terms; the answer {verb} in the contexts word for word"
     return _make_poll(probability, reason, (sentence,), (Match(),))
@@ -202,9 +213,16 @@ def _make_poll(
     sentences: tuple[SentenceSupport, ...],
     matches: Sequence[Match],
 ) -> Asked[Poll]:
-    """The poll, with the sentences that the contexts do not bear out.
+    """Make the reply of one poll from the probability that the answer is adherent.
 
-    Of a negative verdict at least the weakest.
+    It is a yes from 0.5 on. It names the sentences that the contexts do not bear out.
+    A no names the weakest sentence where no other stands out.
+
+    Args:
+        probability: That the answer rests on its contexts.
+        reason: Of the verdict, in words.
+        sentences: What the contexts hold of each sentence of the answer.
+        matches: The context sentence nearest to each, in the same order.
     """
     verdict: PollVerdict = "yes" if probability >= 0.5 else "no"
     unsupported = []
@@ -255,10 +273,13 @@ def _judge_each_text(
     weights: Weights,
     look: Callable[[str], tuple[Features, str]],
 ) -> Asked[Any]:
-    """Return the reply about one or several texts of a kind.
+    """Judge the texts that a question shows, one by one, and return its reply.
 
-    For each text ``look`` gives features and a reason, and ``weights`` turn the
-    features into a probability.
+    Args:
+        question: It shows one text as the part ``kind``, or several as its plural.
+        kind: "chunk" or "fact".
+        weights: Turn the features of a text into a probability.
+        look: Gives the features of a text, and a reason in words.
     """
     part = question.parts.get(f"{kind}s") or question.parts[kind]
     verdicts: list[dict[str, object]] = []
@@ -269,6 +290,7 @@ def _judge_each_text(
         probability = weights.probability(values)
         verdicts.append(_verdict(label, probability, reason))
         weight_of_each.append(Weight(probability, "lexical"))
+    # a question about one text reads the first fields, one about several the list
     first_verdict = verdicts[0]
     reply = question.read({**first_verdict, f"{kind}s": verdicts})
     return Asked((reply,), weights=tuple(weight_of_each))
@@ -290,9 +312,17 @@ def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
 def _look_at_chunk(
     question: Passage, answer: Passage, wording: str, text: str
 ) -> tuple[Features, str]:
-    """Return the features of a chunk with a reason; each is judged by itself.
+    """Return the features of a chunk, and in words how many terms it holds.
 
-    Judged against its neighbours, some chunk would always be crowned.
+    A **term** is the stem of a word that carries a meaning. Where neither question nor
+    answer has one, it is told whether the chunk holds the answer word for word. Other
+    chunks are not compared: some chunk would always be the best, useful or not.
+
+    Args:
+        question: The user's question, taken apart.
+        answer: The answer, taken apart.
+        wording: The answer as it is written.
+        text: The chunk.
     """
     if not answer.terms and not question.terms:
         return _look_for_wording("answer", wording, "chunk", text)
@@ -334,6 +364,11 @@ def _look_for_wording(
 
 
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
+    """Rate how much of a reference an answer holds.
+
+    Where no word of the reference carries a meaning, the answer must hold it word for
+    word.
+    """
     text = question["answer"]
     wording = question["reference"]
     answer = parse(text)
@@ -385,9 +420,14 @@ def _support_of_sentences(
     matches: Sequence[Match],
     context_numbers: AbstractSet[str],
 ) -> tuple[SentenceSupport, ...]:
-    """Return, per aligned sentence of the answer, what of it stands where.
+    """Say for each sentence of an answer what of it the contexts hold.
 
-    ``context_numbers`` are the numbers of the contexts.
+    Args:
+        answer: The answer, taken apart.
+        contexts: The contexts, taken apart.
+        matches: The context sentence nearest to each of the answer's first sentences.
+            Sentences behind these are left out.
+        context_numbers: The numbers that stand in the contexts.
     """
     shared_terms = _union(answer.terms & context.terms for context in contexts)
     support: list[SentenceSupport] = []
@@ -396,7 +436,7 @@ def _support_of_sentences(
         rank = None
         evidence = ""
         if match.context is not None:
-            rank = match.context + 1
+            rank = match.context + 1  # ranks are counted from 1
             context = contexts[match.context]
             evidence = context.sentences[match.sentence].text
         terms = frozenset(sentence.terms)
@@ -426,10 +466,20 @@ def _explain_adherence(
     sentences: Sequence[SentenceSupport],
     matches: Sequence[Match],
 ) -> str:
-    """Return the reason of an adherence verdict.
+    """Say in words why an answer is judged as it is.
 
-    It names what is denied. Else it says how much is found and what is not.
-    ``term_share`` is the share of the answer's terms that the contexts hold.
+    Negations that the contexts do not share decide, and are named alone. Else the
+    reason says how many terms the contexts hold, which are missing, and which names
+    stand apart from the rest of their sentence.
+
+    Args:
+        answer: The answer, taken apart into sentences and **terms**, the stems of the
+            words that carry a meaning.
+        text: The answer as it is written.
+        term_share: The share of its terms that the contexts hold.
+        sentences: What the contexts hold of each sentence.
+        matches: The context sentence nearest to each sentence, with what it notes of
+            negations and names.
     """
     denied_terms = _union(match.denied_terms for match in matches)
     if denied_terms:

@@ -38,7 +38,10 @@ _YEARS = re.compile(r"(?<![\d–—/-])(\d\d)(\d\d)([–—/-])(\d\d)(?![\d–�
 
 
 def normalise_number(token: str) -> str:
-    """One spelling for equal numbers: ASCII digits, no group separators, no idle zeros.
+    """Write a number so that equal numbers are equal texts.
+
+    It has ASCII digits, a point before the fraction, no separators of groups, and no
+    zeros that change nothing.
 
     Args:
         token: Digits with points and commas between them.
@@ -49,11 +52,11 @@ def normalise_number(token: str) -> str:
     if not token.isascii():
         token = "".join(_ascii(sign) for sign in token)
     token = _GROUP.sub("", token).replace(",", ".")
-    has_fraction = token.count(".") == 1
+    has_fraction = token.count(".") == 1  # "1.2.3" is a version or a date
     if has_fraction:
         token = token.rstrip("0").rstrip(".")
     is_zero = token.strip("0") == ""
-    starts_with_two_digits = token[:2].isdecimal()
+    starts_with_two_digits = token[:2].isdecimal()  # the zero of "0.5" stays
     if starts_with_two_digits and not is_zero:
         token = token.lstrip("0")
     return token
@@ -81,9 +84,18 @@ def numbers_of(text: str) -> frozenset[str]:
 
 
 def _spellings(written: re.Match[str]) -> list[set[str]]:
-    """Numbers that may stand for one that is written so; one set of them suffices."""
+    """Return the ways in which a context may write a number of an answer.
+
+    Each way is a set of numbers. The context bears the number out if it holds all
+    numbers of one set.
+
+    Args:
+        written: The digits, with gaps between groups, and perhaps a word such as
+            "million" behind them.
+    """
     digits = written[1]
     scale = written[2]
+    # "1 149" may be one number, or two beside each other
     as_one = normalise_number(_GAP.sub("", digits))
     part_by_part = {normalise_number(part) for part in _NUMBER.findall(digits)}
     spellings = [{as_one}, part_by_part]
@@ -95,7 +107,16 @@ def _spellings(written: re.Match[str]) -> list[set[str]]:
 
 
 def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
-    """A decade is borne out by each of its years, and by its short name."""
+    """Return the numbers that bear out a decade, such as "the 1990s" or "the 90s".
+
+    Each of its years does, and its short name: 90. What is no decade has none.
+
+    Args:
+        written: The digits, and an "s" behind them if it is a plural.
+
+    Returns:
+        Sets of numbers, of which a context must hold one.
+    """
     digits = written[1]
     century = digits[:-2]
     tens = digits[-2:]

@@ -119,6 +119,11 @@ def parse(text: str) -> Passage:
 
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Passage:
+    """Take a text apart into sentences, terms, bigrams and numbers.
+
+    A **term** is the stem of a word that carries a meaning; a **bigram** is two terms
+    one after the other in a sentence. A sentence without terms is left out.
+    """
     sentences: list[Sentence] = []
     all_terms: set[str] = set()
     bigrams: set[tuple[str, str]] = set()
@@ -131,12 +136,12 @@ def _parse(text: str) -> Passage:
             all_terms.update(terms)
             bigrams.update(pairwise(terms))
             every_number.update(numbers_in_words(terms))
-    words_alone = [term for term in all_terms if not term[0].isdecimal()]
+    words = [term for term in all_terms if not term[0].isdecimal()]
     return Passage(
         sentences=tuple(sentences),
         terms=frozenset(all_terms),
         bigrams=frozenset(bigrams),
-        beginnings=frozenset(beginning(word) for word in words_alone),
+        beginnings=frozenset(beginning(word) for word in words),
         numbers=frozenset(every_number),
     )
 
@@ -179,6 +184,11 @@ def _terms_of(token: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16_384)
 def _terms_of_word(token: str) -> tuple[str, ...]:
+    """Return the terms of a word: its stem, or none if it is a function word.
+
+    A single letter has none. A word of a script without spaces, such as Chinese, has
+    one term for each pair of neighbouring signs.
+    """
     word = token.lower() if token.isascii() else _fold(token)
     for ending in ("'s", "’s"):
         word = word.removesuffix(ending)
@@ -245,9 +255,11 @@ def words_with_terms(text: str, terms: frozenset[str]) -> tuple[str, ...]:
 
 
 def holds_wording(text: str, wording: str) -> bool:
-    """Does a text hold a wording without content terms word for word?
+    """Whether a text holds a short wording word for word, such as "It is so".
 
-    A blank one is found nowhere.
+    Case and accents do not count. The words must be whole: "it is" does not stand in
+    "split issue". A wording of signs alone is compared sign by sign. A blank one is
+    found nowhere.
     """
     folded_wording = _fold(wording)
     if not folded_wording.strip():  # nothing but marks that folding drops
@@ -275,9 +287,11 @@ def _fold(text: str) -> str:
 
 
 def _stem_english(word: str) -> str:
-    """Strip plural, tense and adverb endings, so that forms of one word meet.
+    """Strip the endings of plural, tense and adverb from an English word.
 
-    A numeral becomes its digits.
+    Forms of one word then have one stem: "city" for "cities". The stem itself need be
+    no word. A numeral becomes its digits: "3" for "three". Words of fewer than four
+    letters, and those with other signs, stay as they are.
     """
     if word in _NUMERALS:
         return _NUMERALS[word]
