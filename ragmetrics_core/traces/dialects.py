@@ -85,25 +85,30 @@ class Reading:
 def reading_of(
     attributes: Mapping[str, Any], dialect: str | None = None
 ) -> Reading | None:
-    """Read what a span says.
+    """Read what a span, the record of one call, says of the call.
+
+    Instrumentations name the same things differently. A **dialect** is one set of such
+    names, and an attribute that tells the dialect is its **mark**. A span may bear the
+    marks of several.
 
     Args:
         attributes: The attributes of the span.
         dialect: The only dialect that is read; None for each whose mark the span bears.
 
     Returns:
-        The reading of the first dialect; the following ones fill what it leaves open.
-        None if the span bears no known mark.
+        What the first dialect says. The following ones fill what it leaves open. None
+        if the span bears no known mark.
     """
     dialects = [DIALECTS[dialect]] if dialect else list(DIALECTS.values())
-    marked = [names for names in dialects if _bears_mark(attributes, names)]
-    if not marked:
+    marked_dialects = [names for names in dialects if _bears_mark(attributes, names)]
+    if not marked_dialects:
         return None
-    reading = _read(attributes, marked[0])
-    for names in marked[1:]:
+    reading = _read(attributes, marked_dialects[0])
+    for names in marked_dialects[1:]:
         _fill_gaps(reading, _read(attributes, names))
     if reading.kind != "model":
-        # messages of a whole run are what it was given and returned
+        # A span around several calls may tell messages. They are what the run was given
+        # and returned, without the instructions of the system.
         asked = tuple(one for one in reading.prompt if one.role != "system")
         reading.input = reading.input or _text_or_messages(asked)
         reading.output = reading.output or _text_or_messages(reading.replies)
@@ -183,8 +188,14 @@ def _text_or_messages(messages: tuple[Message, ...]) -> Any:
 
 
 def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
-    """Read a span by the names of one dialect."""
+    """Read a span by the names that one dialect has for the fields of a reading.
+
+    Args:
+        attributes: The attributes of the span.
+        names: Of each field the names of the attributes that may hold it.
+    """
     fields = _Fields(attributes, names)
+    # a run may tell all messages, of which those up to the question went into it
     transcript = messages_in(fields.values("transcript"))
     asked = _until_asked(transcript, fields.first_value("transcript_start"))
     metadata = mapping(plain(attributes.get("metadata")))
@@ -283,7 +294,16 @@ def _value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def _nest(leaves: Mapping[str, Any]) -> Any:
-    """The mapping or list whose leaves stand at these paths, such as ``0.role``."""
+    """Build a mapping or a list from its leaves.
+
+    Args:
+        leaves: Each leaf by its path, such as ``0.role``. An empty path stands for the
+            whole value.
+
+    Returns:
+        A list where all first parts of the paths are numbers, in their order; those
+        below 0 are left out. Else a mapping.
+    """
     if "" in leaves:
         return leaves[""]
     leaves_by_branch = defaultdict[str, dict[str, Any]](dict)
@@ -291,7 +311,6 @@ def _nest(leaves: Mapping[str, Any]) -> Any:
         branch, _, rest = path.partition(".")
         leaves_by_branch[branch][rest] = value
     branches = {key: _nest(part) for key, part in leaves_by_branch.items()}
-    # a negative place is nobody's
     places = [key for key in branches if key.isdecimal()]
     is_list = bool(places) and all(_PLACE.fullmatch(key) for key in branches)
     if is_list:
@@ -302,9 +321,18 @@ def _nest(leaves: Mapping[str, Any]) -> Any:
 def _documents(
     attributes: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[Document, ...] | None:
-    """The documents of the first field that holds any, or that says there are none.
+    """Return the documents that a span lists.
 
-    None if no field says anything. Some conventions record ids without texts.
+    Several attributes may list them. The first one counts that holds documents, or an
+    empty list.
+
+    Args:
+        attributes: The attributes of the span.
+        names: The names of those that may list documents.
+
+    Returns:
+        The documents; () if the span says that there are none, and None if it says
+        nothing. A document may have an id and no text.
     """
     for name in names:
         entries = _value(attributes, name)
@@ -314,7 +342,8 @@ def _documents(
         for entry in entries or ():
             if isinstance(entry, Mapping):
                 documents.append(_document(entry.get("document", entry)))
-        if documents or entries in ([], ()):
+        says_none = entries in ([], ())
+        if documents or says_none:
             return tuple(documents)
     return None
 

@@ -71,22 +71,24 @@ class Lines:
 
     def __init__(self, source: Source, largest: int = 256 * 2**20) -> None:
         self.largest = largest
-        values = [source] if isinstance(source, (str, Path)) else list(source)
-        self.paths = [Path(value) for value in values if isinstance(value, (str, Path))]
-        self.values = [] if self.paths else values
+        sources = [source] if isinstance(source, (str, Path)) else list(source)
+        self.paths = [Path(one) for one in sources if isinstance(one, (str, Path))]
+        self.values = [] if self.paths else sources  # either paths or values
         self.unreadable: list[RowError] = []
+        # standard input, kept for as long as this is: it can be read once only
         self.piped: BufferedReader | None = None
         if Path("-") in self.paths:
             self.piped = _spool(sys.stdin.buffer)
             weakref.finalize(self, self.piped.close)
-        self._files: list[BufferedReader] = []
-        self._recent_lines: dict[Place, list[Span]] = {}
+        self._files: list[BufferedReader] = []  # while they are open
+        # spans of the lines that were read last, since traces share lines
+        self._spans_of_recent_lines: dict[Place, list[Span]] = {}
 
     @contextmanager
     def open_files(self) -> Iterator[None]:
         """Open the files for one reading."""
         with ExitStack() as stack:
-            self._recent_lines.clear()
+            self._spans_of_recent_lines.clear()
             self._files = []
             for path in self.paths:
                 if path == Path("-") and self.piped is not None:
@@ -97,7 +99,7 @@ class Lines:
             try:
                 yield
             finally:
-                self._recent_lines.clear()
+                self._spans_of_recent_lines.clear()
 
     def places(self) -> Iterator[Place]:
         """Yield the place of each line.
@@ -135,32 +137,37 @@ class Lines:
         Raises:
             TooLarge: If the line would take more memory than ``largest`` bytes.
         """
-        if place not in self._recent_lines:
+        if place not in self._spans_of_recent_lines:
             _, _, length = place
             is_long = length > _LONG
-            if is_long or len(self._recent_lines) >= _MAX_RECENT_LINES:
-                self._recent_lines.clear()
-            self._recent_lines[place] = self._parse(*place)
-        return self._recent_lines[place]
+            if is_long or len(self._spans_of_recent_lines) >= _MAX_RECENT_LINES:
+                self._spans_of_recent_lines.clear()
+            self._spans_of_recent_lines[place] = self._parse(*place)
+        return self._spans_of_recent_lines[place]
 
     def _parse(self, file_number: int, offset: int, length: int) -> list[Span]:
         """Read the spans at a place of a file, or of the list of values.
+
+        Args:
+            file_number: Which file.
+            offset: Where the line begins; of a list, the number of the value.
+            length: The bytes of the line.
 
         Raises:
             TooLarge: If the line would take more memory than it may.
         """
         if self.values:
             return list(spans_in(self.values[offset]))
-        most = max(self.largest, _LONG)
+        most = max(self.largest, _LONG)  # a usual line is read under any limit
         if length > most:
             raise TooLarge(length, most)
         file = self._files[file_number]
         file.seek(offset)
         text = file.read(length)
         if length > _LONG:
-            weight = _weight(text)
-            if weight > most:
-                raise TooLarge(weight, most)
+            n_bytes_once_read = _weight(text)
+            if n_bytes_once_read > most:
+                raise TooLarge(n_bytes_once_read, most)
         return list(spans_in(json_value(text)))
 
 
@@ -197,16 +204,18 @@ def _weight(text: bytes) -> int:
 
 
 def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
-    """Yield offset and length of each value of a file.
+    """Yield where the JSON values of a file stand: offset and length of each.
 
-    A value is a line, or the lines up to the one that closes what the first opened.
+    A value is one line. In an indented file it is several lines, up to the one that
+    closes what the first one opened. The caller may read other parts of the file
+    between two values.
     """
     closing_start = _start_of_closing_line(file)
     file.seek(0)
-    length = 0
+    length = 0  # bytes of the value so far
     begins_line = True
     closes = True
-    # a long line comes in pieces: its first one says whether it closes a value
+    # A long line is read in pieces. Its first piece says whether it closes a value.
     while piece := file.readline(_PIECE):
         if begins_line:
             closes = piece.startswith(closing_start)
@@ -215,12 +224,13 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
         if length == 0 and is_blank:
             continue
         length += len(piece)
-        if begins_line and closes:
+        ends_value = begins_line and closes  # the next line begins another one
+        if ends_value:
             offset = file.tell() - length
             yield offset, length
             file.seek(offset + length)
             length = 0
-    if length:
+    if length:  # the last line of the file, which nothing closes
         yield file.tell() - length, length
 
 
@@ -269,10 +279,16 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
 
 
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
-    """Write into an index which lines hold spans of which trace."""
+    """Write into an index which lines hold spans of which trace.
+
+    Lines without spans are noted in ``lines.unreadable``.
+
+    Raises:
+        InputError: If no line holds a span, and some cannot be read.
+    """
     index.execute(_CREATE_INDEX)
     lines.unreadable.clear()
-    unknown_keys = ""  # of the first line of no known form
+    unknown_keys = ""  # of the first line of an unknown form, for a message
     for number, place in enumerate(lines.places(), start=1):
         try:
             spans = lines.parse(place)
@@ -312,15 +328,28 @@ def _index_line(
     place: Place,
     spans: Sequence[Span],
 ) -> None:
-    """Write the spans of a line into the index, each with its share of the length."""
+    """Write the spans of a line into the index.
+
+    A row says of a span its trace, when it ended, and where its line stands. Each span
+    counts with an equal share of the line's length, so that the size of a trace is
+    known. Spans that cannot be read are noted in ``lines.unreadable``.
+
+    Args:
+        index: The index.
+        lines: The lines of all files.
+        number: The number of the line, for messages.
+        place: Where it stands.
+        spans: The spans that it holds.
+    """
     _, _, length = place
     length_per_span = length // max(1, len(spans))
     rows = []
     for span in spans:
-        is_text = _is_text(span.trace)
-        if not span.id or not is_text:
+        has_valid_trace = _is_text(span.trace)
+        if not span.id or not has_valid_trace:
             lines.unreadable.append(UnreadableSpan(number, span.trace))
-        if span.trace and is_text:
+        # a span without an id stands in the index: its trace is then unreadable
+        if span.trace and has_valid_trace:
             rows.append((span.trace, span.end, length_per_span, *place))
     index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
 
@@ -335,17 +364,28 @@ def _is_text(name: str) -> bool:
 
 
 def _spans_of_trace(trace: str, lines: Lines, places: Sequence[Place]) -> list[Span]:
-    """The spans of a trace, each once, with what events tell of them."""
-    spans: dict[str, Span] = {}
+    """Read the spans of a trace, each once.
+
+    Several records may tell of one span, such as the span itself and the log events
+    that hold its messages; they become one. Where two records contradict each other,
+    two calls have the same id. A span without an id then says that the trace cannot be
+    read.
+
+    Args:
+        trace: The id of the trace.
+        lines: The lines of all files.
+        places: Where the lines stand that hold spans of the trace.
+    """
+    span_by_id: dict[str, Span] = {}
     for span in chain.from_iterable(lines.parse(place) for place in places):
         if span.trace != trace:  # the line holds spans of other traces, too
             continue
-        earlier = spans.get(span.id, span)
-        spans[span.id] = _merge(earlier, span)
+        earlier = span_by_id.get(span.id, span)
+        span_by_id[span.id] = _merge(earlier, span)
         if _contradict(earlier, span):
-            # two spans of one id
-            spans[""] = Span(trace, "", name="unreadable")
-    return [span for span in spans.values() if span.name]
+            span_by_id[""] = Span(trace, "", name="unreadable")
+    # events of a span that was not recorded have no name, and are left out
+    return [span for span in span_by_id.values() if span.name]
 
 
 def _merge(earlier: Span, later: Span) -> Span:
@@ -372,7 +412,14 @@ def _contradict(earlier: Span, later: Span) -> bool:
 
 
 def _open(path: Path) -> BufferedReader:
-    """Open a file whose lines are JSON and that can be read twice."""
+    """Open a file so that its lines are JSON and can be read twice.
+
+    Parquet and gzip are unpacked into a temporary file first. So is what cannot be read
+    twice, such as a pipe.
+
+    Raises:
+        InputError: If the file cannot be read, or unpacks to too much.
+    """
     with as_input_error(f"{path} cannot be read"):
         source = path.open("rb")
         start = source.peek(4)[:4] if source.seekable() else b""

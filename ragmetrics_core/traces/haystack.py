@@ -48,7 +48,11 @@ def is_traced_by_haystack(span: Span) -> bool:
 
 
 def read(calls: Sequence[Call]) -> None:
-    """Write into the readings of a trace what the rules of all frameworks read.
+    """Bring what Haystack's spans say into the form in which all frameworks are read.
+
+    A **reading** is what one span says. Here its kind, question, documents and answer
+    are told from what a component of Haystack was given and returned. The readings are
+    changed.
 
     Args:
         calls: The outermost calls of the trace.
@@ -62,10 +66,11 @@ def read(calls: Sequence[Call]) -> None:
         reading.input = _with_objects(reading.input)
         reading.output = _with_objects(reading.output)
         if isinstance(reading.input, str) and reading.input.startswith("{'"):
-            # it held a function, so that it is no JSON
+            # Python's own notation: inputs that hold a function cannot be JSON
             reading.input = _with_objects(parse_repr(reading.input))
         reading.kind = _kind(call, reading)
     trace = _Trace(calls, [reading for _, reading in calls_with_readings])
+    # inner calls first, because a run is read from what they say
     for call, reading in reversed(calls_with_readings):
         trace.read(call, reading)
 
@@ -81,7 +86,9 @@ class _Trace:
     def __init__(self, calls: Sequence[Call], readings: Sequence[Reading]) -> None:
         self._outermost = calls
         self._models = [reading for reading in readings if reading.kind == "model"]
+        # of the last component that returned answers
         self._answers = _last_answers(readings)
+        # where a component cut a document to its id, this has the whole one
         self._documents_by_id = _documents_by_id(readings)
         outputs = [mapping(reading.output) for reading in readings]
         # a writer's output says how many documents it put into a store
@@ -91,10 +98,15 @@ class _Trace:
             documents = output.get("documents")
             if isinstance(documents, tuple):
                 last_documents = documents
+        # the last component that returned a list of documents returned an empty one
         self._ends_without_documents = last_documents == ()
 
     def read(self, call: Call, reading: Reading) -> None:
-        """Read one component or run; those inside it have been read."""
+        """Write into a reading what a component or run was asked, found and answered.
+
+        Runs that only build an index are left out. The calls inside this one have been
+        read already.
+        """
         inputs = dict(_sockets(reading.input))
         outputs = dict(_sockets(reading.output))
         is_outermost = call in self._outermost
@@ -173,9 +185,11 @@ class _Trace:
         return tuple(documents)
 
     def _answer(self, outputs: Mapping[str, Any]) -> Any:
-        """What a run answered: its answers, else the one text that it returned.
+        """Tell what a run answered: its answers, else the one text that it returned.
 
-        None where that does not tell the answer.
+        Several answers are a tuple. It is None where the outputs do not tell the
+        answer. Where they show that no model wrote it, the replies of all models are
+        dropped: no reply may then stand for the answer.
         """
         if len(self._answers) == 1:
             return self._answers[0].text
@@ -185,11 +199,12 @@ class _Trace:
         has_several_models = len(self._models) > 1
         if len(texts) == 1:
             (text,) = texts
-            is_verdict = has_several_models and len(text.split()) < 2  # such as "yes"
+            # a single word, such as "yes", may judge what another model answered
+            is_verdict = has_several_models and len(text.split()) < 2
             if not is_verdict:
                 return text
         if texts or has_several_models:
-            # several texts, a verdict, or a tool ended the run
+            # the run ended with several texts, with a verdict or with a tool
             for model in self._models:
                 model.replies = ()
         return None
@@ -240,10 +255,19 @@ def _question(inputs: Mapping[str, Any]) -> str | None:
 def _windows(
     call: Call, inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[Document, ...]:
-    """Documents with the texts around each, if another component takes these."""
+    """Return documents with the text around each, as a window retriever gives it.
+
+    It returns () where no other component takes these texts: then the documents
+    themselves are shown to models.
+
+    Args:
+        call: The call of the component.
+        inputs: What it was given, with the documents.
+        outputs: What it returned, with the texts in the order of the documents.
+    """
     output_spec = plain(call.span.attributes.get("haystack.component.output_spec"))
     socket = mapping(mapping(output_spec).get("context_windows"))
-    is_taken = socket.get("receivers", True)
+    is_taken = socket.get("receivers", True)  # where it is not told, it may be
     if not is_taken:
         return ()
     texts = outputs.get("context_windows", ())
@@ -259,9 +283,11 @@ def _component_type(call: Call) -> str:
 
 
 def _kind(call: Call, reading: Reading) -> Kind | None:
-    """What a component is: by its name, else by what it takes and gives.
+    """Tell what a component is: a model, retriever, reranker, tool or step.
 
-    Haystack's own tracing tells the types of both.
+    Its name tells it, else what it takes and gives. Only Haystack's own tracing records
+    the types of both. For spans of others the kind that they name stands, but for
+    models: those are whatever returns replies.
     """
     name = _component_type(call)
     if "Evaluator" in name or reading.kind == "ignored":
@@ -273,7 +299,7 @@ def _kind(call: Call, reading: Reading) -> Kind | None:
     takes = str(attributes.get("haystack.component.input_spec", ""))
     gives = str(attributes.get("haystack.component.output_spec", ""))
     gives_replies = "replies" in mapping(reading.output) or '"replies": ' in gives
-    if inputs and gives_replies:
+    if inputs and gives_replies:  # whatever the instrumentation calls it
         return "model"
     if not is_traced_by_haystack(call.span):
         return reading.kind
@@ -281,8 +307,9 @@ def _kind(call: Call, reading: Reading) -> Kind | None:
         return "tool"
     if "Ranker" in name:
         return "reranker"
-    takes_documents = _DOCUMENT_CLASS in takes or "replies" in inputs
-    if _DOCUMENT_CLASS in gives and not takes_documents:
+    # what takes documents or replies hands on what others found or wrote
+    only_hands_on = _DOCUMENT_CLASS in takes or "replies" in inputs
+    if _DOCUMENT_CLASS in gives and not only_hands_on:
         return "retriever"
     return "step"
 
@@ -297,15 +324,17 @@ def _sockets(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _with_objects(value: Any) -> Any:
-    """A value with its messages, documents and answers as objects.
+    """Replace messages, documents and answers in a value by objects of the core.
 
-    Extracted answers are left out.
+    They are told by their keys, or by the notation in which Python writes an object.
+    All else stays as it is.
     """
     if isinstance(value, tuple):
         return tuple(_with_objects(element) for element in value)
     if isinstance(value, Mapping):
         if {"data", "query", "meta"} <= set(value):
             text = str(value["data"] or "")
+            # an answer without documents is a passage that a reader cut out of one
             return Answer(text, "answers", extracted="documents" not in value)
         return {key: _with_objects(entry) for key, entry in value.items()}
     if isinstance(value, str) and _WRITTEN.match(value):

@@ -118,7 +118,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
         self._dialect = dialect
         self._resolve = resolve
         self._context_tools = context_tools
-        self._ending = Lock()
+        self._ending = Lock()  # held while a span that ended is entered or taken
         settings = WatchSettings(
             sample_rate=sample_rate,
             max_queue=max_queue,
@@ -156,7 +156,12 @@ class SampleProcessor(BackgroundEvaluator[int]):
 
     @guard_hook
     def on_end(self, span: Any) -> None:
-        """Put a span by that has ended; what judges do is left out."""
+        """Keep a span that has ended, and record its trace if it is the root.
+
+        Spans of a judge's own calls are left out. Where more spans are held than may
+        be, the trace that was quiet for longest is let go, which means forgotten whole:
+        no sample is made of a part.
+        """
         trace = span.context.trace_id
         n_let_go = 0
         with self._ending:
@@ -173,7 +178,7 @@ class SampleProcessor(BackgroundEvaluator[int]):
             self._count_lost(n_let_go, _LET_GO.format(self._max_open))
         if _is_root(span):
             is_queued = self.record(trace)
-            if not is_queued:
+            if not is_queued:  # the queue is full, and counts the trace as lost
                 with self._ending:
                     self._let_go(trace)
 
@@ -197,9 +202,10 @@ class SampleProcessor(BackgroundEvaluator[int]):
             self._let_go_traces.popitem(last=False)
 
     def _take_ended_spans(self, trace: int) -> list[Any]:
-        """Take the roots of a trace that have ended, with all inside them.
+        """Remove and return the roots of a trace that have ended, with all spans inside them.
 
-        What is inside of spans that go on stays.
+        Spans inside of others that have not ended stay. A trace may have several roots
+        in this process, which end one after the other.
         """
         ended_spans: list[Any] = []
         spans_by_parent = defaultdict[int, list[Any]](list)

@@ -174,35 +174,41 @@ class _Trace:
     """
 
     def __init__(self, calls: Sequence[Call]) -> None:
+        # what went into each call, came out, and its method of LlamaIndex
         self._inputs: dict[Call, Any] = {}
         self._outputs: dict[Call, Any] = {}
         self._parse(calls)
         self._methods: dict[Call, str] = {}
         for call, inputs in self._inputs.items():
             self._methods[call] = _method(call, inputs, self._outputs[call])
+        # A **node** is a document of LlamaIndex. Some spans cut it to its id.
         nodes = self._all_nodes(calls)
-        # of several nodes with one id the first counts
+        # read backwards, so that of several nodes with one id the first counts
         self._nodes_by_id = {node.id: node for node in reversed(nodes) if node.text}
-        # nodes with the text that models are shown, by id and the text alone
+        # Models are shown the metadata of a node before its text. These nodes have both;
+        # they are found by their id and the text alone.
         self._shown_nodes: dict[tuple[str | None, str], Document] = {}
         for node in nodes:
             if node.forms:
                 text_alone = node.forms[0]
                 self._shown_nodes[node.id, text_alone] = node
+        # **Chunks** are the texts of nodes that a synthesizer was given, metadata included.
         chunks = chain.from_iterable(self._chunks_given(call) for call in calls)
         self._chunks = sorted(chunks, key=len)
         self._tool_names = self._names_of_tool_calls(calls)
 
     def _parse(self, calls: Sequence[Call]) -> None:
-        """Parse what went into each call and came out.
+        """Parse what went into each call and came out, into ``_inputs`` and ``_outputs``.
 
-        Where the reply of an agent's step was cut, it is taken from the step behind it.
+        Where the reply of an agent's step was not recorded, the step behind it, which
+        parses the reply, tells it.
         """
         for call in calls:
             if call.reading is None:
                 continue
             inputs = call.reading.input
             output = call.reading.output
+            # the events of workflows are objects of any class
             is_workflow = _has(inputs, "ev", "init_state")
             self._inputs[call] = parse_objects(inputs)
             self._outputs[call] = parse_objects(output, any_object=is_workflow)
@@ -210,7 +216,6 @@ class _Trace:
             for step, following in pairwise(call.inside):
                 parses_reply = following.span.name.endswith(".parse_agent_output")
                 if parses_reply and step in self._outputs:
-                    # here the reply of the step before is not cut
                     output = self._outputs[step]
                     self._outputs[step] = output or self._event(following)
 
@@ -238,12 +243,15 @@ class _Trace:
     def read(
         self, call: Call, *, around: tuple[Call, ...], sources: tuple[Document, ...]
     ) -> None:
-        """Read a call and those inside it.
+        """Write into the readings of a call, and of those inside it, what they did.
+
+        A **reading** is what one span says.
 
         Args:
             call: The call.
-            around: The calls around it that count, the outermost first.
-            sources: The nodes that the engine around it names as its sources.
+            around: The calls around it, the outermost first, without those that are
+                looked through.
+            sources: The nodes that an engine around it returned as its sources.
         """
         reading = call.reading
         if reading is not None and call in self._inputs:
@@ -263,7 +271,15 @@ class _Trace:
         reading: Reading,
         sources: tuple[Document, ...],
     ) -> None:
-        """Write into the reading of a call what a call of its kind was given and returned."""
+        """Write into a reading what a call of its kind was given and returned.
+
+        Args:
+            kind: What the call does. None for a call that is looked through: of an
+                agent's step only the reply of its model is read then.
+            call: The call.
+            reading: Its reading, which is changed.
+            sources: The nodes that an engine around it returned as its sources.
+        """
         reading.kind = kind or "step"
         reading.input = None
         reading.output = None
@@ -281,15 +297,17 @@ class _Trace:
     def _kind(
         self, call: Call, reading: Reading, around: tuple[Call, ...]
     ) -> Kind | None:
-        """What a call does.
+        """Tell what a call does: a model, retriever, tool, engine and so on.
 
-        None for what is looked through: steps of workflows, and calls of which the
-        call around them tells all.
+        Returns:
+            None for a call that is looked through: a step of a workflow, or a call
+            whose result the call around it tells as well. ``ignored`` for what builds
+            an index or evaluates an answer.
         """
         method = self._methods[call]
         inputs = self._inputs[call]
         methods_around = {self._methods[outer] for outer in around}
-        if _has(inputs, "ev"):
+        if _has(inputs, "ev"):  # an event, which steps of workflows are given
             return None
         if method == "get_response" and methods_around & {"synthesize", "get_response"}:
             return None
@@ -298,12 +316,11 @@ class _Trace:
             return "ignored"
         if method == "predict_and_call" and around:
             return None
+        # a chat engine has the same methods as a model, and is given a message
         if method in ("chat", "stream_chat") and not _has(inputs, "message"):
-            return (
-                "model"  # a chat engine, which has the same methods, is given a message
-            )
+            return "model"
         if method == "query" and _is_inside_retry(call, around):
-            return "ignored"  # that of an evaluator
+            return "ignored"  # an evaluator asks, to judge an answer
         kind = _KINDS.get(method)
         if kind == "tool":
             return self._kind_of_called_object(call, reading, around)
@@ -322,11 +339,16 @@ class _Trace:
         return None if is_inside_tool else "tool"
 
     def _read_model(self, call: Call, reading: Reading) -> None:
-        """Read what a model was shown and said; a call inside it is the same one."""
+        """Write into a model's reading its prompt and its replies.
+
+        One call of a model is recorded as several spans inside each other. The inner
+        ones lose their readings, so that it counts once.
+        """
         inputs = mapping(self._inputs[call])
         output = self._outputs[call]
         reading.prompt = reading.prompt or messages_in(self._inputs[call])
         if not reading.prompt and "args" in inputs:
+            # the prompt is the first argument, with or without a name
             arguments = list(inputs["args"] or ())
             arguments += mapping(inputs.get("kwargs")).values()
             reading.prompt = messages_in(tuple(arguments[:1]))
@@ -357,7 +379,11 @@ class _Trace:
         return replace(reply, calls=tuple(calls))
 
     def _read_agent_step(self, call: Call) -> None:
-        """Give the reply of an agent's step to the call of a model in it."""
+        """Give the reply that an agent's step returned to the model's call inside it.
+
+        It replaces the model's own replies where it calls tools, which some models'
+        spans do not record, or where the model has none.
+        """
         output = mapping(self._outputs[call])
         reply = output.get("response")
         tool_calls = tuple(map(_tool_call, output.get("tool_calls") or ()))
@@ -369,9 +395,11 @@ class _Trace:
             self._outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
-        """The last outermost call of a model in an agent's step.
+        """Find the call of a model in an agent's step.
 
-        Where no model's call was recorded, the method that prepared one stands for it.
+        Of several it is the last that stands in no other. Where none was recorded, the
+        method that prepared the prompt stands for it: it is entered as a model's call
+        whose prompt is what it returned. None where there is no such method.
         """
         calls = [call for call in step.walk() if call in self._inputs]
         models = [call for call in calls if self._is_model(call)]
@@ -383,7 +411,7 @@ class _Trace:
         if not preparing:
             return None
         model = preparing[-1]
-        self._methods[model] = "complete"
+        self._methods[model] = "complete"  # so it counts as a model
         self._inputs[model] = self._outputs[model]
         self._outputs[model] = None
         return model
@@ -395,19 +423,19 @@ class _Trace:
         return self._kind(call, call.reading, ()) == "model"
 
     def _read_tool(self, call: Call, reading: Reading) -> None:
-        """Read a tool: its name, its arguments, and its result as a tool's message.
+        """Write into a tool's reading its name, its arguments and its result.
 
-        Nodes of the result are kept beside its text. A hand-off to another agent is
-        marked.
+        The result is a message of the tool, with the nodes (documents) that it holds
+        beside its text. A tool that hands the run over to another agent is marked so.
         """
         inputs = mapping(self._inputs[call])
         output = mapping(self._outputs[call])
-        # arguments without a name are named by their place
+        # arguments without a name have their place as key: 0, 1, …
         arguments: dict[Any, Any] = dict(enumerate(inputs.get("args") or ()))
         arguments.update(mapping(inputs.get("kwargs")))
         reading.input = arguments
         reading.tool = str(reading.tool or output.get("tool_name") or call.span.name)
-        if not output:
+        if not output:  # the result was not recorded
             return
         blocks = [mapping(block) for block in output.get("blocks") or ()]
         text = "".join(str(block.get("text") or "") for block in blocks)
@@ -436,16 +464,25 @@ class _Trace:
     def _read_engine(
         self, call: Call, reading: Reading, sources: tuple[Document, ...]
     ) -> None:
-        """Read what an engine, workflow or synthesizer was asked and answered."""
+        """Write into a reading what an engine, workflow or synthesizer was asked and answered.
+
+        A **synthesizer** answers a question from nodes (documents) that it is given;
+        these are its input documents.
+
+        Args:
+            call: The call.
+            reading: Its reading, which is changed.
+            sources: The nodes that an engine around it returned as its sources.
+        """
         inputs = self._inputs[call]
         reading.query = _query(inputs)
         reading.output = _answer(self._outputs[call])
-        # a generation shows a model no nodes
+        # the synthesizer "Generation" asks the model without any node
         shows_nodes = not call.span.name.startswith("Generation.")
         if reading.kind == "step" and shows_nodes:
             nodes = self._nodes(mapping(inputs).get("nodes"))
             reading.input_documents = nodes or self._nodes_given(call, sources)
-        if self._methods[call] == "run":
+        if self._methods[call] == "run":  # a workflow: its steps tell more than it
             steps = [step for step in call.inside if step in self._outputs]
             reading.query = self._question_of_workflow(call, steps)
             reading.output = reading.output or self._last_answer(steps)
@@ -465,10 +502,15 @@ class _Trace:
         return None
 
     def _question_of_workflow(self, call: Call, steps: Sequence[Call]) -> str | None:
-        """What a workflow was asked: its message, else a text of its start event.
+        """Tell what a workflow was asked.
 
-        Of several texts it is the one that an engine or retriever inside was asked, else
-        the one with the name of a question. None where nothing was recorded.
+        It is the user's message. Without one it is a text of the event that started the
+        workflow: the one that an engine or retriever inside was asked, else one whose
+        name is that of a question, else the only one. None where nothing tells it.
+
+        Args:
+            call: The workflow.
+            steps: Its steps, in their order.
         """
         texts = self._texts_of_start(call, steps)
         question = texts.get("user_msg") or self._user_message(steps)
@@ -522,16 +564,25 @@ class _Trace:
     def _nodes_given(
         self, synthesizer: Call, sources: tuple[Document, ...]
     ) -> tuple[Document, ...]:
-        """The nodes of which a synthesizer was given the texts.
+        """Return the nodes (documents) whose texts a synthesizer was given.
 
-        They are the sources in their order, as far as the texts agree with that.
+        Its span holds the texts without ids. The sources that the engine named are
+        likely the same nodes in the same order. Where a text does not fit its source,
+        another node with that text stands for it, else one without an id.
+
+        Args:
+            synthesizer: The call.
+            sources: The nodes that the engine around it returned as its sources.
+
+        Returns:
+            A node for each text; the sources where no text was recorded.
         """
         texts = self._first_chunks_given(synthesizer)
         nodes_by_text: dict[str, Document] = {}
         for known_node in self._nodes_by_id.values():
             shown_node = self._as_shown(known_node)
             nodes_by_text[shown_node.text] = shown_node
-        # sources may be fewer where texts were packed together
+        # There may be more texts than sources: then their order tells nothing.
         has_sources = len(texts) <= len(sources)
         nodes: list[Document] = []
         for place, text in enumerate(texts):
@@ -563,7 +614,11 @@ class _Trace:
         return tuple(map(self._as_shown, find_instances(value, Document)))
 
     def _as_shown(self, node: Document) -> Document:
-        """A node with the text that models are shown: metadata stand before its own."""
+        """Return a node with the text that models are shown of it.
+
+        Its metadata stand before its own text, which is kept as its other form. A node
+        that was cut to its id gets the text that it has elsewhere in the trace.
+        """
         score = node.score
         if not node.text:
             node = self._nodes_by_id.get(node.id, node)
@@ -665,20 +720,25 @@ def _describes_tool(document: Document) -> bool:
 
 
 def _method(call: Call, inputs: Any, output: Any) -> str:
-    """The method of a call, without the "a" of one that is awaited.
+    """Tell which method of LlamaIndex a call is.
 
-    It is "" if nothing tells it.
+    Most spans are named OWNER.METHOD. Traceloop names them OWNER.task or
+    OWNER.workflow; there the keys of what went in and came out tell the method.
+
+    Returns:
+        The method's name; ``query`` for ``aquery`` and the like; "" where nothing
+        tells it.
     """
     owner, _, name = call.span.name.rpartition(".")
-    # Traceloop writes these two in place of the method
     is_named = name not in ("task", "workflow")
     if is_named:
         is_awaited = name.startswith("a") and name[1:] in _KINDS
         return name[1:] if is_awaited else name
     method = _method_by_keys(inputs, output)
-    returns_answer = isinstance(output, (str, tuple))
-    if name == "workflow" and not method and not returns_answer:
+    returns_answer_or_nodes = isinstance(output, (str, tuple))
+    if name == "workflow" and not method and not returns_answer_or_nodes:
         return "run"
+    # a retriever is given the same as a query engine
     returns_nodes = isinstance(output, tuple) or owner.endswith("Retriever")
     if method == "query" and returns_nodes:
         return "retrieve"
@@ -746,13 +806,17 @@ class EvaluatorQuestions:
         self._tool_arguments: set[str] = set()
 
     def is_not_from_user(self, sample: Sample) -> bool:
-        """Tell whether a question is none of a user's, and remember what it was about.
+        """Tell whether something else than a user asked the question of a sample.
 
-        It is asked by a generator of test data, of documents that such a generator
-        retrieved, or by an evaluator that judges an earlier answer.
+        Three others ask: a generator of test data; a query over nodes that such a
+        generator was given; an evaluator, whose question is an earlier answer.
+
+        The nodes and the answer of the sample are remembered, since later questions are
+        told by them.
         """
         question = as_one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
+        # all that it retrieved was given to the generator
         retrieves_for_tests = bool(node_ids) and node_ids <= self._test_node_ids
         if question.startswith(_GENERATOR) or retrieves_for_tests:
             self._test_node_ids |= node_ids

@@ -24,11 +24,15 @@ _ROLE_BY_EVENT = {
 def attributes_of_events(
     events: Iterable[tuple[str, Mapping[str, Any]]], operation: object
 ) -> dict[str, Any]:
-    """The attributes that the events of a span tell, by the latest conventions.
+    """Write the messages that a span tells in events as attributes.
+
+    The latest conventions of OpenTelemetry write the attributes into one event. Older
+    ones write an event for each message. Both become the attributes of the latest.
 
     Args:
         events: The name and the attributes of each event, the first one first.
-        operation: What the span names as its operation.
+        operation: What the span names as its operation. The messages of a tool are its
+            arguments and its result.
     """
     attributes: dict[str, Any] = {}
     prompt: list[dict[str, Any]] = []
@@ -84,10 +88,10 @@ def _decoded(content: object) -> Any:
 
 
 def _part(part: object) -> object:
-    """A part of a message by the latest conventions.
+    """Write a part of a message in the form of the latest conventions.
 
-    Amazon Bedrock names the kind of a part by its only key: ``{"text": …}``. Parts of
-    other forms stay as they are.
+    Amazon Bedrock names the kind of a part, a text or the call or result of a tool, by
+    its only key: ``{"text": …}``. Parts of other forms stay as they are.
     """
     if not isinstance(part, Mapping):
         return part

@@ -113,7 +113,11 @@ class Notes:
         return lines
 
     def _of_traces(self) -> list[str]:
-        """How many traces gave no sample, by the reason, and what mends each reason."""
+        """Say how many traces gave no sample, for which reasons, and what mends them.
+
+        The first line counts the traces by the reason's code; each further line says
+        what mends one of the codes. Nothing is returned where each trace gave a sample.
+        """
         n_traces_by_code = Counter(code for _, code in self.without_sample)
         if not n_traces_by_code:
             return []
@@ -122,6 +126,7 @@ class Notes:
         for code in n_traces_by_code:
             remedy = _MENDS_TRACE.get(code)
             if remedy is not None:
+                # texts may be missing because their recording is switched off
                 switches = self._switches_in_words() if code == "no_content" else ""
                 lines.append(f"{code}: {remedy}{switches}")
         return lines

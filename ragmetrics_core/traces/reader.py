@@ -109,12 +109,12 @@ class TraceReader:
             )
         self._dialect = dialect
         self._resolve = resolve
-        # tells questions that an evaluator of LlamaIndex asked from those of users
+        # tells apart what users ask and what evaluators of LlamaIndex ask
         self._evaluator_questions = llamaindex.EvaluatorQuestions()
         self._traces_of_samples = _TracesOfSamples(context_tools=context_tools)
-        # joins runs of one question or conversation, and makes their samples
+        # joins the runs that belong to one turn, and makes the sample of each turn
         self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)
-        # traces that only retrieved, until a later trace shows what they found
+        # traces that only retrieved: a later trace may show what they found to a model
         self._retrievals = WaitingRetrievals()
         self.code_by_trace_without_sample: dict[str, Code] = {}
         self.tools: Counter[str] = Counter()
@@ -169,16 +169,22 @@ class TraceReader:
                 self.code_by_trace_without_sample.pop(trace, None)
 
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
-        """Read a trace and return the samples that are complete with it.
+        """Read a trace, and return the samples that no later trace can add to.
 
-        Why the trace gives no sample is noted first. Once it gives one, the note is
-        struck again.
+        A reason why the trace gives no sample is noted at once. ``read`` strikes it
+        again if there is a sample. A trace that only retrieved gives none yet: it waits
+        for a trace that shows a model what was found.
+
+        Args:
+            trace: The id of the trace.
+            spans: Its spans.
         """
         calls = self._read_calls(trace, spans)
         if calls is None:
             return []
         whole_trace = TraceOfCalls.of(trace, calls)
         if only_retrieves(whole_trace):
+            # only so many may wait: these waited longest
             given_up = self._retrievals.add(whole_trace)
             return self._samples_of_retrievals(given_up)
         retrievals = self._retrievals.take_those_shown_in(whole_trace)
@@ -196,9 +202,14 @@ class TraceReader:
         return samples
 
     def _read_calls(self, trace: str, spans: Sequence[Span]) -> list[Call] | None:
-        """Read the spans of a trace, and return its outermost calls.
+        """Make calls of the spans of a trace, and return the outermost ones.
 
-        None if another instrumentation wrote spans of Haystack that are not read.
+        A call is a span with what it says and with the calls inside it. What the spans
+        of Haystack and LlamaIndex say is read by rules of their own.
+
+        Returns:
+            None for a trace of Haystack whose instrumentation does not record what
+            components were given and returned.
         """
         calls = calls_of(spans, self._dialect, self._resolve)
         all_calls = chain.from_iterable(call.walk() for call in calls)
@@ -216,9 +227,10 @@ class TraceReader:
         return calls
 
     def _samples_of(self, traces: Sequence[TraceOfCalls]) -> list[Sample]:
-        """The samples of a trace, or of several that belong to one turn.
+        """Make the samples of a trace, or of several that belong to one turn.
 
-        A sample of several traces names them, and is not exact.
+        A sample that was made of several traces names them, has a warning, and is
+        inferred at best.
         """
         samples: list[Sample] = []
         for trace in traces:
@@ -366,12 +378,13 @@ def _with_warning(
     *,
     grade: Literal["inferred", "incomplete"] | None = None,
 ) -> Sample:
-    """The sample with a further warning in its notes, if there is one.
+    """Return the sample with a further warning in its notes.
 
     Args:
-        sample: The sample.
-        warning: The warning; None for none.
-        grade: The grade that the sample has now, unless its own is a weaker one.
+        sample: The sample. One without notes is returned as it is.
+        warning: The warning; None returns the sample as it is.
+        grade: How far the sample can be trusted from now on. "incomplete" is the
+            weakest grade and stays. None leaves the grade.
     """
     notes = sample.capture
     if notes is None or warning is None:
@@ -416,7 +429,9 @@ class SpanSamples(Iterable[Sample]):
         self.lines = Lines(source, max_trace_mb * 2**20)
 
     def __iter__(self) -> Iterator[Sample]:
-        """Read the traces and yield their samples; ``notes`` are filled at the end.
+        """Read the traces anew, and yield their samples.
+
+        ``notes`` say at the end which traces gave no sample, and what others lack.
 
         Raises:
             InputError: If a file cannot be read, or no span bears a known mark.
@@ -426,6 +441,7 @@ class SpanSamples(Iterable[Sample]):
         for trace, spans in traces_of(self.lines):
             yield from self._counted(reader.read(trace, spans))
         if reader.attributes_without_mark and not reader.has_marked_spans:
+            # no instrumentation that is known wrote these spans
             known = ", ".join(DIALECTS)
             seen = ", ".join(sorted(reader.attributes_without_mark)[:_MAX_KEYS])
             raise InputError(_NO_MARK.format(known, seen))

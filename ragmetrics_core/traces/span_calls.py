@@ -53,7 +53,10 @@ class Call:
 def calls_of(
     spans: Sequence[Span], dialect: str | None = None, resolve: Resolve | None = None
 ) -> list[Call]:
-    """Make calls of the spans of a trace, and return the outermost.
+    """Put the spans of a trace inside each other, and return the outermost.
+
+    A call is a span with what it says and with the calls inside it. Documents get the
+    ids and texts that only other spans, or ``resolve``, hold of them.
 
     Args:
         spans: The spans of one trace, in any order.
@@ -66,10 +69,10 @@ def calls_of(
         InputError: If ``resolve`` raises.
     """
     ordered = sorted(spans, key=_outermost_of_the_same_start)
-    calls: dict[str, Call] = {}
+    calls: dict[str, Call] = {}  # by the id of the span
     for span in ordered:
         calls[span.id] = Call(span, reading_of(span.attributes, dialect))
-    if "" in calls:
+    if "" in calls:  # a span that cannot be read has no id
         raise ValueError("a span cannot be read")
     roots = _put_inside_parents(calls)
     if _count_down_to_deepest(roots) < len(calls):
@@ -119,11 +122,12 @@ def _count_down_to_deepest(roots: list[Call]) -> int:
 
 
 def _restore_ids(readings: Sequence[Reading]) -> None:
-    """Give retrieved documents the ids that were not recorded with their texts.
+    """Give retrieved documents the ids that their retriever's span does not hold.
 
-    Later steps were given the same texts with their ids.
+    Other steps were given the same texts with their ids. The readings of retrievers are
+    changed.
     """
-    # The inner dictionaries hold ids in order, each once; their values say nothing.
+    # dictionaries keep the ids of a text in order and each once; the values are unused
     ids_by_text: dict[str, dict[str, None]] = {}
     for reading in readings:
         for document in find_instances(reading.input, Document):
@@ -137,30 +141,45 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
         documents = list(find_instances(reading.output, Document))
         if any(document.id is None for document in documents):
             reading.documents = _with_ids(documents, ids_by_text)
-            # else the tree would take its documents, which have no ids
+            # where an output holds documents, these count before ``documents``
             reading.output = None
 
 
 def _with_ids(
     documents: Sequence[Document], ids_by_text: Mapping[str, Mapping[str, None]]
 ) -> tuple[Document, ...]:
-    """The documents, those without an id with one that their text has.
+    """Return documents with an id each, as far as their texts tell one.
 
-    Of several ids of a text each is used once, in their order.
+    A document without an id gets the next id of its text that no earlier document got.
+    Where a text has no id left, its document stays without one.
+
+    Args:
+        documents: The documents.
+        ids_by_text: The ids of a text, in order. The inner values are unused.
     """
     unused_ids = {text: iter(ids) for text, ids in ids_by_text.items()}
     with_ids: list[Document] = []
     for document in documents:
-        name = document.id
-        if not name and document.text in unused_ids:
-            name = next(unused_ids[document.text], None)
-        with_ids.append(replace(document, id=name or None))
+        document_id = document.id
+        if not document_id and document.text in unused_ids:
+            document_id = next(unused_ids[document.text], None)
+        with_ids.append(replace(document, id=document_id or None))
     return tuple(with_ids)
 
 
 def _resolve_texts(readings: Sequence[Reading], resolve: Resolve, trace: str) -> None:
-    """Give retrieved documents the texts that the spans do not hold."""
-    missing_ids: dict[str, None] = {}
+    """Give retrieved documents the texts that the spans do not hold.
+
+    Args:
+        readings: What the spans of a trace say; their documents are changed.
+        resolve: What the user gives: texts by ids, or a function that returns them. It
+            is called once a trace.
+        trace: The id of the trace, for a message.
+
+    Raises:
+        InputError: If the function raises, or returns no mapping.
+    """
+    missing_ids: dict[str, None] = {}  # each once, in order; the values are unused
     for reading in readings:
         for document in reading.documents or ():
             if document.id and not document.text:

@@ -23,9 +23,14 @@ ANSWER_TOOLS = frozenset({"final_answer", "final_result"})
 
 
 def node_of(call: Call, reading: Reading) -> Node:
-    """A call as a node of the core's tree, with those inside it.
+    """Make a node of a call: the form in which the rules of all frameworks read calls.
 
-    Attempts that a later one replaced are left out.
+    The calls inside it are nodes inside it, but for failed attempts that were repeated.
+    Of a call that failed, what it returned is not taken.
+
+    Args:
+        call: The call, which is a span and the calls inside it.
+        reading: What its span says.
     """
     node = Node(
         reading.kind or "step",
@@ -135,46 +140,50 @@ def _n_characters(messages: Sequence[Message]) -> int:
 
 
 def _fill_retriever(node: Node, reading: Reading) -> None:
-    """Write into a retriever what it was asked, what it was given and what it found.
+    """Write into a retriever's node what it was asked, was given and found.
 
-    Its documents are None where it says nothing of them.
+    Documents in its output count before those that its span lists. They are None where
+    neither says anything of documents, and () where it found none.
     """
     node.query = reading.query or question_in(reading.input)
     node.taken = reading.input_documents or tuple(
         find_instances(reading.input, Document)
     )
     node.documents = tuple(find_instances(reading.output, Document))
-    has_other_output = reading.documents is None and reading.output is not None
-    if not node.documents and not has_other_output:
+    # an output without documents, beside no list of any, says that none were found
+    says_none = reading.documents is None and reading.output is not None
+    if not node.documents and not says_none:
         node.documents = reading.documents
     if node.documents:
-        # what it found was recorded, so it was handed on, whatever came afterwards
+        # what was found is recorded, so the error came later and does not undo it
         node.error = None
 
 
 def _fill_tool(node: Node, reading: Reading) -> None:
-    """Write into a tool its name, what it was asked and what it returned.
+    """Write into a tool's node its name, what it was asked and what it returned.
 
-    The documents are None if its result holds none.
+    Its documents are those in its result; None where there are none, since a tool's
+    text need not come from a search.
     """
     message = next(find_instances(reading.output, ToolMessage), None)
     node.name = reading.tool or node.name
     node.query = _argument(reading.input)
     node.text = _result(reading.output)
     node.call = reading.call_id
+    # such a tool steers the run or gives the answer, and is no evidence
     node.control = reading.hands_over or node.name in ANSWER_TOOLS
     result = reading.output
     if message is not None:
         node.call = node.call or message.calls[0].id
         result = message.artifact
-    # a tool without documents searched nothing that is known
     node.documents = tuple(find_instances(result, Document)) or None
 
 
 def _fill_step(node: Node, reading: Reading) -> None:
-    """Write into a step what it was asked and brought.
+    """Write into a step's node what it was asked, answered and brought.
 
-    Documents that it was handed and merely passed on are left out.
+    Its documents are those that it returned and was not given. They are None where
+    there are no such documents.
     """
     node.query = reading.query
     node.taken = reading.input_documents

@@ -26,7 +26,16 @@ _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 
 
 def tell_question(tree: Tree, reading: Reading) -> None:
-    """Write into a tree what the run was asked, and was given beside the question."""
+    """Write into a tree what its run was asked, and was given beside the question.
+
+    That are the earlier turns of the talk, and documents that the application handed
+    in. Whether the run goes on with an interrupted one is noted as well, and so are
+    doubts about any of it.
+
+    Args:
+        tree: The calls of one run, whose outermost is the root; it is changed.
+        reading: What the span of the root says.
+    """
     root = tree.root
     is_run = root.kind in ("step", "agent")
     tree.continues = is_run and _continues_a_run(reading.input)
@@ -42,6 +51,7 @@ def tell_question(tree: Tree, reading: Reading) -> None:
     if not tree.history and tree.conversation is not None:
         tree.history = _history_of_first_prompt(root, question)
     tree.doubts += handed_in.doubts
+    # documents beside an answer are what a grader is given
     if not root.taken and not has_written(reading.input):
         root.taken = tuple(documents_in(reading.input))
 
@@ -57,9 +67,14 @@ def _continues_a_run(inputs: Any) -> bool:
 
 
 def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
-    """The user's question and where it was found, in words.
+    """Find the user's question.
 
-    None and no words if it was not recorded.
+    These places are looked through in their order: what the application named for us,
+    what went into the run, what it returned, and the first prompt where the run's span
+    says nothing at all.
+
+    Returns:
+        The question, and in words where it was found; None and "" if no place has it.
     """
     root = tree.root
     question = reading.user_fields.get("question")
@@ -69,6 +84,7 @@ def _question(tree: Tree, reading: Reading) -> tuple[str | None, str]:
         return None, ""
     if not tree.continues and not holds_several_texts(reading.input):
         question = question_in(reading.input)
+        # a text such as "query='…'" is an object as Python writes it
         if question is not None and not _FIELDS.match(question):
             return question, f"input of {root.name}"
         question = only_message(reading.input, role="user")

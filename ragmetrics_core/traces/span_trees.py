@@ -33,9 +33,10 @@ _ABANDONED = "the stream was abandoned before its end"
 
 
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
-    """Make the tree of a call's turn.
+    """Make a tree of each turn that a call holds, for the rules of all frameworks.
 
-    Some spans are no turn, and the turns stand below:
+    A **turn** is a question of the user with all that was done to answer it. Most calls
+    without a call around them are one turn. These are none, and the turns stand below:
 
     - a loop over runs, or a step around one call that says nothing;
     - a span that bears no known mark, such as that of a web server;
@@ -61,7 +62,7 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
         yield from trees
     elif reading is not None and may_be_a_turn:
         yield _tree(call, reading, session or _session_below(call))
-    elif reading is not None or len(trees) == 1:
+    elif reading is not None or len(trees) == 1:  # a loop, or nothing to join
         yield from trees
     elif trees:
         yield _joined(trees)
@@ -93,11 +94,14 @@ def _may_surround_questions(reading: Reading) -> bool:
 
 
 def _ask_several_questions(trees: Sequence[Tree]) -> bool:
-    """Whether runs below one span ask several questions of the user.
+    """Whether runs below one span answer several questions of the user.
 
-    Either several of the runs were asked and work by themselves. Or their calls stand
-    beside each other: several searches for what no model wrote, and several calls of
-    models.
+    There are two signs. Several runs were asked something, and each searches and
+    answers by itself. Or calls stand beside each other without runs around them:
+    several models, and searches for several texts. Questions and searches that a model
+    wrote do not count.
+
+    Runs whose answers another run makes into one are parts of one question.
     """
     replies = _replies_of_models(trees)
     asked_trees = [
@@ -159,16 +163,18 @@ def _are_asked_unlike(trees: Sequence[Tree]) -> bool:
 
 
 def _is_shown_answers(trees: Sequence[Tree]) -> bool:
-    """Whether a run that searched nothing was shown answers of others, to make one of them.
+    """Whether one run was shown the answers of others, to make one answer of them.
 
-    An answer that stands in a prompt as the assistant's word is part of a talk.
+    Such a run searches nothing itself. An answer that stands in its prompt as a message
+    of the assistant does not count: it belongs to the talk before.
     """
     answers = []
     for tree in trees:
         answers += [stream(answer.text or "") for answer in tree.answers]
     for tree in trees:
         nodes = list(tree.root.walk())
-        if any(node.kind == "retriever" for node in nodes):
+        searches = any(node.kind == "retriever" for node in nodes)
+        if searches:
             continue
         messages = chain.from_iterable(node.prompt for node in nodes)
         shown = [stream(one.text) for one in messages if one.role != "assistant"]
@@ -195,11 +201,21 @@ def _session_below(call: Call) -> str | None:
 
 
 def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
-    """The tree of one turn, whose outermost call is given."""
+    """Make the tree of one turn: its calls, and what they say of the turn.
+
+    The rules of all frameworks make a sample of such a tree. What the spans do not
+    hold, and doubts about the rest, are noted in it.
+
+    Args:
+        call: The outermost call of the turn.
+        reading: What its span says.
+        session: The conversation that it belongs to; None if none is named.
+    """
     root = node_of(call, reading)
     tree = Tree(
         root,
         output=reading.output,
+        # runs of one name and conversation go on with each other
         thread=None if session is None else f"{root.name}/{session}",
         conversation=session,
         given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
@@ -217,7 +233,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     tree.is_query = _is_query(tree, reading, models)
     tree.gives_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
-        tree.flow = ()
+        tree.flow = ()  # no document flows to the answering model
     return tree
 
 
@@ -239,9 +255,15 @@ def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) ->
 
 
 def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:
-    """Ignore retrievers that only lead to other indices.
+    """Ignore retrievers that only chose other indices of LlamaIndex, which were asked then.
 
-    The last synthesizer was given what was answered there.
+    It is so where all that the last **synthesizer**, which wrote the answer, was given
+    are texts by models: the answers of those indices. What such a retriever found
+    reached no synthesizer.
+
+    Args:
+        root: The outermost call of the turn; retrievers inside it are changed.
+        synthesizers: The synthesizers inside it, in their order.
     """
     if not synthesizers:
         return
@@ -259,7 +281,11 @@ def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:
 
 
 def _take_out_documents_without_text(root: Node) -> list[str | None]:
-    """Take documents without text out of the tree, and return their ids, each once."""
+    """Remove documents without text from all calls of a tree, and return their ids.
+
+    Each id stands once. A call that had no other documents then has None, which means
+    that its documents are not known.
+    """
     ids: dict[str | None, None] = {}
     for node in root.walk():
         for document in node.documents or ():
@@ -287,7 +313,14 @@ def _tell_what_was_not_recorded(tree: Tree, call: Call) -> None:
 def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     """Write into a tree how its run ended.
 
-    It ended with an error, it waits for a person, or it is complete.
+    ``error`` says what it failed with, or that its stream was abandoned. ``complete``
+    says that it ended well. ``paused`` says that it was interrupted to ask a person, so
+    that the next run of its conversation goes on with it.
+
+    Args:
+        tree: The tree, which is changed.
+        call: The outermost call of its turn.
+        models: The calls of models inside it.
     """
     has_output = tree.output is not None
     tree.error = call.span.error
@@ -295,9 +328,9 @@ def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
         tree.error = _ABANDONED
     tree.complete = not tree.error and (has_output or bool(models))
     errors = [node.error or "" for node in tree.root.walk()]
+    # LangGraph interrupts a run by this error, which its outermost span does not hold
     is_interrupted = any(error.startswith("GraphInterrupt") for error in errors)
     may_go_on = call.span.error is None and tree.conversation is not None
-    # the next run of its session goes on with it
     tree.paused = is_interrupted and may_go_on
 
 
@@ -359,7 +392,18 @@ def _holds_only(output: Any, kind: type) -> bool:
 def _answers(
     root: Node, output: Any, synthesizers: Sequence[Node]
 ) -> tuple[Answer, ...]:
-    """What a turn answered, from the reply of its model or from its output."""
+    """Find what a turn answered.
+
+    Args:
+        root: Its outermost call. The answer of a model is its reply.
+        output: What it returned. An answer is a text, a usual field, or the only
+            message of the assistant in it.
+        synthesizers: Calls of LlamaIndex that answer from documents. One of them may
+            put several replies together; the answer then names these.
+
+    Returns:
+        The answers; () where none was found. Only Haystack returns several.
+    """
     if root.kind == "model":
         if root.reply is None or not root.reply.text:
             return ()

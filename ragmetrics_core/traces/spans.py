@@ -103,7 +103,9 @@ def spans_in(value: Any) -> Iterator[Span]:
 
 
 def _spans_in_object(value: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the spans of an object of JSON, whose form is told by its keys.
+    """Yield the spans of one JSON object, in the form of any tool.
+
+    Its keys tell which tool wrote it.
 
     Raises:
         UnknownForm: If its keys are those of no known form.
@@ -126,9 +128,10 @@ def _spans_in_object(value: Mapping[str, Any]) -> Iterator[Span]:
 
 
 def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
-    """The fields of a span of the SDK.
+    """Return the fields of a span of OpenTelemetry's SDK, by the names of its JSON.
 
-    Its own ``to_json`` would take several times as long, beside the application.
+    The span's own ``to_json`` would take several times as long, and slow down the
+    application that is watched.
     """
     attributes = {}
     for key, value in span.attributes.items():
@@ -169,9 +172,10 @@ def _mlflow_spans(info: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[
 
 
 def _otlp_spans(value: Any) -> Iterator[Span]:
-    """Yield the spans in an object of OTLP and in those inside it.
+    """Yield the spans in an object of OTLP, the form that collectors write.
 
-    What events tell of a span has its id and no name.
+    It holds groups of groups of spans, and log records. What a log record tells of a
+    span is yielded as a span with the same id and without a name.
     """
     try:
         for name in _OTLP_GROUPS:
@@ -182,6 +186,7 @@ def _otlp_spans(value: Any) -> Iterator[Span]:
         for fields in value.get("spans") or ():
             yield _span(fields, scope=scope_name)
         for record in value.get("logRecords") or ():
+            # records of no span are passed over; what is no record is unreadable
             if not isinstance(record, Mapping) or record.get("spanId"):
                 yield _drop_name(_span(record))
     except WRONG:
@@ -196,7 +201,16 @@ def _drop_name(event: Span) -> Span:
 
 
 def _span(value: Any, **further_fields: Any) -> Span:
-    """The span of a mapping of any form; an unreadable one if it is none."""
+    """Read a span from a mapping, by the names that any tool has for its fields.
+
+    Args:
+        value: The mapping.
+        further_fields: Fields that stand elsewhere; they count before its own.
+
+    Returns:
+        The span. Where the value is no span, or lacks an id or a trace, it is one
+        without an id, and with the id of its trace if that can be read.
+    """
     trace = ""
     try:
         fields = _with_context({**value, **further_fields})
@@ -283,13 +297,16 @@ def _count(fields: Mapping[str, Any], *names: str) -> int:
 
 
 def _attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a span recorded, by the names of its dialect."""
+    """Return the attributes of a span, in whichever form the tool writes them.
+
+    OTLP lists keys and values. Phoenix nests them, or has a column for each. LangSmith
+    and Langfuse have fields of their own, which get the names of attributes.
+    """
     attributes = fields.get("attributes")
     if isinstance(attributes, list):
         return _otlp_attributes(attributes)
     if "run_type" in fields:
         return _langsmith_attributes(fields)
-    # Phoenix nests attributes, or has a column for each
     columns = {}
     for key, value in fields.items():
         if key.startswith("attributes."):
@@ -368,7 +385,11 @@ def _is_list_with_mappings(value: Any) -> bool:
 
 
 def _error(fields: Mapping[str, Any]) -> str | None:
-    """What a span ended with; LangGraph's interrupts end one that is no failure."""
+    """Say with which error a span ended; None if it did not fail.
+
+    It is "TYPE: message". LangGraph interrupts a run by an exception to ask a person;
+    that is told as well, though the span did not fail.
+    """
     status = fields.get("status")
     if not isinstance(status, Mapping):
         status = {"code": fields.get("status_code"), "message": fields.get("error")}
@@ -384,7 +405,7 @@ def _error(fields: Mapping[str, Any]) -> str | None:
         or ""
     )
     text, _, _ = f"{kind}: {message}".partition("\nTraceback")
-    return text.strip(": ") or "error"
+    return text.strip(": ") or "error"  # where neither type nor message is recorded
 
 
 def _has_failed(fields: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
@@ -419,9 +440,14 @@ def _hex_id(value: Any) -> str:
 
 
 def _nanoseconds(value: Any) -> int:
-    """A time in nanoseconds since 1970.
+    """Return a time in nanoseconds since 1970.
 
-    It was recorded as a date, or as seconds, milliseconds or nanoseconds.
+    Args:
+        value: A date, or its text; else a number of seconds, milliseconds or
+            nanoseconds. A date without a zone is taken for one of UTC.
+
+    Raises:
+        ValueError: If it is none of these.
     """
     if isinstance(value, str) and not value.isdecimal():
         value = datetime.fromisoformat(value) if value else 0
@@ -431,10 +457,10 @@ def _nanoseconds(value: Any) -> int:
         microseconds = int(value.timestamp() * 1e6)
         return microseconds * 1000
     number = float(value)
-    # by its size, as times of these decades are: nanoseconds, milliseconds, seconds
-    if number > 1e17:
+    # The size of a time of these decades tells its unit.
+    if number > 1e17:  # nanoseconds
         return int(value)
-    if number > 1e11:
+    if number > 1e11:  # milliseconds
         return int(number * 1e6)
     return int(number * 1e9)
 

@@ -21,13 +21,15 @@ _LONGEST_REST = 2**16  # of an object, behind its list
 def elements(
     file: BufferedReader, offset: int, length: int, *, most: int
 ) -> list[tuple[int, int]] | None:
-    """Find the elements of the list that a value is, or that its first field holds.
+    """Find where the elements of a list stand in JSON that is too long to be read.
+
+    The value is the list itself, or an object whose first field holds it.
 
     Args:
         file: The file that holds the value.
         offset: Where the value begins.
-        length: Its bytes.
-        most: Elements that may be noted.
+        length: How many bytes it has.
+        most: How many elements may be noted, as their number takes memory.
 
     Returns:
         Offset and length of each element. None if the value is no such list, has more
@@ -35,7 +37,8 @@ def elements(
         spans: it can only be read whole.
     """
     file.seek(offset)
-    opening = _LISTED.match(file.read(min(length, 256)))
+    n_bytes_of_opening = min(length, 256)
+    opening = _LISTED.match(file.read(n_bytes_of_opening))
     if opening is None:
         return None
     end = offset + length
@@ -79,16 +82,28 @@ def _boundaries(
 def _marks_outside_texts(
     file: BufferedReader, start: int, end: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the commas and brackets outside of texts, with their positions."""
+    """Yield the commas and brackets of JSON that stand outside of texts.
+
+    The file is read in chunks. Whether a text has begun is remembered from one chunk to
+    the next, and so is a backslash at the end of a chunk.
+
+    Args:
+        file: The file.
+        start: Where to begin; no text may have begun there.
+        end: Where to stop.
+
+    Returns:
+        The position of each, and the byte itself.
+    """
     in_text = False
-    is_escaped = False  # the first byte of the chunk belongs to a backslash
+    is_escaped = False  # the chunk before ended with a backslash
     position = start
     while position < end:
         file.seek(position)
         chunk = file.read(min(_CHUNK, end - position))
         if not chunk:
             return
-        searched_from = 1 if is_escaped else 0
+        searched_from = 1 if is_escaped else 0  # an escaped byte counts for nothing
         is_escaped = False
         while True:
             pattern = _INSIDE if in_text else _OUTSIDE

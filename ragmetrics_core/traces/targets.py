@@ -64,7 +64,14 @@ class _Score(NamedTuple):
 
 
 def _scores(result: SampleResult) -> Iterator[_Score]:
-    """Yield the outcomes of one sample; ``InputError`` if it names no trace."""
+    """Yield the outcome of each metric for one sample, with what targets need of it.
+
+    That are the trace and the span which were judged, and an id that is the same each
+    time the same outcome is sent. A row that is no sample yields nothing.
+
+    Raises:
+        InputError: If the sample names no trace.
+    """
     sample = result.sample
     if sample is None:
         return
@@ -72,16 +79,17 @@ def _scores(result: SampleResult) -> Iterator[_Score]:
     span = str(sample.metadata.get("span_id") or "")
     trace = str(sample.metadata.get("trace_id") or "")
     if not trace:
+        # the id of a sample of traces is TRACE, or TRACE#2 for a second turn
         trace, _, _ = sample_id.partition("#")
     if not trace:
         raise InputError(
             f"row {result.index} names no trace: its id must be one, or its metadata"
             " have a trace_id"
         )
-    # A trace may hold several samples: their spans or ids tell them apart, else their
-    # texts.
+    # A trace may hold several samples. Their spans or ids tell them apart; without both
+    # their texts do.
     sample_of_trace = [span, sample_id]
-    if not any(sample_of_trace):
+    if not span and not sample_id:
         sample_of_trace += [sample.question or "", sample.answer or ""]
     for outcome in result.results.values():
         signature = str(outcome.signature)
@@ -152,7 +160,14 @@ class _OtlpAnswers:
         return f"{rejected} of its outcomes were rejected" if rejected else ""
 
     def _count(self, answer: Any) -> tuple[int, bool]:
-        """How many records the endpoint rejected, and whether it gives an error message.
+        """Read an endpoint's answer to records that were sent to it.
+
+        It may be empty, JSON, or the binary form of OTLP. A page of HTML is refused
+        even if it is empty: a proxy or a wrong address answers so.
+
+        Returns:
+            How many records the endpoint rejected, and whether it gives an error
+            message.
 
         Raises:
             ValueError: If the answer is not one of OTLP.
@@ -174,7 +189,17 @@ class _OtlpAnswers:
         return int(n_rejected), bool(partial.error_message)
 
     def _count_in_json(self, body: Any) -> tuple[int, bool]:
-        """Read an answer in JSON, whose names are written in either way."""
+        """Read an endpoint's answer in JSON.
+
+        Its names are written in camel case, as OTLP asks, or with underscores.
+
+        Returns:
+            How many records the endpoint rejected, and whether it gives an error
+            message.
+
+        Raises:
+            ValueError: If it has other fields than an answer of OTLP.
+        """
         if not isinstance(body, dict) or not body.keys() <= set(_PARTIAL_SUCCESS):
             raise ValueError("other fields than those of OTLP")
         partial = body.get("partialSuccess") or body.get("partial_success") or {}
@@ -201,6 +226,7 @@ class OpenTelemetry(Sink):
 
     def __init__(self, exporter: Any = None) -> None:
         self._exporter = exporter
+        # reads the answers of the endpoint; None where the caller's exporter sends
         self._answers: _OtlpAnswers | None = None
         if not exporter:
             module, name = self._client
@@ -212,7 +238,11 @@ class OpenTelemetry(Sink):
         self._resource = _otel("sdk.resources").Resource.create()
 
     def write(self, result: SampleResult) -> None:
-        """Send the outcomes of one sample; ``InputError`` if they were not taken."""
+        """Send the outcomes of one sample, and wait for the endpoint's answer.
+
+        Raises:
+            InputError: If the endpoint does not answer, or took not all of them.
+        """
         records = []
         for score in _scores(result):
             records.append(self._record(score, self._judged_span(score)))
@@ -285,13 +315,19 @@ class OpenInference(OpenTelemetry):
     _answer = "ExportTraceServiceResponse", "rejected_spans"
 
     def _record(self, score: _Score, judged: Any) -> Any:
-        """A span of its own that links to the judged span.
+        """Make a span of an outcome.
 
-        Its status tells whether the outcome failed.
+        It has a trace of its own and links to the judged span. Its ids come from the
+        id of the outcome, so that a second sending gives the same span. Its status
+        tells whether the outcome failed.
+
+        Args:
+            score: The outcome, with its ids.
+            judged: The context of the judged span.
         """
         trace = _otel("trace")
         trace_id = UUID(score.id).int
-        span_id = trace_id % 2**64
+        span_id = trace_id % 2**64  # ids of spans have half as many bits
         is_remote = False
         now = time.time_ns()
         return _otel("sdk.trace").ReadableSpan(
@@ -307,9 +343,9 @@ class OpenInference(OpenTelemetry):
         )
 
     def _attributes(self, score: _Score) -> dict[str, Any]:
-        """The attributes of the span.
+        """Return the attributes of an outcome's span, by OpenInference's names.
 
-        An outcome without a value has its status as a label.
+        An outcome without a value, undefined or failed, has that word as its label.
         """
         outcome = score.outcome
         evaluation: dict[str, Any] = {
@@ -415,7 +451,10 @@ class MLflow(Sink):
                 self._log(score)
 
     def _log(self, score: _Score) -> None:
-        """Log one outcome as an assessment; a failed one with its error."""
+        """Log one outcome at MLflow, as an assessment of its trace.
+
+        A failed outcome has its error, and an undefined one no value.
+        """
         outcome = score.outcome
         entities = self._mlflow.entities
         error = None
@@ -460,11 +499,12 @@ class Langfuse(Sink):
             follow_redirects=False,
         )
         self._scores = client.scores
+        # what its client raises where a score was not taken
         error_module = import_extra(
             "langfuse.api.core.api_error", "langfuse", "this target"
         )
         httpx = import_extra("httpx", "langfuse", "this target")
-        # the last two come of an address that is none
+        # the last two are raised where the address is none
         self._errors = (
             error_module.ApiError,
             httpx.HTTPError,

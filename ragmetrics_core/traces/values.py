@@ -170,19 +170,19 @@ def _inner_values(value: object) -> Iterable[Any]:
 def recorded_document(
     text: object, name: object = None, score: object = None, metadata: object = None
 ) -> Document:
-    """Make a document of what was recorded of it.
+    """Make a document of what a span recorded of it.
 
     Args:
-        text: Its text; None where that was not recorded.
+        text: Its text; None where that was not recorded, which gives "".
         name: Its id; None if it has none.
-        score: Its score; of none, and of what is no number, that of the metadata.
-        metadata: A mapping or its JSON; anything else is none.
+        score: Its score. Where this is no number, a score among the metadata counts.
+        metadata: A mapping, or one as JSON. Anything else counts for none.
     """
     fields = mapping(_decode(metadata))
     metadata_by_name = {str(key): value for key, value in fields.items()}
     first_number = None
-    scores = [score, *map(metadata_by_name.get, SCORE_KEYS)]
-    for candidate in scores:
+    candidates = [score, *map(metadata_by_name.get, SCORE_KEYS)]
+    for candidate in candidates:
         if isinstance(candidate, (int, float)):
             first_number = float(candidate)
             break
@@ -195,7 +195,10 @@ def recorded_document(
 
 
 def _document(value: object) -> Document | None:
-    """A document of LlamaIndex, Haystack or LangChain; None for anything else."""
+    """Read a document of LlamaIndex, Haystack or LangChain, which its keys tell apart.
+
+    It returns None for any other value.
+    """
     _, fields = unwrap_message(mapping(value))
     name = fields.get("id")
     score = fields.get("score")
@@ -217,9 +220,14 @@ def _fields_beside_those_of_haystack(fields: Mapping[str, Any]) -> dict[str, Any
 
 
 def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
-    """A node of LlamaIndex with the text that models are shown of it.
+    """Read a node, a document of LlamaIndex, with the text that models are shown of it.
 
-    The text alone is its other form.
+    The node's templates put its metadata before its own text. Its own text is kept as
+    the other form of the document.
+
+    Args:
+        node: The fields of the node.
+        score: Its score, as recorded beside it.
     """
     metadata = _decode(node.get("metadata")) or {}
     text = str(node.get("text") or "")
@@ -236,7 +244,11 @@ def _node_as_shown(node: Mapping[str, Any], score: object) -> Document:
 
 
 def _metadata_as_shown(node: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-    """The metadata that models are shown of a node, as its templates write them."""
+    """Write the metadata of a node of LlamaIndex as models are shown them.
+
+    The node itself says how one entry is written, what stands between two, and which
+    entries are not shown.
+    """
     template = str(node.get("metadata_template") or "{key}: {value}")
     separator = str(node.get("metadata_separator") or "\n")
     excluded_names = node.get("excluded_llm_metadata_keys") or ()
@@ -264,14 +276,20 @@ def _pair(value: list[Any]) -> Document | Message | None:
 
 
 def _message(value: Mapping[str, Any]) -> Message | None:
-    """A message of LangChain, a provider or a convention; None for anything else."""
+    """Read a message of a chat, in the form of LangChain, a provider or a convention.
+
+    Returns:
+        None where the value is no message: it has no known role, or it has one beside
+        other fields, but neither content nor calls of tools.
+    """
     kind, bare_fields = unwrap_message(value)
     role = _ROLES.get(str(bare_fields.get("role") or kind or bare_fields.get("type")))
     if role is None:
         return None
     content = _first_of(bare_fields, _CONTENT_FIELDS)
     result = _only_tool_result(content)
-    if result is not None:  # some write it into a message of the user
+    if result is not None:
+        # some providers write the result of a tool into a message of the user
         role = "tool"
         bare_fields = {"tool_call_id": result.get("id"), **bare_fields}
     fields = {**mapping(bare_fields.get("additional_kwargs")), **bare_fields}
@@ -346,7 +364,11 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def messages_in(value: object) -> tuple[Message, ...]:
-    """Find the messages that a model was shown; a text alone is the user's."""
+    """Find the messages that a model was shown, in a value of any usual form.
+
+    A text alone is the user's message. A single part of a text, ``{"type": "text"}``,
+    is an instruction, as some conventions write these. Other values hold no message.
+    """
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(messages_in, value)))
     if isinstance(value, Mapping):
