@@ -93,16 +93,11 @@ def evaluate_pipeline(
         SettingError: If there are not as many references as inputs.
         ValueError: If the pipeline does not take an input.
     """
-    if references is not None and len(references) != len(inputs):
-        raise SettingError(
-            f"{len(inputs)} inputs and {len(references)} references; give one (or None)"
-            " for each"
-        )
+    reference_of_each = _one_for_each(references, len(inputs))
     hides_bar = None if progress is None else not progress  # None: on a terminal only
     samples: list[Sample] = []
     shown_inputs = tqdm(inputs, desc="pipeline", disable=hides_bar)
-    for index, pipeline_input in enumerate(shown_inputs):
-        reference: Any = references[index] if references is not None else None
+    for pipeline_input, reference in zip(shown_inputs, reference_of_each, strict=True):
         with capture(
             reference=reference,
             question_from=question_from,
@@ -116,6 +111,24 @@ def evaluate_pipeline(
     return evaluate(
         samples, metrics, judge=as_judge(judge), progress=progress, **settings
     )
+
+
+def _one_for_each(
+    references: Sequence[str | Sequence[str] | None] | None, n_inputs: int
+) -> Sequence[Any]:
+    """The reference of each input, None where there is none.
+
+    Raises:
+        SettingError: If there are not as many references as inputs.
+    """
+    if references is None:
+        return [None] * n_inputs
+    if len(references) != n_inputs:
+        raise SettingError(
+            f"{n_inputs} inputs and {len(references)} references; give one (or None)"
+            " for each"
+        )
+    return references
 
 
 def _sample_of_nothing(reference: Any, error: str | None) -> Sample:

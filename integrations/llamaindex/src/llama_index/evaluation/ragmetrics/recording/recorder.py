@@ -82,7 +82,7 @@ _NODES |= {
     "program": "step",
 }
 # characters of "-" and a UUID at the end of a span's id, behind class and method
-_UUID = 37
+_UUID_SIZE = 37
 _clock = itertools.count()
 _NOBODY_READ = (
     "nobody read the streamed answer: whether the user received it is not certain"
@@ -286,12 +286,7 @@ class Recorder:
         place_of_reading = _reading.get()
         parent = None if parent_id is None else self._places.get(parent_id)
         around = _place_while_reading(parent, place_of_reading)
-        owner: type = type(instance)
-        method = id_[:-_UUID].rpartition(".")[2]
-        kind = kind_of(owner, method)
-        if kind == "write":  # the engine writes a streamed answer; that is no call
-            self._writing[id_] = []
-            kind = None
+        kind = self._kind_of_span(id_, instance)
         if around is _IGNORED:
             self._places[id_] = _IGNORED
             return
@@ -308,6 +303,20 @@ class Recorder:
             for open_run, _ in place.calls_of_runs:
                 open_run.spans.append(id_)
         self._places[id_] = place
+
+    def _kind_of_span(self, id_: str, instance: object) -> Kind | None:
+        """What a span does, by the class and the method in its id.
+
+        None if it is no call that is recorded. Such is a span in which an engine writes
+        a streamed answer: the pieces of the answer are collected from now on.
+        """
+        method = id_[:-_UUID_SIZE].rpartition(".")[2]
+        owner: type = type(instance)
+        kind = kind_of(owner, method)
+        if kind == "write":
+            self._writing[id_] = []
+            return None
+        return kind
 
     def _place_unless_ignored(
         self,

@@ -149,6 +149,8 @@ def copy_start(
 ) -> None:
     """Copy into a run what its outermost call says of question and conversation.
 
+    Of a workflow the texts and the documents of its start event are copied as well.
+
     Args:
         run: The run.
         arguments: What the outermost call was given.
