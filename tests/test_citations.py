@@ -22,7 +22,11 @@ from ragmetrics_core import (
 )
 from ragmetrics_core.capture import CitedSource, citations_of_sources
 from ragmetrics_core.data import Citation, RowError
-from ragmetrics_core.data.citations import citations_of_marks, statements
+from ragmetrics_core.data.citations import (
+    citations_of_marks,
+    read_citations,
+    statements,
+)
 from ragmetrics_core.data.marks import WIDEST_RANGE, marks_in
 from ragmetrics_core.data.numberings import numbering_of
 from ragmetrics_core.data.sentences import (
@@ -463,9 +467,12 @@ def test_what_is_unknown_stays_unknown(answer: str, contexts: list[str]) -> None
 
 def test_long_answers_are_read_in_time() -> None:
     bombs = ["[1-99]," * 20_000, "[1] a. " * 20_000, "[" * 100_000, "`" * 50_001]
+    blanks = " " * 50_000
+    bombs += [f"Sources{blanks}x", "Sources:\n" * 20_000, f"a [1].\n\n[1]{blanks}["]
+    bombs += [f"[{' , ' * 60}]" * 2_000, "(a," * 20_000, "et al. " * 20_000]
     started = time.process_time()
     for bomb in bombs:
-        citations_of_marks(bomb, THREE)
+        read_citations(bomb, THREE)
     assert time.process_time() - started < 20
 
 

@@ -59,6 +59,9 @@ READ = [
     "<sup>[1]</sup>",
     "[1](http://a.test/b)",
     "*[1]*",
+    "[1]-[1]",
+    "[[1], [1]]",
+    "^[1]",
 ]
 # Forms that are not read, and that are known to cite.
 NOT_READ = [
@@ -95,6 +98,13 @@ NOT_READ = [
     "[report](https://b.test)",
     "(see 2)",
     "†",
+    "(a)",
+    "[1)",
+    "(1]",
+    "<1>",
+    "1\ufe0f\u20e3",
+    "(the second document)",
+    "source 1",
 ]
 
 
@@ -137,6 +147,12 @@ def test_a_reply_that_was_cut_off_within_a_mark_may_cite() -> None:
     assert judged("It says AA【1").reason == UNREAD
 
 
+@pytest.mark.parametrize("mark", ["^1", "1", "²"])
+def test_a_number_close_behind_a_sentence_may_cite(mark: str) -> None:
+    assert judged(f"It says so of AA.{mark} It says BB [2].").reason == UNREAD
+    assert judged(f"It says so of AA. It fell.{mark}").reason == UNREAD
+
+
 # What stands in an answer and cites nothing: the score counts what is cited beside it.
 CONTENT = [
     "in [1990] and [2001-2005]",
@@ -152,6 +168,8 @@ CONTENT = [
     "with my_list[2]",
     "[citation needed]",
     "of May (1903–1990)",
+    "that: (1) it is and (2) it was",
+    "and 2^10 = 1024",
 ]
 
 
@@ -251,6 +269,10 @@ BOUNDS: dict[str, tuple[str, list[tuple[str, tuple[int, ...]]]]] = {
 def test_a_sentence_is_whole_and_has_its_own_marks(name: str) -> None:
     answer, expected = BOUNDS[name]
     assert [(text, ranks) for text, ranks, _ in statements_of(answer)] == expected
+
+
+def test_a_range_may_be_written_in_two_brackets() -> None:
+    assert [mark.labels for mark in marks_in("AA [1]-[3].")] == [("1", "2", "3")]
 
 
 def test_a_long_sentence_is_one_statement() -> None:

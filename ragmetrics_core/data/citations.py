@@ -65,6 +65,8 @@ _WRAPPERS = (
     ("<cite>", "</cite>"),
     ("(", ")"),
     ("（", "）"),
+    ("[", "]"),
+    ("^", ""),
 )
 # A full stop with a word close behind it, from which the mark had kept it apart.
 _STOP_AND_WORD = re.compile(r"[.!?…](?=[^\W\d_a-zß-öø-ÿ])")

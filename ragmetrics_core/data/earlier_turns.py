@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a sample asks here which turns are earlier ones
 # says more. A shorter answer, such as "In 1903", may stand in any earlier turn.
 _FEWEST_LETTERS = 20
 _MARK = re.compile(r"\[[^\[\]\n]{1,60}\]|【[^【】\n]{1,60}】")
-_SPEAKER = re.compile(r"\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
+_SPEAKER = re.compile(r"\A\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
 
 
 def before_this_turn(

@@ -35,20 +35,26 @@ _PREFIX = re.compile(
 _AROUND_LABEL = " \t\"'`*#"
 _OPENING, _CLOSING = r"\[［〔", r"\]］〕"
 _MARK = re.compile(
-    rf"\[\[(?P<doubled>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]\]"
-    rf"|[{_OPENING}](?P<listed>[^{_OPENING}{_CLOSING}\n]{{1,{_LONGEST_MARK}}})[{_CLOSING}]"
-    rf"|\((?:see |from )?(?P<named>{SOURCE_WORD}[ \t:#0-9][^()\n]{{0,{_LONGEST_MARK}}})\)"
-    rf"|【(?P<provided>[^【】†\n]{{1,{_LONGEST_MARK}}})(?:†[^【】\n]{{0,{_LONGEST_MARK}}})?】",
+    r"\[(?P<spread>\d{1,9}\][-–]\[\d{1,9})\]"
+    rf"|\[\[(?P<doubled>[^\[\]\n]{{1,{_LONGEST_MARK}}})\]\]"
+    rf"|[{_OPENING}]"
+    rf"(?P<listed>[^{_OPENING}{_CLOSING}\n]{{1,{_LONGEST_MARK}}})[{_CLOSING}]"
+    r"|\((?:see |from )?"
+    rf"(?P<named>{SOURCE_WORD}[ \t:#0-9][^()\n]{{0,{_LONGEST_MARK}}})\)"
+    rf"|【(?P<provided>[^【】†\n]{{1,{_LONGEST_MARK}}})"
+    rf"(?:†[^【】\n]{{0,{_LONGEST_MARK}}})?】",
     re.IGNORECASE,
 )
+_WITHOUT_BRACKETS = str.maketrans("", "", "[]")
 _NUMBER = re.compile(r"\d{1,9}")
 _RANGE = re.compile(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
 _SEPARATOR = re.compile(r"[,&]|\band\b")
 _NUMBER_AND_NAME = re.compile(r"([0-9]{1,4})[ \t]*[:|(–-]")
 # Where in a source something stands: ", p. 3" of "[2, p. 3]".
 _LOCATOR = re.compile(
-    r"(?:[\s,:]+(?:pp?|pages?|pgs?|s|seiten?|sect?|sections?|§{1,2}|ch|chap|chapters?"
-    r"|paras?|paragraphs?|ll?|lines?|figs?|figures?|tables?|vols?|volumes?)\.?\s*"
+    r"(?<![\s,:])(?:[\s,:]++"
+    r"(?:pp?|pages?|pgs?|s|seiten?|sect?|sections?|§{1,2}|ch|chap|chapters?|paras?"
+    r"|paragraphs?|ll?|lines?|figs?|figures?|tables?|vols?|volumes?)\.?\s*"
     r"\d{1,5}[a-z]?(?:\s*[-–—]\s*\d{1,5})?)+\s*\Z",
     re.IGNORECASE,
 )
@@ -61,42 +67,62 @@ _INDEXED = re.compile(
     r"(?<![A-Za-z0-9_])(?:[a-z]|[A-Za-z][A-Za-z0-9]*_\w*[A-Za-z0-9])\Z"
 )
 _LONGEST_NAME = 40  # signs of a name before the bracket of an index
-# The address of a link, which may be what the prompt names a source by.
 _LINE = re.compile(r"[^\n]+")
 _NO_LINE_END = re.compile(r"[^\n]")
+# The address of a link, which may be what the prompt names a source by.
 _LINK = re.compile(r"\(([^()\s]{1,500})\)")
 # Brackets in code are indices.
 _CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
 
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_OF_BRACKETS = rf"{_OPENING}{_CLOSING}【】"
+_YEAR = r"(?:1[5-9]|20)\d\d"
 # Words in brackets that no author means as a source.
 _NO_SOURCE = r"(?:\s*|x|sic!?|\.{3}|…|citation needed|emphasis (?:added|mine))"
-_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 # Forms that are not read, and that hardly mean anything else.
-_UNREAD = re.compile(
-    rf"[{_OPENING}【][^{_OPENING}{_CLOSING}【】]{{0,80}}\d[^{_OPENING}{_CLOSING}【】]{{0,80}}[{_CLOSING}】]"
-    rf"|[{_OPENING}【][\d,;:–† \t-]*\Z"  # a reply that was cut off within a mark
-    r"|</?(?:cite|citation|sup|ref|source|footnote)\b"
-    r"|[①-⒇❶-➓]"
-    # not those of a number, a letter, or a unit: 10², x², km²; but those of a year: 1874³
-    rf"|(?<=\b1[5-9]\d\d)[{_SUPERSCRIPTS}]|(?<=\b20\d\d)[{_SUPERSCRIPTS}]"
-    rf"|(?<!\d)(?<!\b[^\W\d_])(?<!\b[kcdm]m)(?<!\bft)(?<!\bmi)[{_SUPERSCRIPTS}]",
-    re.IGNORECASE,
+_UNREAD_FORMS = (
+    # a bracket with a digit: [see 2], [1 to 3], [1, p. 3, 4], [^1], \[1\]
+    rf"[{_OPENING}【][^{_OF_BRACKETS}]{{0,80}}\d[^{_OF_BRACKETS}]{{0,80}}[{_CLOSING}】]",
+    # a bracket that another sign closes, or none, as in a reply that was cut off
+    r"\[[ \t]*\d{1,3}[)}]|[({][ \t]*\d{1,3}[ \t]*\]|[<⟨〈《][ \t]*\d{1,3}[ \t]*[>⟩〉》]",
+    rf"[{_OPENING}【][\d,;:–† \t-]*\Z",
+    r"</?(?:cite|citation|sup|ref|source|footnote)\b",
+    r"[①-⒇❶-➓\u20e3]",
+    # superscripts, but not those of a number, a letter, or a unit: 10², x², km²; those
+    # of a year may cite: 1874³
+    rf"(?<=\b1[5-9]\d\d)[{_SUPERSCRIPTS}]|(?<=\b20\d\d)[{_SUPERSCRIPTS}]",
+    r"(?<!\d)(?<!\b[^\W\d_])(?<!\b[kcdm]m)(?<!\bft)(?<!\bmi)"
+    rf"[{_SUPERSCRIPTS}]",
+    # a number close behind a full stop: "It is old.1 It fell.2"
+    r"(?<=[a-z][a-z]\.)\d{1,2}(?=\s|\Z)",
+    r"(?<=[^\W\d_]{2})\^\(?\d|(?<=[^\W\d_]{2}[.,])\^\(?\d",
 )
-# Forms that may cite and may be something else: "(3)", "source 2", "[Book A]", a link.
-_MAY_BE_A_MARK = re.compile(
-    rf"\b{SOURCE_WORD}[ \t:#]*\d|[\[(（【](?!citation needed)[ \t]*{SOURCE_WORD}\b|^[ \t]*{SOURCE_WORD}[ \t]*:"
-    r"|(?:(?<=[\w\"”’)%])[ \t]?|(?<=[.!?][ \t]))"
-    r"[(（](?:(?:see|cf\.?|from)[ \t]+)?\d{1,2}(?:[ \t]*[,;–-][ \t]*\d{1,2})*[)）]"
-    r"|https?://|\bwww\.|\bdoi:"
-    r"|\{\d{1,3}(?:[,; ]+\d{1,3})*\}"
-    rf"|[{_OPENING}](?!{_NO_SOURCE}[{_CLOSING}])[^{_OPENING}{_CLOSING}\n]{{1,80}}[{_CLOSING}]"
-    # (Smith, 2020), (Smith & Wu 2020), (Smith et al. 2020), Smith et al. (2020)
-    r"|\((?=[^()\d\n]*(?:,|&|\bet al\b|\band\b))[^()\d\n]{3,80}(?:1[5-9]|20)\d\d"
-    r"|\bet al\.?,?[ \t]*\((?:1[5-9]|20)\d\d"
-    r"|\((?:ibid|idem|op\. ?cit|loc\. ?cit)\b"
-    r"|[†‡]",
-    re.IGNORECASE | re.MULTILINE,
+_UNREAD = re.compile("|".join(_UNREAD_FORMS), re.IGNORECASE)
+# Forms that may cite, and may be something else.
+_NUMBER_OR_LETTER = r"(?:\d{1,2}|[a-h]|[ivx]{1,4})"
+_DOUBTFUL_FORMS = (
+    # source 2, the second document, (source: report), a line "Sources: report"
+    rf"\b{SOURCE_WORD}[ \t:#]*\d",
+    rf"\b(?:first|second|third|fourth|fifth|1st|2nd|3rd)[ \t]+{SOURCE_WORD}\b",
+    rf"[\[(（【](?!citation needed)[ \t]*{SOURCE_WORD}\b|^[ \t]*{SOURCE_WORD}[ \t]*:",
+    # (2), (see 2), (a) behind a word or a sentence, but not those that count: "and (2)"
+    r"(?:(?<=[\w\"”’)%])(?<!\band)(?<!\bor)[ \t]?|(?<=[.!?][ \t])|(?<=[.!?]))"
+    rf"[(（](?:(?:see|cf\.?|from)[ \t]+)?{_NUMBER_OR_LETTER}"
+    rf"(?:[ \t]*[,;–-][ \t]*{_NUMBER_OR_LETTER})*[)）]",
+    r"\{\d{1,3}(?:[,; ]+\d{1,3})*\}",
+    r"https?://|\bwww\.|\bdoi:",
+    # [Book A], [doc_a]
+    rf"[{_OPENING}](?!{_NO_SOURCE}[{_CLOSING}])"
+    rf"[^{_OPENING}{_CLOSING}\n]{{1,80}}[{_CLOSING}]",
+    # (Smith, 2020), (Smith & Wu 2020), (Smith et al. 2020), Smith et al. (2020), (ibid.)
+    rf"\((?=[^()\d\n]*(?:,|&|\bet al\b|\band\b))[^()\d\n]{{3,80}}{_YEAR}",
+    rf"\bet al\.?,?[ \t]*\({_YEAR}",
+    r"\((?:ibid|idem|op\. ?cit|loc\. ?cit)\b",
+    r"[†‡]",
 )
+# What may stand in a sentence before a form that may belong to the one before.
+_BEGINNING = re.compile(r"\W*(?:[(（][^()（）]*)?")
+_MAY_BE_A_MARK = re.compile("|".join(_DOUBTFUL_FORMS), re.IGNORECASE | re.MULTILINE)
 
 # A list of sources: its heading, and what each of its lines begins with.
 _SOURCES_WORD = (
@@ -105,11 +131,14 @@ _SOURCES_WORD = (
     r"|参考文献|参考资料|来源|出典)"
 )
 _HEADING = re.compile(
-    rf"[ \t]*(?:\#{{1,6}}[ \t]*)?[*_]{{0,3}}{_SOURCES_WORD}[ \t]*[*_]{{0,3}}[ \t]*[:：]?[ \t]*[*_]{{0,3}}[ \t]*",
+    rf"[ \t]*(?:\#{{1,6}}[ \t]*)?[*_]{{0,3}}{_SOURCES_WORD}[ \t]*[*_]{{0,3}}"
+    r"[ \t]*[:：]?[ \t]*[*_]{0,3}[ \t]*",
     re.IGNORECASE,
 )
+_LONGEST_HEADING = 60
 _ENTRY = re.compile(
-    r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]|[\[［【]\^?[^\[\]［］【】\n]{1,40}[\]］】]|https?://|[ \t]{2,}\S)"
+    r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]"
+    r"|[\[［【]\^?[^\[\]［］【】\n]{1,40}[\]］】]|https?://|[ \t]{2,}\S)"
 )
 # "Sources: [1], [2]", in one line
 _LISTED_IN_A_LINE = re.compile(
@@ -118,10 +147,11 @@ _LISTED_IN_A_LINE = re.compile(
     re.IGNORECASE,
 )
 _DEFINITION = re.compile(
-    r"[ \t]{0,3}(?:\[\^[^\[\]\n]{1,40}\]:|\[[^\[\]\n]{1,40}\]:[ \t]*<?(?:https?://|www\.))"
+    r"[ \t]{0,3}(?:\[\^[^\[\]\n]{1,40}\]:"
+    r"|\[[^\[\]\n]{1,40}\]:[ \t]*<?(?:https?://|www\.))"
 )
 _NUMBERED_ENTRY = re.compile(
-    r"[ \t]*(?:[-*•][ \t]+)?\[(\d{1,4})\][:.]?[ \t]+[^\[\]\n]+"
+    r"[ \t]*(?:[-*•][ \t]+)?\[(\d{1,4})\][:.]?[ \t]+[^\[\]\s][^\[\]\n]*"
 )
 # What a line of a bibliography has, and a sentence hardly: an address, a year in
 # brackets, or no full stop.
@@ -169,7 +199,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     shapes = {shape_of_label(label) for label in known} - {None}
     marks: list[Mark] = []
     for match in _MARK.finditer(text):
-        inside = next(filter(None, match.groupdict().values()))
+        inside = _inside_of(match)
         if _is_content(match, text, known):
             continue
         labels = _labels(inside, known, is_provided=match["provided"] is not None)
@@ -215,8 +245,8 @@ def has_unread_marks(
         if n_begun == 0:
             return True
         start, end = sentences[n_begun - 1]
-        is_at_the_beginning = not re.search(r"\w", text[start : match.start()])
-        if match.start() >= end or is_at_the_beginning:
+        begins_sentence = _BEGINNING.fullmatch(text, start, match.start())
+        if match.start() >= end or begins_sentence:
             return True
     return False
 
@@ -241,8 +271,8 @@ def source_lists_in(answer: str) -> list[Span]:
         n_lines = 0
         if _LISTED_IN_A_LINE.fullmatch(line) or _DEFINITION.match(line):
             n_lines = 1
-        elif _HEADING.fullmatch(line):
-            n_lines = _lines_under_heading([line for _, line in lines[n_read:]])
+        elif len(line) <= _LONGEST_HEADING and _HEADING.fullmatch(line):
+            n_lines = _lines_under_heading(lines, n_read)
         if n_lines:
             last_start, last_line = lines[n_read + n_lines - 1]
             spans.append((lines[n_read][0], last_start + len(last_line)))
@@ -253,13 +283,19 @@ def source_lists_in(answer: str) -> list[Span]:
     return spans
 
 
-def _lines_under_heading(lines: Sequence[str]) -> int:
-    """How many lines a heading and its entries take; 0 where no entry follows it."""
+def _lines_under_heading(lines: Sequence[tuple[int, str]], heading_place: int) -> int:
+    """How many lines a heading and its entries take; 0 where no entry follows it.
+
+    Args:
+        lines: Where each line that is not empty begins, and the line.
+        heading_place: The place of the heading among the lines.
+    """
     n_lines = 0
-    for place, line in enumerate(lines[1:], start=1):
+    for place in range(heading_place + 1, len(lines)):
+        _, line = lines[place]
         entry = _ENTRY.match(line)
         if entry is not None and not _MARK.search(line, entry.end()):
-            n_lines = place + 1
+            n_lines = place + 1 - heading_place
         elif line.strip():
             break
     return n_lines
@@ -331,6 +367,12 @@ def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
         return not any(re.fullmatch(r"\d{4}", label) for label in numbering)
     is_from_one = bool(numbering) and "0" not in numbering
     return is_from_one and _INTERVAL.fullmatch(inside) is not None
+
+
+def _inside_of(match: re.Match[str]) -> str:
+    """What stands in the brackets of a mark; ``1-3`` of ``[1]-[3]``."""
+    inside: str = next(filter(None, match.groupdict().values()))
+    return inside.translate(_WITHOUT_BRACKETS) if match["spread"] else inside
 
 
 def _link_to_a_label(

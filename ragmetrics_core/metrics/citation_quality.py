@@ -32,6 +32,7 @@ from ragmetrics_core.data.citations import (
     UNREAD_FORM,
     CitationsRead,
     CitedStatement,
+    Place,
     cited_statements,
     read_citations,
 )
@@ -327,9 +328,8 @@ class CitationQuality(Metric):
             " undefined, unless the prompt numbered its sources."
         ),
     )
-    numbered_from: int | None = Field(
+    numbered_from: Place | None = Field(
         default=None,
-        ge=0,
         description=(
             "Number under which the prompt showed the first context, the next ones"
             " following in order. It counts where the sample does not tell what is"
