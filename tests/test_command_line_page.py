@@ -53,7 +53,7 @@ def _sections(
         if explanation.strip():
             yield f"{_text(parser, explanation)}\n"
         if example:
-            yield f"```bash\n{' '.join(example.split())}\n```\n"
+            yield f"Example:\n\n```bash\n{' '.join(example.split())}\n```\n"
     for subparser in _subparsers(parser).values():
         yield from _sections(subparser, heading=f"{heading}#")
 

@@ -19,6 +19,14 @@ from ragmetrics_core import Report
 HERE = Path(__file__).parent
 _WIDTH = 1200
 _HEIGHT_BY_PICTURE = {"first_screen": 900, "comparison": 820, "notebook": 560}
+# As the style sheet of JupyterLab shows the HTML of a cell.
+_STYLE_OF_NOTEBOOKS = """
+body { font: 15px sans-serif; margin: 1.5em }
+table { border-collapse: collapse; font-size: 13px }
+td, th { padding: .5em; text-align: right; vertical-align: middle }
+thead { border-bottom: 1px solid #bdbdbd }
+tbody tr:nth-child(odd) { background: #f5f5f5 }
+"""
 _KEEPERS = ("Anna Brandt", "Carl Voss", "Mira Holt", "Jonas Reed", "Edda Lund")
 
 
@@ -82,7 +90,7 @@ def write_pages(folder: Path) -> None:
     run(folder, "evaluate", "worse.jsonl", *judge, "--out", "after.jsonl")
     run(folder, "compare", "before.jsonl", "after.jsonl", "--report", "comparison.html")
     cell = Report.from_jsonl(folder / "before.jsonl")._repr_html_()
-    notebook = f"<body style='font: 15px sans-serif; margin: 1.5em'>{cell}</body>"
+    notebook = f"<style>{_STYLE_OF_NOTEBOOKS}</style><body>{cell}</body>"
     (folder / "notebook.html").write_text(notebook, encoding="utf-8")
 
 
