@@ -370,6 +370,7 @@ class Search:
             end_of_candidate = self._note_texts_beginning(place, anchor)
             if place >= skip_to:
                 skip_from = place + self._stride * ANCHOR
+            # a text that begins in the candidate's last bytes may go on behind it
             skip_to = max(skip_to, end_of_candidate - self.shortest)
             self._follow_texts_of(anchor, place)
             place += self._stride
@@ -404,6 +405,7 @@ class Search:
             if there is none.
         """
         end_of_candidate = 0
+        # where texts may begin, and which: a group whose first 16 bytes are the same
         for start, texts_alike in self._whole_texts.beginnings(place, anchor):
             whole_texts = self._whole_texts.standing_at(start, texts_alike)
             for text_index, size in whole_texts:
@@ -546,10 +548,11 @@ class Search:
     # Short texts
 
     def occurrences(self, group: TextGroup) -> Iterator[tuple[Showing, int, int]]:
-        """Yield where a text stands in the prompt that is too short for the pass.
+        """Yield where a short text stands in the prompt, one message after the other.
 
-        After too many places the rest is left out, and the group's ``tries_left``
-        become 0.
+        The pass over the prompt finds only texts long enough for an anchor; the others
+        are looked for here. After too many places the rest is left out, and the group's
+        ``tries_left`` become 0.
 
         Yields:
             The showing, and what stands on its left and on its right: ``LETTER`` if

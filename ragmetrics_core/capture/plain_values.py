@@ -287,7 +287,8 @@ def talk_in(
 
     Of a list of messages, those before the question are earlier ones; if the question
     is not among them, those before the user's last message. A mapping is searched under
-    the usual names of a history, then in its input, its messages or its only value.
+    the usual names of a history, then in its input, its messages or its only value. At
+    last, texts are taken of which nobody knows who said them.
 
     Args:
         value: Messages, or a mapping that may hold some.
@@ -390,20 +391,30 @@ def names_a_talk(key: object) -> bool:
 
 
 def _undivided_talk(value: Mapping[Any, Any], question: str | None) -> Talk:
-    """What an application hands in as an earlier talk, where no turns can be read from it.
+    """Read an earlier talk of which nobody knows who said what.
 
-    The question of now is none of it.
+    Its texts stand under names such as "memory_notes". Texts of one word are left out,
+    which are names or ids, and so is the question that is asked now.
+
+    Args:
+        value: What the run was given.
+        question: What is asked now; None if it is not known.
+
+    Returns:
+        A ``Talk`` with the texts, without turns, and with a doubt that names the
+        fields; an empty one if there are no texts.
     """
     names: list[str] = []
     texts: list[str] = []
     for key, remembered in value.items():
         if not names_a_talk(key):
             continue
-        # a text of one word is a name or an id
-        texts_here = [text for text in _texts_alone(remembered) if " " in text.strip()]
-        earlier_texts = [
-            text for text in texts_here if as_one_line(text) != as_one_line(question)
-        ]
+        earlier_texts = []
+        for text in _texts_alone(remembered):
+            is_one_word = " " not in text.strip()
+            is_question = as_one_line(text) == as_one_line(question)
+            if not is_one_word and not is_question:
+                earlier_texts.append(text)
         if earlier_texts:
             names.append(key)
             texts += earlier_texts

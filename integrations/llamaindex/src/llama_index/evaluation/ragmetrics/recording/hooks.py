@@ -318,8 +318,9 @@ def _reading(
                 return end.value
             pieces_read.append(_text(piece))
             try:
+                # what the application sends is the generator's
                 advance = partial(pieces.send, (yield piece))
-            except GeneratorExit:
+            except GeneratorExit:  # the application stops reading
                 pieces.close()
                 raise
             except BaseException as error:  # noqa: BLE001  # what the application throws in is its generator's
@@ -350,8 +351,9 @@ async def _areading(
                 return
             pieces_read.append(_text(piece))
             try:
+                # what the application sends is the generator's
                 advance = partial(pieces.asend, (yield piece))
-            except GeneratorExit:
+            except GeneratorExit:  # the application stops reading
                 await pieces.aclose()
                 raise
             except BaseException as error:  # noqa: BLE001  # what the application throws in is its generator's
