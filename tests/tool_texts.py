@@ -81,6 +81,20 @@ SHAPES: dict[str, Shape] = {
         code="",
         context_tools=frozenset({"search_knowledge"}),
     ),
+    "a named text and one that is left out": Shape(
+        ["search_knowledge", "search_rooms"],
+        ["retrieval", "tool"],
+        [FACT],
+        grade="exact",
+        code="",
+        context_tools=frozenset({"search_knowledge"}),
+    ),
+    "a text whose tool is named with a slip": Shape(
+        ["search_knowledge"],
+        ["tool"],
+        named='{"search_knowledge"}',
+        context_tools=frozenset({"search_knowlege"}),
+    ),
 }
 
 

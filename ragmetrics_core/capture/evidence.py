@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import Answered
@@ -39,6 +40,7 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.undivided import how_to_name_tools
 
+_NEARLY_ALIKE = 0.85  # of two names: a slip of a letter or two
 _UNTOLD = (
     "the answering prompt does not tell which retrieved texts it shows; all stand"
     " for it"
@@ -188,6 +190,8 @@ def evidence(
     unnamed_tools = _tools_beside_contexts(contexts, brought)
     if contexts.evidence_from is None and unnamed_tools:
         contexts = replace(contexts, evidence_from="undivided")
+    if _has_user_left_out(unnamed_tools, turn.calls.context_tools):
+        unnamed_tools = ()
     doubtful = _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
     return Evidenced(
         contexts=contexts,
@@ -714,6 +718,22 @@ def _messages_shown(call: Node | None, feeding: Sequence[Node]) -> list[str] | N
     for reader in (*feeding, call):
         message_texts += [message.text for message in reader.prompt]
     return message_texts
+
+
+def _has_user_left_out(tools: Sequence[Node], context_tools: Collection[str]) -> bool:
+    """Whether the user named other tools as those whose text is a context.
+
+    A name that is nearly that of one of the tools may be a slip.
+
+    Args:
+        tools: Tools that returned text.
+        context_tools: The names that the user gave; empty if none.
+    """
+    names = [tool.name for tool in tools]
+    may_be_slip = any(
+        get_close_matches(name, names, cutoff=_NEARLY_ALIKE) for name in context_tools
+    )
+    return bool(context_tools) and not may_be_slip
 
 
 def _tools_beside_contexts(

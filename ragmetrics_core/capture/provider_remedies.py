@@ -18,6 +18,10 @@ ANTHROPIC_WEB = (
     "Anthropic returns the texts that web_search found encrypted, under any setting;"
     f" allow its tool web_fetch, whose texts are readable, {_OWN_TOOL}"
 )
+ANTHROPIC_FETCH = (
+    "Anthropic's web_fetch returns a PDF as its bytes, without the text that the model"
+    " was shown; let a tool of the application read it, and return its text"
+)
 UNKNOWN_DOCUMENT = (
     "the answer cites a document whose text does not stand in the prompt, such as a"
     " PDF; hand it in as text"
@@ -63,6 +67,8 @@ def remedy_of_tool(name: str, block_kind: str) -> str:
     """
     if name == "file_search":
         return OPENAI_FILES
+    if name == "web_fetch":
+        return ANTHROPIC_FETCH
     if block_kind in ("server_tool_use", "web_search_tool_result"):
         return ANTHROPIC_WEB
     return ANY_PROVIDER
