@@ -397,7 +397,7 @@ SHAPES: dict[str, Shape] = {
         ],
         calls=[("web_fetch", None)],
         unread=1,
-        says="texts",
+        says="PDF",
         grade="incomplete",
     ),
     "Anthropic: code that was run": Shape(

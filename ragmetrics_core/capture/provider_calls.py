@@ -20,7 +20,11 @@ from ragmetrics_core.capture.provider_payloads import (
     objects_in,
     words_in,
 )
-from ragmetrics_core.capture.provider_remedies import ANTHROPIC_WEB, ANY_PROVIDER
+from ragmetrics_core.capture.provider_remedies import (
+    ANTHROPIC_WEB,
+    ANY_PROVIDER,
+    SNIPPETS,
+)
 from ragmetrics_core.capture.tree import Document
 
 # Keys that hold the text of a found item, the fullest first.
@@ -120,8 +124,14 @@ class CallBeingRead:
             text = _text_of_item(fields)
             if "encrypted_content" in fields:
                 self.remedy = ANTHROPIC_WEB
+            snippet = fields.get("snippet")
             if text is not None and text.strip():
                 self.documents.append(_document(text, fields))
+            elif isinstance(snippet, str) and snippet.strip():
+                # a part of a page, of which the model may have been shown more
+                self.documents.append(_document(snippet, fields))
+                self.add_address(names_of_source(fields))
+                self.remedy = SNIPPETS
             else:
                 self.add_address(names_of_source(fields))
 
@@ -201,7 +211,8 @@ def _document(text: str, fields: Fields) -> Document:
     metadata = {
         str(key): value
         for key, value in all_fields.items()
-        if isinstance(value, (str, int, float)) and key not in (*_TEXT_KEYS, "type")
+        if isinstance(value, (str, int, float))
+        and key not in (*_TEXT_KEYS, "snippet", "type")
     }
     return Document(text, None, finite_score(fields.get("score")), metadata)
 

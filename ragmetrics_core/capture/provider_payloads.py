@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from pydantic import BaseModel
+
 Fields = Mapping[Any, Any]  # a JSON object, or what looks like one
 
 DEEPEST = 6  # levels of blocks inside each other that are read
@@ -22,9 +24,18 @@ def is_place(value: object) -> TypeGuard[int]:
 
 
 def objects_in(value: object) -> Iterator[Fields]:
-    """The JSON objects of a list; none for anything else."""
-    if is_list(value):
-        yield from (element for element in value if isinstance(element, Mapping))
+    """The JSON objects of a list; none for anything else.
+
+    Some frameworks hand on the objects of a provider's client as they are: these are
+    read as the JSON that they stand for.
+    """
+    if not is_list(value):
+        return
+    for element in value:
+        if isinstance(element, Mapping):
+            yield element
+        elif isinstance(element, BaseModel):
+            yield element.model_dump()
 
 
 def words_in(value: object) -> Iterator[str]:

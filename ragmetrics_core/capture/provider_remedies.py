@@ -26,6 +26,14 @@ UNKNOWN_DOCUMENT = (
     "the answer cites a document whose text does not stand in the prompt, such as a"
     " PDF; hand it in as text"
 )
+SNIPPETS = (
+    "the provider returns snippets of the pages that it found, and the model may have"
+    f" been shown more of them; {_OWN_TOOL.removeprefix('or ')}"
+)
+COHERE_CITED = (
+    "Cohere tells only the documents that the answer cites; the model may have been"
+    " shown more of them"
+)
 GEMINI_WEB = (
     "Gemini names the addresses that its search found, under any setting; only file"
     f" search and retrieval return texts, {_OWN_TOOL}"

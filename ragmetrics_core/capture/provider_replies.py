@@ -23,6 +23,7 @@ from ragmetrics_core.capture.provider_citations import (
     annotation_of,
     annotations_of_grounding,
 )
+from ragmetrics_core.capture.provider_cohere import documents_of_cohere
 from ragmetrics_core.capture.provider_payloads import (
     DEEPEST,
     Fields,
@@ -53,6 +54,7 @@ _TELLING_KEYS = (
     *_GROUNDING_KEYS,
     *_CITATION_KEYS,
     "choices",
+    "documents",
     "search_results",
     "executed_tools",
     "tools",
@@ -172,6 +174,7 @@ class _ReplyBeingRead:
         for choice in objects_in(place.get("choices")):
             message = inner_object(choice, "message")
             self.read_citations(message.get("annotations"), offset=0)
+        self.read_documents_of_cohere(place)
         self.read_listed_results(place)
         for tool in objects_in(place.get("executed_tools")):
             self.read_tool_of_groq(tool)
@@ -359,9 +362,33 @@ class _ReplyBeingRead:
         for annotation in annotations_of_grounding(grounding, sources, self.text):
             self._add_annotation(annotation)
 
+    def read_documents_of_cohere(self, place: Fields) -> None:
+        """Read the documents that Cohere was given, and what it cites of them."""
+        read = documents_of_cohere(place)
+        if read is None:
+            return
+        for annotation in read.annotations:
+            self._add_annotation(annotation)
+        if not read.documents and not read.unread:
+            return  # it cites tools of the application alone
+        call = self.call("documents of Cohere", "documents")
+        if call.is_answered:  # the same documents were read in another place
+            return
+        call.searches = False
+        call.is_answered = True
+        call.documents += read.documents
+        for source_id in read.unread:
+            call.add_address((source_id,))
+        if not read.are_all:
+            self.doubts.append(remedies.COHERE_CITED)
+
     def read_listed_results(self, place: Fields) -> None:
         """Read sources that a provider lists beside its reply, as Perplexity and xAI do."""
-        results = list(objects_in(place.get("search_results")))
+        results = [
+            result
+            for result in objects_in(place.get("search_results"))
+            if "document_ids" not in result  # of Cohere, which lists documents
+        ]
         addresses = list(words_in(place.get("citations")))
         if not results and not addresses:
             return

@@ -41,6 +41,7 @@ from provider_finds import (
     response,
     tool_result,
 )
+from pydantic import BaseModel
 
 from ragmetrics_core.data import Sample
 
@@ -110,6 +111,38 @@ MCP = {
     "arguments": '{"query": "lamp"}',
     "output": FACT,
 }
+
+FETCHED_PDF = {
+    "type": "web_fetch_result",
+    "url": ADDRESS,
+    "content": {
+        "type": "document",
+        "source": {
+            "type": "base64",
+            "media_type": "application/pdf",
+            "data": "JVBERi0xLjQK",
+        },
+    },
+}
+DOCUMENTS = ("retrieval", "documents")
+COHERE_CITATION: dict[str, Any] = {
+    "start": 0,
+    "end": 9,
+    "text": "x",
+    "sources": [
+        {"type": "document", "id": "d:0", "document": {"id": "d:0", "snippet": FACT}}
+    ],
+}
+
+
+class CitationOfClient(BaseModel):
+    """A citation as the client of Cohere hands it on."""
+
+    start: int
+    end: int
+    text: str
+    sources: list[dict[str, Any]]
+
 
 SHAPES: dict[str, Shape] = {
     "OpenAI: files with texts": Shape(
@@ -259,6 +292,68 @@ SHAPES: dict[str, Shape] = {
         "texts",
         [OWN],
         beside={"citations": [ADDRESS]},
+    ),
+    "Perplexity: snippets": Shape(
+        ANSWER,
+        [ROOMS, FACT],
+        "incomplete",
+        "snippets",
+        [OWN, WEB],
+        beside={"search_results": [{"url": ADDRESS, "title": "t", "snippet": FACT}]},
+    ),
+    "Anthropic: a PDF that was fetched": Shape(
+        [tool_result(FETCHED_PDF, "web_fetch"), said()],
+        [ROOMS],
+        "incomplete",
+        "PDF",
+        [OWN],
+    ),
+    "Cohere: documents and citations, first interface": Shape(
+        ANSWER,
+        [ROOMS, FACT],
+        "exact",
+        calls=[OWN, DOCUMENTS],
+        beside={
+            "documents": [{"id": "doc_0", "title": "Lamps", "snippet": FACT}],
+            "citations": [
+                {"start": 0, "end": 9, "text": "x", "document_ids": ["doc_0"]}
+            ],
+            "search_results": [{"document_ids": ["doc_0"]}],
+        },
+    ),
+    "Cohere: documents in citations, second interface": Shape(
+        ANSWER,
+        [ROOMS, FACT],
+        "inferred",
+        "the answer cites",
+        [OWN, DOCUMENTS],
+        beside={"citations": [COHERE_CITATION]},
+    ),
+    "Cohere: objects of its client": Shape(
+        ANSWER,
+        [ROOMS, FACT],
+        "inferred",
+        "the answer cites",
+        [OWN, DOCUMENTS],
+        beside={"citations": [CitationOfClient(**COHERE_CITATION)]},
+    ),
+    "Cohere: the output of the application's own tool": Shape(
+        ANSWER,
+        [ROOMS],
+        "exact",
+        calls=[OWN],
+        beside={
+            "citations": [
+                {
+                    "start": 0,
+                    "end": 9,
+                    "text": "x",
+                    "sources": [
+                        {"type": "tool", "id": "t:0", "tool_output": {"a": ROOMS}}
+                    ],
+                }
+            ]
+        },
     ),
     "another provider's search": Shape(
         [{"type": "x_search_call", "id": "x_1"}, said()],
@@ -457,3 +552,10 @@ def test_odd_payloads_change_nothing_and_are_no_evidence(place: str, odd: Any) -
     sample = sample_of(iter([AIMessage("", tool_calls=[WISH]), message]))
     assert json.dumps(message.model_dump(), default=str) == before
     check_odd_payload(sample, ROOMS)
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if "Cohere: doc" in name])
+def test_what_cohere_cites_is_known(name: str) -> None:
+    sample = sample_of(lines_of(SHAPES[name]))
+    (citation,) = sample.citations or ()
+    assert (citation.start, citation.end, citation.contexts) == (0, 9, (1,))

@@ -1,0 +1,134 @@
+"""Documents and citations of Cohere's chat, as its two interfaces write them. Pure.
+
+The first interface lists ``documents`` beside the reply and names them in its citations
+by ``document_ids``. The second one writes each cited document into the ``sources`` of
+the citation, and tells nothing of those that are not cited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ragmetrics_core.capture.provider_citations import Annotation
+from ragmetrics_core.capture.provider_payloads import (
+    Fields,
+    as_json,
+    inner_object,
+    is_place,
+    objects_in,
+    words_in,
+)
+from ragmetrics_core.capture.tree import Document
+
+# Keys of a document that hold its text, the usual ones first.
+_TEXT_KEYS = ("snippet", "text", "content", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class CohereDocuments:
+    """What a reply of Cohere tells of documents.
+
+    Attributes:
+        documents: Those of which it tells the text, each once.
+        annotations: Which of them it names for which part of the reply.
+        unread: The ids of documents that it names without a text.
+        are_all: Whether it lists all that the model was shown, and not only what it
+            cites.
+    """
+
+    documents: tuple[Document, ...]
+    annotations: tuple[Annotation, ...] = field(repr=False)
+    unread: tuple[str, ...]
+    are_all: bool
+
+
+def documents_of_cohere(place: Fields) -> CohereDocuments | None:
+    """Read the documents and citations of a reply; None for one of another provider.
+
+    Args:
+        place: A mapping of the reply.
+    """
+    citations = [
+        citation
+        for citation in objects_in(place.get("citations"))
+        if "document_ids" in citation or "sources" in citation
+    ]
+    listed = [one for one in objects_in(place.get("documents")) if _id_of(one)]
+    if not citations and not (listed and "citations" in place):
+        return None
+    document_by_id = {_id_of(fields): _document(fields) for fields in listed}
+    for citation in citations:
+        for source in objects_in(citation.get("sources")):
+            fields = inner_object(source, "document")
+            if fields:
+                document_by_id.setdefault(_id_of(source), _document(fields))
+    annotations: list[Annotation] = []
+    unread: dict[str, None] = {}
+    for citation in citations:
+        for source_id, quote in _sources_of(citation, document_by_id):
+            start, end = citation.get("start"), citation.get("end")
+            is_told = is_place(start) and is_place(end)
+            span = (start, end) if is_told else (None, None)
+            annotations.append(Annotation(*span, (source_id,), quote))
+            if quote is None:
+                unread[source_id] = None
+    with_text = [document for document in document_by_id.values() if document.text]
+    return CohereDocuments(
+        tuple(with_text), tuple(annotations), tuple(unread), are_all=bool(listed)
+    )
+
+
+def _sources_of(
+    citation: Fields, document_by_id: dict[str, Document]
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the id and the text of each source that a citation names.
+
+    The text is None where it is not told. The source may be the output of a tool of the
+    application.
+    """
+    tool_outputs: dict[str, Fields] = {}
+    ids = list(words_in(citation.get("document_ids")))
+    for source in objects_in(citation.get("sources")):
+        ids.append(_id_of(source))
+        output = inner_object(source, "tool_output")
+        if output:
+            tool_outputs[_id_of(source)] = output
+    for source_id in dict.fromkeys(ids):
+        document = document_by_id.get(source_id)
+        if source_id in tool_outputs:
+            yield source_id, _text_of_output(tool_outputs[source_id])
+        else:
+            yield source_id, (document.text or None) if document else None
+
+
+def _text_of_output(output: Fields) -> str:
+    """The output of a tool as text: its only text, else all of it as JSON."""
+    texts = list(words_in(list(output.values())))
+    return texts[0] if len(output) == len(texts) == 1 else as_json(output)
+
+
+def _id_of(fields: Fields) -> str:
+    """The id of a document or source; empty if it has none."""
+    own_id = fields.get("id")
+    return own_id if isinstance(own_id, str) else ""
+
+
+def _document(fields: Fields) -> Document:
+    """A document of Cohere, whose fields the application chose.
+
+    Where none of them has a usual name for a text, all of them are the text.
+    """
+    texts = {
+        str(key): value
+        for key, value in fields.items()
+        if isinstance(value, str) and value.strip() and key != "id"
+    }
+    text = next((texts[key] for key in _TEXT_KEYS if key in texts), None)
+    nested = inner_object(fields, "data")
+    if text is None and nested:
+        return _document({**nested, "id": _id_of(fields)})
+    if text is None:
+        text = "\n".join(texts.values())
+    metadata = {key: value for key, value in texts.items() if value != text}
+    return Document(text, _id_of(fields) or None, None, metadata)
