@@ -30,14 +30,19 @@ def arrow_rows(
         yield _row_or_error(table.slice(index, 1), maps)
 
 
-def _row_or_error(row: Any, maps: Maps) -> dict[str, Any] | RowError:
-    """Read a table of one row; the error names the columns that cannot be read."""
+def _row_or_error(table_of_one_row: Any, maps: Maps) -> dict[str, Any] | RowError:
+    """Read the only row of a table.
+
+    Where Python cannot hold one of its values, the error is returned, which names the
+    columns of these values. ``maps`` is as in ``arrow_rows``.
+    """
     try:
-        return dict(row.to_pylist(maps_as_pydicts=maps)[0])
+        return dict(table_of_one_row.to_pylist(maps_as_pydicts=maps)[0])
     except _UNREADABLE as error:
         problem = type(error).__name__
     unreadable_columns: list[str] = []
-    for name, column in zip(row.column_names, row.columns, strict=True):
+    columns = zip(table_of_one_row.column_names, table_of_one_row.columns, strict=True)
+    for name, column in columns:
         if not _is_readable(column, maps):
             unreadable_columns.append(name)
     columns_in_words = ", ".join(unreadable_columns)

@@ -34,6 +34,7 @@ Texts = str | tuple[str, ...] | None
 # Fewest characters of a text that is worth cutting, and characters that both its
 # windows hold.
 _SHORTEST_CUT_TEXT, _CHARACTERS_OF_OVERLAP = 1_000, 200
+_FARTHEST_SPACE = 80  # characters from where a text is cut to a space
 
 PLACEHOLDER = re.compile(
     r"^[ \t]*\{(?P<alone>[^\W\d]\w*)\}[ \t]*(?P<end>\n|\Z)|\{(?P<inside>[^\W\d]\w*)\}",
@@ -132,8 +133,14 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
 
     The check comes before a call is paid for.
 
-    ``SettingError`` if it names something else than these parts, one of them within a
-    line, or one of them never.
+    Args:
+        instructions: The template, and which parts it need not show.
+        parts: The names of the question's parts.
+
+    Raises:
+        SettingError: If the template names something that is no part, if it names a
+            part within a line, where its text cannot be fenced off, or if it never
+            names a part that it has to show.
     """
     alone: set[str] = set()  # names on a line of their own
     inside: set[str] = set()  # names within a line
@@ -201,6 +208,7 @@ class LabelProbability:
     aside: Label | None = None
 
     def __post_init__(self) -> None:
+        """Refuse, by ``SettingError``, labels that their first tokens do not tell apart."""
         check_number(
             f"LabelProbability({self.field!r}, fallback_polls=)",
             self.fallback_polls,
@@ -275,6 +283,7 @@ class Question(PrivateRepr, Generic[R]):
         _check_parts(self)
         for name, (kind, example) in _KIND_OF_FIELD.items():
             value = getattr(self, name)
+            # every other field may be left out, which is None
             is_left_out = value is None and name != "instructions"
             if not isinstance(value, kind) and not is_left_out:
                 raise _wrong_field(self, name, f"{kind.__name__}, e.g. {example}")
@@ -349,7 +358,13 @@ def _wrong_field(question: Question[Any], name: str, wanted: str) -> SettingErro
 def _problem_of_reply_form(
     form: type[BaseModel], weigh: LabelProbability | None
 ) -> str:
-    """What is wrong with the form of a question's reply; "" for nothing."""
+    """What is wrong with the form of a question's reply; "" for nothing.
+
+    Args:
+        form: The class that reads a reply, of pydantic.
+        weigh: The fields of a verdict whose probability is wanted; None for no
+            probability. The class of a verdict must have these fields.
+    """
     if not isinstance(form, type) or not issubclass(form, BaseModel):
         kind = form.__name__ if isinstance(form, type) else type(form).__name__
         return f"Reply must be a pydantic model, a class of BaseModel, got {kind}"
@@ -406,22 +421,28 @@ def ask_side_by_side(
 ) -> Generator[Batch, Replies, tuple[Outcome, ...]]:
     """Carry out several plans at once: what all of them ask in a step is one batch.
 
-    Returns what each plan returned, in order; use it with ``yield from``.
+    Args:
+        plans: Generators that yield batches of questions, get the replies sent, and
+            return an outcome.
+
+    Returns:
+        What each plan returned, in order; use it with ``yield from``.
     """
     outcomes: dict[int, Outcome] = {}
+    # By the place of a plan the replies that it waits for; None before it has begun.
     replies_for: dict[int, Replies | None] = dict.fromkeys(range(len(plans)))
     while replies_for:
         batches: dict[int, Batch] = {}
         questions: list[Question[Any]] = []
         for place, replies in replies_for.items():
             try:
-                # A generator starts with None.
                 batches[place] = plans[place].send(cast("Replies", replies))
             except StopIteration as end:
                 outcomes[place] = end.value
                 continue
             questions += batches[place]
         answered = yield from ask(questions)
+        # Each plan gets its part of the replies, which are in the order of the batches.
         replies_for = {}
         start = 0
         for place, batch in batches.items():
@@ -458,6 +479,9 @@ def weights_by_share(
 ) -> tuple[Weight, ...]:
     """The share of replies with the positive label, for each verdict of a reply.
 
+    A reply may hold several verdicts, one on each text that was asked about. The
+    verdicts on one text are a *cell*.
+
     Args:
         replies: The replies of the polls, at least one, each with as many verdicts.
         weigh: Where the label stands, and which is the positive one.
@@ -485,8 +509,8 @@ def cut_in_halves(text: str) -> tuple[str, ...]:
     overlap_start = (len(text) - _CHARACTERS_OF_OVERLAP) // 2
     overlap_end = (len(text) + _CHARACTERS_OF_OVERLAP) // 2
     # The halves end and begin at a space, if one is near.
-    space_after = text.find(" ", overlap_end, overlap_end + 80)
-    space_before = text.rfind(" ", overlap_start - 80, overlap_start)
+    space_after = text.find(" ", overlap_end, overlap_end + _FARTHEST_SPACE)
+    space_before = text.rfind(" ", overlap_start - _FARTHEST_SPACE, overlap_start)
     first_end = space_after if space_after >= 0 else overlap_end
     second_start = space_before + 1 if space_before >= 0 else overlap_start
     return text[:first_end], text[second_start:]

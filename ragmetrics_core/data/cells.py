@@ -106,9 +106,10 @@ def is_filled(value: Any, field: str) -> bool:
 
 
 def _means_nothing(value: Any) -> bool:
-    """Whether a cell holds a word for nothing, bare or as the only one in a list.
+    """Whether a cell holds a word for nothing, such as ``None``.
 
-    The brackets of the list need not be valid JSON: ``[nan]``.
+    The word stands bare, or as the only one in a list. The list need not be valid JSON:
+    ``[nan]``.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -229,7 +230,12 @@ def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
 
 
 def _keys_in_words(cell: Mapping[str, Any]) -> str:
-    """The keys of an object, but for those that may be texts of a sample."""
+    """The keys of an object that has no text, for a message about it.
+
+    A message shows no texts of samples. So a key that does not look like a name is
+    counted and not shown. An object of nothing but numbers has texts for keys: of it
+    the message says how to write it.
+    """
     if not cell:
         return "nothing"
     if all(isinstance(plain_data(value), (int, float)) for value in cell.values()):
@@ -237,13 +243,13 @@ def _keys_in_words(cell: Mapping[str, Any]) -> str:
             "an object of texts and scores; write a list of objects such as"
             ' {"text": "…", "score": 0.9}'
         )
-    words = [str(key) for key in cell if _NAME.fullmatch(str(key))]
-    n_texts = len(cell) - len(words)
+    shown = [str(key) for key in cell if _NAME.fullmatch(str(key))]
+    n_texts = len(cell) - len(shown)
     if n_texts == 1:
-        words.append("1 key that may be texts")
+        shown.append("1 key that may be texts")
     elif n_texts > 1:
-        words.append(f"{n_texts} keys that may be texts")
-    return ", ".join(words)
+        shown.append(f"{n_texts} keys that may be texts")
+    return ", ".join(shown)
 
 
 def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
@@ -464,7 +470,13 @@ def read_turns(value: Any) -> list[Any]:
 
 
 def _read_turn(index: int, message: Any) -> Any:
-    """A turn from a message; texts without a role take turns, the user's first."""
+    """The fields of a turn, read from a message.
+
+    Args:
+        index: The place of the message in the history. Messages that are mere texts
+            take turns, and the user's comes first.
+        message: The message: a text, an object with a role and a content, or a turn.
+    """
     if isinstance(message, Turn):
         return message
     if isinstance(message, Mapping):

@@ -193,10 +193,11 @@ class CitationsRead:
 
 
 def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
-    """Read the marks of an answer, if that tells all that it cites.
+    """Read the marks of an answer, if they tell all that it cites.
 
-    It does not where the answer may cite in a form that is not read, and where a mark
-    names a source otherwise than the numbering does: the source may have been shown.
+    In two cases they do not. The answer may cite in a form that is not read. Or a mark
+    names a source in another way than the numbering does, so that the source may have
+    been shown.
 
     Args:
         answer: The answer.
@@ -291,7 +292,11 @@ def cited_statements(
 
 
 def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
-    """The marks of an answer: those that look like marks, and those of its citations."""
+    """The marks of an answer: what looks like one, and those of its citations.
+
+    Of marks that overlap the first counts. The marks have no labels: they only say
+    where something is to be taken out.
+    """
     spans = {(mark.start, mark.end) for mark in marks_in(answer, _NUMBERS)}
     spans.update(one.mark for one in citations if one.mark is not None)
     marks: list[Mark] = []
@@ -339,7 +344,12 @@ class _Stripped:
     led_lines: frozenset[int]
 
     def span_of(self, mark: Mark) -> Span:
-        """The sentence that a mark belongs to; the mark itself where there is none."""
+        """Where the sentence stands that a mark belongs to.
+
+        It is the last one that has begun before the mark. It is the next one where the
+        mark leads it: at the beginning of its line. Where there is no sentence, it is
+        the mark itself.
+        """
         n_begun = bisect_left(self.statements, mark.start, key=lambda one: one.start)
         n_ended = bisect_right(self.statements, mark.start, key=lambda one: one.end)
         last_begun = self.statements[n_begun - 1] if n_begun else None
@@ -366,25 +376,29 @@ class _Stripped:
 def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
     """Take the marks out of an answer, and split what is left into sentences.
 
-    Lists of sources are taken out, too.
+    Lists of sources are taken out, too. A full stop or the end of a line right behind a
+    mark ends a sentence in any case.
     """
-    places: list[int] = []  # of each sign that is left
-    ends: set[int] = set()  # where what is left has a sign behind a mark
     pieces: list[str] = []
+    place_by_sign: list[int] = []  # where each sign that is left stands in the answer
+    cut_places: set[int] = set()  # where something was taken out of what is left
     for piece, start in _pieces_between(answer, _cuts(answer, marks)):
         pieces.append(piece)
-        places += range(start, start + len(piece))
-        ends.add(len(places))
+        place_by_sign += range(start, start + len(piece))
+        cut_places.add(len(place_by_sign))
     text = "".join(pieces)
-    ends = {_first_sign_from(place, text) for place in ends}
-    found: list[Statement] = []
-    cursor = 0
+    ends = {_first_sign_from(place, text) for place in cut_places}
     text = join_lines(text, ends)
+    statements_found: list[Statement] = []
+    end = 0  # of the sentence before
     for sentence in whole_sentences(text, ends):
-        start = text.index(sentence, cursor)
-        cursor = start + len(sentence)
-        found.append(Statement(sentence, places[start], places[cursor - 1] + 1))
-    return _Stripped(answer, tuple(found), _lines_led_by_marks(answer, marks))
+        start = text.index(sentence, end)
+        end = start + len(sentence)
+        statements_found.append(
+            Statement(sentence, place_by_sign[start], place_by_sign[end - 1] + 1)
+        )
+    led_lines = _lines_led_by_marks(answer, marks)
+    return _Stripped(answer, tuple(statements_found), led_lines)
 
 
 def _first_sign_from(place: int, text: str) -> int:
@@ -407,9 +421,9 @@ def _cuts(answer: str, marks: Sequence[Mark]) -> list[Span]:
 
 
 def _spans_with_signs(answer: str, marks: Sequence[Mark]) -> list[Span]:
-    """Where marks stand, side by side in one span, with links and signs around them.
+    """Where marks stand, with the addresses of their links and the signs around them.
 
-    So ``**[1]**``, ``([1], [2])`` and ``[1](http://a.test)`` leave nothing behind.
+    Marks side by side are in one span. So ``**[1]**``, ``([1], [2])`` and ``[1](http://a.test)`` leave nothing behind.
     """
     spans: list[Span] = []
     for mark in marks:
@@ -434,8 +448,9 @@ def _with_wrappers(answer: str, span: Span) -> Span:
 def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, int]]:
     """What stands between the cuts of an answer, each with where it begins.
 
-    The blanks before a cut go with it. Where two words, or the end of a sentence and a
-    word, would touch, one blank stays, which stands for the mark.
+    The blanks before a cut go with it. A blank is put in where a cut alone kept two
+    words apart, and where a full stop behind a cut has the next sentence close behind
+    it. Such a blank stands in the answer where the cut begins.
     """
     start = 0
     for cut_start, cut_end in cuts:
@@ -446,7 +461,7 @@ def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, in
         if piece and behind and _would_touch(piece[-1], behind):
             yield " ", cut_start
         elif _STOP_AND_WORD.match(answer, cut_end):
-            yield behind, cut_end
+            yield behind, cut_end  # the full stop
             yield " ", cut_start
             start = cut_end + 1
     yield answer[start:], start
@@ -477,7 +492,13 @@ def _lines_led_by_marks(answer: str, marks: Sequence[Mark]) -> frozenset[int]:
 
 
 def _each_leads(answer: str, line_start: int, marks: Sequence[Mark]) -> bool:
-    """Whether each mark of a line stands before its sentence."""
+    """Whether each mark of a line stands before the sentence that it is of.
+
+    Args:
+        answer: The answer.
+        line_start: Where the line begins.
+        marks: The marks of the line, at least one.
+    """
     line_end = answer.find("\n", marks[-1].end)
     behind_last = answer[marks[-1].end : None if line_end < 0 else line_end]
     before_first = answer[line_start : marks[0].start]
@@ -485,7 +506,8 @@ def _each_leads(answer: str, line_start: int, marks: Sequence[Mark]) -> bool:
         return False
     for mark, next_mark in pairwise(marks):
         between = answer[mark.end : next_mark.start]
-        if between.strip(_BLANKS + ",;") and not _SENTENCE_ENDS.search(between):
+        are_side_by_side = not between.strip(_BLANKS + ",;")
+        if not are_side_by_side and not _SENTENCE_ENDS.search(between):
             return False
     return True
 

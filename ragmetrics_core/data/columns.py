@@ -326,7 +326,7 @@ def _possible_places(
         holder, _, path = usual_name.partition(".")
         if columns or not path:
             continue
-        for column in row.columns(holder)[:1]:
+        for column in row.columns(holder)[:1]:  # the one of exactly that name, if any
             is_there, value = row.follow(column, path.split("."))
             if is_there:
                 yield Place(value, f"{column}.{path}")
@@ -357,7 +357,14 @@ def _choose_place(field: str, places: Sequence[Place]) -> Place | None:
 
 
 def _refuse_rivals(field: str, place: Place, rivals: Sequence[Place]) -> None:
-    """Raise ``AmbiguousColumns`` if another filled place holds something else."""
+    """Raise ``AmbiguousColumns`` if another place holds something else.
+
+    Args:
+        field: The field.
+        place: The place that was chosen for it.
+        rivals: The other places that may hold the field. Empty ones, and those that are
+            known to hold something else, are passed over.
+    """
     content = _comparable_content(field, place.value)
     if content is None:  # it cannot be read as this field, which is said elsewhere
         return

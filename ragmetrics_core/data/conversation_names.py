@@ -84,12 +84,15 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
 def _conversations_in(
     data: Mapping[str, object], *, path: str, depth: int
 ) -> Iterator[tuple[NamedConversation, int]]:
-    """The conversations in an object, each with the depth that was left where it stands.
+    """The conversations that an object names, also in objects within it.
+
+    Each comes with a number that is the larger, the farther outside it stands.
 
     Args:
         data: The object.
         path: The path to it, with a dot behind; "" for the outermost.
-        depth: How many objects deep a conversation may stand.
+        depth: How many objects deep a conversation may stand. It is the number of those
+            in the outermost object.
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"

@@ -59,6 +59,7 @@ def turns_without_answer(
         question: The question of this turn.
         answer: The answer; "" for none.
     """
+    # The replies at the end are whatever stands behind the last turn of the user.
     n_before_replies = len(history)
     while n_before_replies > 0 and history[n_before_replies - 1].role != "user":
         n_before_replies -= 1

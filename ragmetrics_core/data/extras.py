@@ -34,7 +34,7 @@ def import_named_object(place: str) -> Any:
     module, _, name = place.strip().partition(":")
     if not module or not name or module.startswith("."):
         raise SettingError(f"{place!r} must be written module:name")
-    paths_before = list(sys.path)
+    paths_before = list(sys.path)  # which an imported module may change as well
     sys.path.append(os.getcwd())
     try:
         imported_module = import_module(module)

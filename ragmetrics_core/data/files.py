@@ -208,8 +208,12 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     the user's home. What is no regular file, such as ``/dev/stdout``, passes: nothing
     there can be destroyed.
 
+    Args:
+        path: The file that is to be written.
+        shown: How the error's message begins, e.g. with the path.
+
     Raises:
-        InputError: Beginning with ``shown``.
+        InputError: If the path leads elsewhere.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -256,6 +260,7 @@ class AtomicFile:
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
+        """Open the file beside its place, and see that the place can be written."""
         self.path = Path(path)
         self._what = what
         check_leads_nowhere_else(self.path, str(self.path))
@@ -339,7 +344,7 @@ class AtomicFile:
                     " there now; wait until it ends, or name another file"
                 )
             if _is_file_at(self.partial, file):
-                break
+                break  # the path still names the file that is open and locked
             # Before it was locked, another run gave it its place or put it aside: the
             # path names another file now, or none.
             file.close()

@@ -65,6 +65,11 @@ class _SignatureOfFields:
     """
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> Signature:
+        """The signature of a class of models.
+
+        It is that of the class's own ``__init__`` where that names its parameters, and
+        else has a keyword for each field.
+        """
         if instance is not None:  # what an object is called with is another matter
             raise AttributeError("__signature__")
         of_init = signature(owner.__init__)
@@ -156,7 +161,11 @@ class Settings(Frozen):
 
     @classmethod
     def _error_of(cls, error: ValidationError) -> SettingError:
-        """The error of the first wrong setting, of the kind that its check raised."""
+        """The error of the first wrong setting.
+
+        It has the class of the ``SettingError`` that a check of ours raised. A setting
+        that does not exist is told with the nearest name that does.
+        """
         problem = error.errors(include_url=False)[0]
         name = ".".join(str(key) for key in problem["loc"])  # "" for all together
         message = problem["msg"].removeprefix("Value error, ")

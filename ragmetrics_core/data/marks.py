@@ -206,6 +206,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
         if not labels and shape_of_label(plain_label(inside)) in shapes:
             labels = (plain_label(inside),)
         mark = Mark(match.start(), match.end(), labels)
+        # The address of a link may be a label where the words in its brackets are none.
         link = _link_to_a_label(mark, answer, known)
         if link is not None or labels:
             marks.append(link or mark)
@@ -241,6 +242,7 @@ def has_unread_marks(
     sentences = sorted(cited)
     starts = [start for start, _ in sentences]
     for match in _MAY_BE_A_MARK.finditer(text):
+        # The last sentence with a mark that begins before it may hold it.
         n_begun = bisect_left(starts, match.end())
         if n_begun == 0:
             return True
@@ -302,10 +304,15 @@ def _lines_under_heading(lines: Sequence[tuple[int, str]], heading_place: int) -
 
 
 def _numbered_entries_at_the_end(answer: str) -> Span | None:
-    """Where the last paragraph lists sources by the numbers that were cited before."""
-    start = answer.rstrip().rfind("\n\n") + 2
-    if start < 2:
+    """Where the last paragraph lists sources; None if it does not.
+
+    It does if each line begins with a number that was cited before, the numbers rise,
+    and no line is a sentence or cites anything itself.
+    """
+    paragraph_break = answer.rstrip().rfind("\n\n")
+    if paragraph_break < 0:
         return None
+    start = paragraph_break + len("\n\n")
     cited_before = {
         number
         for match in _MARK.finditer(answer, 0, start)
@@ -356,9 +363,19 @@ def _blank(text: str, spans: Iterable[Span]) -> str:
 
 
 def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
-    """Whether a bracket holds what the text is about: an index, a year, an interval."""
+    """Whether a bracket holds what the text is about, and no label.
+
+    That is an index such as ``a[1]``, a measure such as ``[-1, 0.5]``, a year, or an
+    interval from 0. A year may be a label where the numbering has labels of four
+    digits, and an interval may be two labels where it has the label 0.
+
+    Args:
+        match: A bracket that looks like a mark.
+        text: The text that it stands in.
+        numbering: The labels that are known.
+    """
     inside = match["listed"]
-    if inside is None:
+    if inside is None:  # another kind of bracket, in which only sources stand
         return False
     before = text[max(0, match.start() - _LONGEST_NAME) : match.start()]
     if _INDEXED.search(before) or _MEASURES.fullmatch(inside):
@@ -394,7 +411,14 @@ def _link_to_a_label(
 def _labels(
     inside: str, known: Mapping[str, object], *, is_provided: bool
 ) -> tuple[str, ...]:
-    """The labels inside of a bracket; () if it is no mark."""
+    """The labels inside of a bracket; () if it is no mark.
+
+    Args:
+        inside: What stands in the bracket.
+        known: The labels of the numbering, which may be any words.
+        is_provided: Whether the bracket is one that only providers write, ``【】``. What
+            stands in it is a label, whatever it is.
+    """
     if inside.strip() in known:
         return (inside.strip(),)
     whole = plain_label(inside)

@@ -67,8 +67,9 @@ def numbering_of_metadata(
         The numbering; None if a context has no number, or two have the same.
     """
     numbering: dict[str, int] = {}
-    for place, own in enumerate(metadata):
-        number = next((own[key] for key in _NUMBER_KEYS if key in own), None)
+    for place, of_context in enumerate(metadata):
+        known_keys = [key for key in _NUMBER_KEYS if key in of_context]
+        number = of_context[known_keys[0]] if known_keys else None
         if isinstance(number, bool) or not isinstance(number, (int, str)):
             return None
         numbering[plain_label(str(number))] = place
@@ -161,7 +162,11 @@ def numbering_of_column(
 def _numbering_of_places(
     place_by_label: Mapping[str, str | int], n_contexts: int
 ) -> NumberingRead:
-    """The numbering of places that count from 0, where they cannot count from 1."""
+    """The numbering of places that count from 0.
+
+    It is not known where the places may as well count from 1: where one lies beyond the
+    contexts, and where each label has its own number as its place.
+    """
     numbering: dict[str, int] = {}
     for label, place in place_by_label.items():
         numbering[label] = int(place)
@@ -185,7 +190,7 @@ def _numbering_of_ids(
     *,
     are_numbers: bool,
 ) -> NumberingRead:
-    """The numbering of ids, where it is known which context has each, or that none has.
+    """The numbering of ids, where each id is known to be of one context or of none.
 
     Args:
         id_by_label: The id of a context by label.
@@ -194,7 +199,9 @@ def _numbering_of_ids(
     """
     numbering: dict[str, int] = {}
     for label, named in id_by_label.items():
-        places = [place for place, own in enumerate(ids) if own == str(named)]
+        places = [
+            place for place, context_id in enumerate(ids) if context_id == str(named)
+        ]
         if len(places) > 1:
             return NumberingRead(
                 why_unknown="the column citations has an id that several contexts share"

@@ -106,10 +106,13 @@ Item = TypeVar("Item", bound=Labelled)
 def _sort_by_labels(
     in_given_order: tuple[Item, ...], info: ValidationInfo
 ) -> tuple[Item, ...]:
-    """Sort items by the labels of the part that the field is named for.
+    """Sort the items of a reply into the order of the labels that the judge was shown.
 
-    The question is the validation context. Without one the items were read back from a
-    file, in their order.
+    The question is the context of the validation, and the field is named like the part
+    of the question that has the labels. Without a question the items were read back
+    from a file, where they are in order.
+
+    Raises ``ValueError`` if a label is missing, unknown, or there twice.
     """
     if info.context is None:
         return in_given_order

@@ -122,10 +122,14 @@ def _unwrap_haystack_object(row: Row) -> Row:
 def columns_by_field(
     arguments: Mapping[str, Any], beside: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return arguments such as ``question_column=`` by field of the sample.
+    """Return what arguments such as ``question_column=`` say, by field of the sample.
 
-    Other names raise ``SettingError``, which says the nearest name among the columns
-    and the arguments that the function takes ``beside`` them.
+    Args:
+        arguments: The arguments; those that are None are left out.
+        beside: Other arguments that the function takes, which a wrong name may mean.
+
+    Raises:
+        SettingError: If an argument names no column; the message has the nearest name.
     """
     for name in arguments:
         if name not in Columns.__annotations__:
@@ -162,7 +166,14 @@ def _answers(place: Place) -> list[Any]:
 def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
     """The sample of a row whose fields were found at these places.
 
-    Values of ``replaced`` stand in for what the row holds at a place.
+    Args:
+        row: The row.
+        places: By field of the sample where the row has it.
+        replaced: By field what stands in for what the row holds there: one of several
+            answers, and an id of its own.
+
+    Raises:
+        RowError: If a value has a wrong type.
     """
     values = _values_by_field(places, replaced)
     metadata = _metadata(row, places, values.get("metadata", {}))
@@ -183,7 +194,10 @@ def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
 
 
 def _values_by_field(places: _Found, replaced: Mapping[str, Any]) -> dict[str, Any]:
-    """What each filled field of a sample holds, as a sample takes it."""
+    """What each filled field of a sample holds, as a sample takes it.
+
+    ``replaced`` is as in ``_sample``. Fields with an empty cell are left out.
+    """
     cell_by_field = {field: place.value for field, place in places.items()}
     cell_by_field.update(replaced)
     value_by_field: dict[str, Any] = {}
