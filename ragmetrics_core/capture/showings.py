@@ -162,7 +162,9 @@ class Showings:
             search = _search(prompt, pieces, replies)
         n_earlier_by_text = self._count_showings_of_earlier_turns(prompt.message_texts)
         arrived = _keys_as_they_came(lists)
-        showing_of = _documents_shown(search, arrived, n_earlier_by_text)
+        showing_of = self._without_earlier_messages(
+            _documents_shown(search, arrived, n_earlier_by_text), prompt
+        )
         unknown: dict[DocumentKey, Document] = {}
         traces = set()
         for candidate, place in _unknown_candidates(search, showing_of):
@@ -181,6 +183,27 @@ class Showings:
             traces=frozenset(traces),
             feeding=tuple(dict.fromkeys(feeding)),
         )
+
+    def _without_earlier_messages(
+        self, showing_of: Mapping[DocumentKey, ShownDocument], prompt: _Prompt
+    ) -> dict[DocumentKey, ShownDocument]:
+        """The documents shown, without those that a message of an earlier turn shows alone.
+
+        An earlier prompt that was kept may show what a search of this turn found again
+        inside, and left out of what it returned. What it returned stays, wherever it
+        stands.
+        """
+        identities_returned: set[DocumentKey] = set()
+        for documents in self.calls.retrievals.values():
+            identities_returned.update(document.identity for document in documents)
+        if not identities_returned:
+            return dict(showing_of)
+        return {
+            key: (document, place)
+            for key, (document, place) in showing_of.items()
+            if document.identity in identities_returned
+            or (place.part or 0) < prompt.n_messages_of_turn
+        }
 
     def _prompt_to_search(
         self,
@@ -202,16 +225,17 @@ class Showings:
         answers_like_documents = _earlier_answers_like(
             call.prompt[:turn_start], letters_of_documents - letters_of_replies
         )
-        message_texts = _texts_this_turn_first(
+        texts_of_turn, texts_of_earlier_turns = _texts_this_turn_first(
             call.prompt, turn_start, left_out=answers_like_documents
         )
+        message_texts = [*texts_of_turn, *texts_of_earlier_turns]
         known_texts = self._repeat_as_they_stand(
             [text for text in self.known if text not in answers_like_documents],
             message_texts,
             letters_of_documents,
             self._asking_message(call.prompt, asking_place),
         )
-        return _Prompt(message_texts, known_texts)
+        return _Prompt(message_texts, known_texts, len(texts_of_turn))
 
     def _repeat_as_they_stand(
         self,
@@ -448,10 +472,12 @@ class _Prompt:
         message_texts: The texts of its messages, those of this turn first.
         known_texts: Texts that stand there for another reason, each as often as it
             does.
+        n_messages_of_turn: How many of its messages are not of earlier turns.
     """
 
     message_texts: Sequence[str]
     known_texts: Sequence[str]
+    n_messages_of_turn: int
 
 
 @dataclass(frozen=True)
@@ -558,11 +584,12 @@ def _earlier_answers_like(
 
 def _texts_this_turn_first(
     prompt: Sequence[Message], turn_start: int, *, left_out: Collection[str]
-) -> list[str]:
-    """The texts of a prompt, those of this turn before those of earlier turns.
+) -> tuple[list[str], list[str]]:
+    """The texts of a prompt: those of this turn, and those of earlier turns.
 
-    So what this turn's search found keeps its order where the conversation showed a
-    text of it before. Instructions before the conversation stay first.
+    What this turn's search found is sought in its own messages first, and so keeps its
+    order where the conversation showed a text of it before. Instructions before the
+    conversation belong to this turn.
 
     Args:
         prompt: The messages of the prompt.
@@ -575,15 +602,15 @@ def _texts_this_turn_first(
             break
         n_instructions += 1
     instructions = [message.text for message in prompt[:n_instructions]]
+    texts_of_turn = [message.text for message in prompt[turn_start:]]
     if n_instructions >= turn_start:
-        return instructions + [message.text for message in prompt[n_instructions:]]
-    earlier_turns: list[str] = []
+        texts_of_turn = [message.text for message in prompt[n_instructions:]]
+    texts_of_earlier_turns: list[str] = []
     for message in prompt[n_instructions:turn_start]:
         is_left_out = message.role == "assistant" and message.text in left_out
         if not is_left_out:
-            earlier_turns.append(message.text)
-    this_turn = [message.text for message in prompt[turn_start:]]
-    return [*instructions, *this_turn, *earlier_turns]
+            texts_of_earlier_turns.append(message.text)
+    return [*instructions, *texts_of_turn], texts_of_earlier_turns
 
 
 def _calls_read(

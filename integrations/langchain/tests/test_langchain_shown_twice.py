@@ -373,3 +373,44 @@ def test_the_pieces_of_a_split_document_are_the_contexts(
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
     assert sample.capture.warnings == ()
+
+
+class Dropping(BaseDocumentCompressor):
+    """Keeps the first document."""
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Any = None
+    ) -> list[Document]:
+        return list(documents[:1])
+
+
+def test_what_a_kept_prompt_shows_of_a_dropped_document_is_no_context() -> None:
+    """The client keeps each whole prompt; a later search finds the same, and drops it."""
+    pages = [document(BRIDGE, "bridge"), document(FERRY, "ferry")]
+
+    def prompt(found: list[Document], question: str) -> HumanMessage:
+        return HumanMessage(f"CONTEXT:\n{joined(found)}\nQUESTION:\n{question}")
+
+    dropping = ContextualCompressionRetriever(
+        base_compressor=Dropping(), base_retriever=Shelf(books=pages)
+    )
+    earlier = [
+        HumanMessage("And the ferry?"),
+        prompt(pages[1:], "And the ferry?"),
+        AIMessage("Every hour, in summer."),
+    ]
+
+    def answered(messages: list[BaseMessage]) -> Any:
+        question = str(messages[-1].text)
+        found = dropping.invoke(question)
+        model = Speaker(lines="In 1874.")
+        return model.invoke([*messages[:-1], prompt(found, question)])
+
+    with capture() as captured:
+        RunnableLambda(answered).invoke([*earlier, HumanMessage(QUESTION)])
+    (sample,) = captured.samples
+    assert texts(sample) == [BRIDGE]
+    assert [turn.content for turn in sample.history] == [
+        "And the ferry?",
+        "Every hour, in summer.",
+    ]
