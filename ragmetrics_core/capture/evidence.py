@@ -48,6 +48,10 @@ _UNTOLD = (
 _UNSEEN = (
     "no retrieved text occurs in the answering prompt; all retrieved ones stand for it"
 )
+_SHOWN_TO_OTHERS = (
+    "no retrieved text occurs in the answering prompt, though the prompts of earlier"
+    " calls that judge or route show some: none counts as a context"
+)
 _NO_PROMPT = (
     "no prompt tells which texts the answer rests on; the contexts are taken from: {}"
 )
@@ -363,6 +367,34 @@ def by_a_cleared_prompt(search: _Search) -> Contexts | None:
     )
 
 
+def by_a_prompt_without_documents(search: _Search) -> Contexts | None:
+    """None, where calls that judge were shown what was found, and the answering call nothing of it.
+
+    NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
+    relevant, and the model is told that nothing was found.
+    """
+    call = search.answered.call
+    shown = search.shown
+    if call is None or shown is None or search.answered.text is None:
+        return None
+    if shown.found or shown.traces:
+        return None
+    judging_calls = search.calls.step_calls - search.calls.query_writers
+    for other in judging_calls:
+        is_earlier = end_of(other) <= call.began
+        # what an engine inside answered in a word or two is no verdict
+        around = search.calls.paths[other][1:-1]
+        is_in_engine = any(caller.kind == "agent" for caller in around)
+        if is_earlier and not is_in_engine and search.showings.shown_to(other).found:
+            return Contexts(
+                place=f"the prompt of {call.name}",
+                evidence_from="prompt",
+                grades=frozenset({"inferred"}),
+                warnings=(_SHOWN_TO_OTHERS,),
+            )
+    return None
+
+
 def by_the_answers_documents(search: _Search) -> Contexts | None:
     """The documents that the answer carries.
 
@@ -466,6 +498,7 @@ CONTEXT_RULES: tuple[Callable[[_Search], Contexts | None], ...] = (
     by_the_users_place,
     by_the_prompt,
     by_a_cleared_prompt,
+    by_a_prompt_without_documents,
     by_the_answers_documents,
     by_the_frameworks_flow,
     by_the_last_step,
