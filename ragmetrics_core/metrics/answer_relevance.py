@@ -184,7 +184,10 @@ class AnswerRelevance(Metric):
         return {}
 
     def plan(self, sample: Sample) -> Plan:
-        """Ask whether the answer declines and how far it addresses the question."""
+        """Ask whether the answer declines and how far it addresses the question.
+
+        An answer that declines has no grade: the metric is undefined for it.
+        """
         questions: list[Question[Any]] = [
             question_on_declining(sample, self.language),
             self._question(sample),

@@ -101,6 +101,7 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         for number, share in enumerate(number_probabilities, start=1):
             term_sums[number] += probability / rank * number * share
         number_probabilities = _convolve(number_probabilities, probability)
+    # Without a useful chunk average precision is 0, so that number 0 adds nothing.
     terms = [term_sum / number for number, term_sum in enumerate(term_sums) if number]
     return min(1.0, fsum(terms))
 

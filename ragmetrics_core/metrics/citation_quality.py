@@ -394,6 +394,8 @@ class CitationQuality(Metric):
                 " required=True",
                 "no_citations",
             )
+        # Without citations nothing is looked up in the contexts. But a capture that
+        # broke may have lost a part of the answer, too.
         if known.citations or is_captured_in_part(sample):
             why = why_contexts_are_unknown(sample)
             return self.undefined(why) if why else None
@@ -445,7 +447,7 @@ class CitationQuality(Metric):
         }
 
     def plan(self, sample: Sample) -> Plan:
-        """Ask what claims anything, and of each sentence what supports it."""
+        """Judge all sentences side by side: those that cite, and those that do not."""
         citations = self._citations_of(sample).citations or ()
         answer = _Answer(sample, cited_statements(sample.answer, citations))
         plans = [self._judge_uncited(answer)]
@@ -461,7 +463,12 @@ class CitationQuality(Metric):
     def _judge_uncited(
         self, answer: _Answer
     ) -> Generator[Batch, Replies, _StatementsByPlace | NotAnswered]:
-        """Which of the sentences that cite nothing make a claim."""
+        """Judge the sentences that cite nothing: which of them make a claim?
+
+        Returns:
+            By its place each such sentence, a claim being uncited; or why the judge did
+            not answer.
+        """
         statements = answer.statements
         places = [
             place
@@ -486,7 +493,12 @@ class CitationQuality(Metric):
     def _judge_cited(
         self, answer: _Answer, place: int
     ) -> Generator[Batch, Replies, _StatementsByPlace | NotAnswered]:
-        """What supports a sentence that cites, and what else would."""
+        """Judge a sentence that cites: does what it cites support it, or else what does?
+
+        Returns:
+            The judged sentence, by its place; or why the judge did not answer what it
+            cites.
+        """
         statement = answer.statements[place]
         cited_places = answer.shown(statement.contexts)
         cited_texts = answer.texts_at(cited_places)
@@ -579,6 +591,12 @@ def _ranks_of_support(
     """The ranks of contexts that alone support a sentence which does not cite them.
 
     None if the judge did not answer.
+
+    Args:
+        answer: The answer with its contexts.
+        support: What asks about the sentence.
+        cited_texts: The texts that it cites; contexts with these texts are not asked
+            about again.
     """
     other_places = [
         place
@@ -598,7 +616,14 @@ def _ranks_of_support(
 def _judged_citations(
     answer: _Answer, statement: CitedStatement, cited: CitedSupport
 ) -> tuple[JudgedCitation, ...]:
-    """What each context does for the sentence that cites it; a blank one does nothing."""
+    """What each context does for the sentence that cites it.
+
+    Args:
+        answer: The answer with its contexts.
+        statement: The sentence.
+        cited: The verdicts on those that it cites and that are not blank, in order. A
+            blank context does nothing for a sentence, and the judge was not asked.
+    """
     shown = answer.shown(statement.contexts)
     verdict_by_place = {
         place: (support, irrelevant)

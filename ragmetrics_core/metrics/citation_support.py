@@ -329,8 +329,10 @@ class SupportOfStatement:
     ) -> Generator[Batch, Replies, CitedSupport | NotAnswered]:
         """What the texts that the statement cites do for it; texts may be equal.
 
-        Support is taken as monotone: more texts never support less. So where one text
-        alone supports the statement, all do, and those that do not are irrelevant.
+        Support is taken as monotone: more texts never support less. So the texts are
+        asked about one by one first. Where one alone supports the statement, all
+        together do, and those that alone do not are irrelevant. Else all are asked about
+        together, and where they support it, all without each.
 
         Returns:
             The verdicts; or why one of them is not known.
@@ -454,7 +456,11 @@ class SupportOfStatement:
         )
 
     def _support_said_by(self, asked: Asked[SupportReply]) -> Support:
-        """What a judge says; of polls the first on the side that counts explains it."""
+        """The support that the judge's replies amount to.
+
+        There may be several polls. The first that agrees with their majority gives the
+        reason.
+        """
         weights = asked.weights or weights_by_share(asked.replies, self._weigh())
         weight = weights[0]
         holds = weight.p > 0.5

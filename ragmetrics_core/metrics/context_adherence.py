@@ -381,6 +381,7 @@ class ContextAdherence(Metric):
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
         outcome = self._conclude(polls, texts.ranks, grounds)
+        # The cause is looked for only where it is wanted, and the score is low.
         evidence = outcome.evidence
         if not self.cause or evidence is None or not _is_low(outcome):
             return outcome
@@ -393,10 +394,20 @@ class ContextAdherence(Metric):
     def _poll(
         self, texts: Groups, parts: Mapping[str, Part], instructions: Instructions
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
-        """Poll the judge, and return the polls with the grounds of the claims.
+        """Poll the judge whether the answer is based on the texts.
 
-        Polls label the claims where these may rest on earlier turns and the judge can
-        label.
+        Where the answer may rest on earlier turns, polls label each claim with what it
+        rests on. Where the judge cannot label, it is polled over the evidence of all
+        turns, and a note says why.
+
+        Args:
+            texts: What the answer may rest on.
+            parts: What the judge is shown.
+            instructions: What the judge is told.
+
+        Returns:
+            The polls, or why there are none; and what the claims rest on, None where
+            this turn alone has evidence.
         """
         question = Adherent(
             parts=parts,
@@ -435,7 +446,15 @@ class ContextAdherence(Metric):
     def _poll_in_rounds(
         self, question: Question[Any]
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
-        """All polls in one round, or rounds that never overshoot the deciding poll."""
+        """Ask for all polls: in one round, or in several where a run may stop early.
+
+        A round then has as many polls as are needed at least to decide, so that none is
+        asked in vain. A judge that says that the texts are too long is asked claim by
+        claim.
+
+        Returns:
+            All polls; or why the first round has none.
+        """
         total: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
@@ -497,7 +516,11 @@ class ContextAdherence(Metric):
     def _conclude(
         self, polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
     ) -> Outcome:
-        """The outcome of all polls."""
+        """The outcome of all polls.
+
+        It is failed where no majority of the polls was answered, undefined where most
+        say that the answer makes no claim, and else the share of polls that say yes.
+        """
         n_answered = len(polls.replies)
         if n_answered == 0 and polls.failures:
             return self.failed(polls.failures[0])
@@ -735,9 +758,11 @@ def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
 
 
 def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
-    """The polls, of which a single one has the verdict that its token makes likelier.
+    """The polls; a single one gets the verdict that is the likelier by its token.
 
-    A reply is drawn, and may hold the less likely verdict; its reason then says so.
+    A reply is drawn at random, so that it may hold the less likely verdict. Where it
+    does, the verdict is turned, and the reason says so. Several polls, and a poll
+    without a probability of a token, stay as they are.
     """
     if polls.asked != 1 or not polls.weights or polls.weights[0].mode not in _BY_TOKEN:
         return polls

@@ -155,7 +155,11 @@ def _typed_question(question: RateRecall) -> list[Typed]:
 def _rating_of_probabilities(
     question: RateRecall, answers: Sequence[Chances]
 ) -> Asked[Rating]:
-    """The likeliest band, and in it the score nearest to what is expected of all."""
+    """The rating that probabilities of the bands amount to.
+
+    Its band is the likeliest one. Its score is the mean of the bands' middles, weighed
+    by the probabilities, or the end of the likeliest band that is nearest to it.
+    """
     (chances,) = answers
     band, low, high = question.bands[most_likely(chances)]
     middles = [(low + high) / 2 for _, low, high in question.bands]

@@ -317,7 +317,10 @@ class ContextSufficiency(Metric):
         )
 
     def _evidence(self, judged: Asked[SufficientReply] | None) -> SufficiencyEvidence:
-        """What the judge says of the contexts; of none it was asked nothing."""
+        """The evidence of what the judge says of the contexts.
+
+        None stands for no contexts, of which it was not asked: they are not sufficient.
+        """
         if judged is None:
             return SufficiencyEvidence(sufficient=False, probability=0.0)
         weights = judged.weights or weights_by_share(judged.replies, self._weigh)

@@ -420,7 +420,13 @@ class ContextUtilization(Metric):
     def _evidence(
         self, contexts: Sequence[Context], verdicts: Mapping[str, JudgedChunk]
     ) -> UtilizationEvidence:
-        """The verdicts of distinct texts at the ranks of one sample."""
+        """The evidence: the verdict on each text, at each rank that the text has.
+
+        Args:
+            contexts: The contexts in their order; several may have one text.
+            verdicts: What the judge said, by text. A text that it did not judge is
+                missing, and the precisions are then left open.
+        """
         by_place = [
             _BLANK if context.blank else verdicts.get(context.text, _NOT_JUDGED)
             for context in contexts
@@ -445,7 +451,10 @@ class ContextUtilization(Metric):
         )
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
-        """The score of complete verdicts, and what stands beside it."""
+        """The score of complete verdicts, with the counts that stand beside it.
+
+        It fails where probabilities are wanted and a chunk has none.
+        """
         chunks = evidence.chunks
         useful = [bool(chunk.useful) for chunk in chunks]
         probabilities = [
@@ -544,6 +553,7 @@ def _score_of_grades(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
 def _reason(useful: Sequence[bool], value: float) -> str:
     """How many chunks are useful, and at which ranks."""
     ranks = [str(rank) for rank, verdict in enumerate(useful, start=1) if verdict]
+    # Without a useful chunk there may be a value all the same, from probabilities.
     if not ranks and not value:
         return f"None of the {len(useful)} chunks is useful to arrive at the answer."
     reason = f"{len(ranks)} of {len(useful)} chunks useful"

@@ -201,7 +201,7 @@ def _reply_of_probabilities(
         {"covered": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
         for chance in probabilities
     ]
-    if "facts" in question.parts:
+    if "facts" in question.parts:  # one question about all facts
         labels = question.parts["facts"].labels
         labelled = [
             {**verdict, "label": label}
@@ -325,9 +325,15 @@ def questions_of_coverage(
 ) -> list[FactInContext]:
     """Return the questions which facts a context covers.
 
-    With ``polls`` there is one question for each fact, with so many polls for weights.
-    With None there is one for all facts. A template of the user's own has no form as
-    typed questions.
+    Args:
+        about: Parts that are shown beside the context and the facts, by name.
+        context: The context.
+        facts: The facts, at least one.
+        instructions: What the judge is told.
+        polls: None: one question about all facts. A number: a question for each fact,
+            with so many polls where no token gives a probability.
+        own_template: Whether the user wrote the template. Then a judge of typed
+            questions cannot be asked in its words.
     """
     reply: type[Covered | CoveredList]
     if polls is None:

@@ -68,9 +68,11 @@ class _Brought:
 
 
 def groups_of_texts(sample: Sample) -> Groups:
-    """What an answer may rest on.
+    """What an answer may rest on, in groups.
 
-    Without a ledger the contexts alone, as nothing is known of earlier turns.
+    The groups are the evidence of this turn, that of earlier turns, the user's words,
+    and the assistant's own. The ledger lists the calls that brought evidence. Without a
+    ledger the contexts are all, as nothing is known of earlier turns.
     """
     if sample.ledger is None:
         context_by_rank = _context_by_rank(sample.contexts)
@@ -267,9 +269,14 @@ def calls_with_contexts(sample: Sample, contexts: Sequence[Context]) -> list[Arr
 def call_table(
     sample: Sample, contexts: Sequence[Context], useful: Sequence[bool]
 ) -> CallTable | None:
-    """Return the table of calls; None if no call retrieved or brought a context.
+    """Return what each call of a sample was good for; None where there is none.
 
-    ``useful`` is the verdict on each context.
+    It looks at the calls that retrieved in this turn, or brought one of the contexts.
+
+    Args:
+        sample: The sample.
+        contexts: The contexts that were judged.
+        useful: The verdict on each of them.
     """
     arrived = calls_with_contexts(sample, contexts)
     if not arrived:
@@ -346,10 +353,14 @@ def _precisions_inside(
 def curve_by_call(
     sample: Sample, contexts: Sequence[Context], value: Callable[[set[int]], float]
 ) -> tuple[CallGain, ...]:
-    """The value of the contexts by call.
+    """What each call adds to the value of the contexts, in the order of the calls.
 
-    A context that no call brought counts from the start. ``value`` takes the places of
-    some of the contexts.
+    A context that no call brought counts from the start.
+
+    Args:
+        sample: The sample with its calls.
+        contexts: The contexts.
+        value: Gives the value of some of the contexts, by their places from 0.
     """
     arrived = calls_with_contexts(sample, contexts)
     counted = set(originals_by_place(contexts))

@@ -84,7 +84,11 @@ def parts_of_turn(sample: Sample) -> dict[str, Part]:
 
 
 def _field_groups(requires: Any) -> _FieldGroups:
-    """Groups of fields of a sample; a name alone is a group of one."""
+    """What ``requires=`` says, as groups of fields of which one must be there.
+
+    A name alone is a group of one field. ``SettingError`` if it names anything else
+    than fields of a sample.
+    """
     try:
         names_or_groups = [requires] if isinstance(requires, str) else list(requires)
         groups = tuple(
@@ -188,10 +192,6 @@ class Metric(SilentData, Settings, ABC):
             )
         for group in self.needs:
             if all(sample.missing(field) for field in group):
-                tools = tools_with_undivided_text(sample)
-                if "contexts" in group and tools:
-                    reason = f"undivided: {how_to_name_tools(tools)}"
-                    return self.undefined(reason, "undivided")
                 tools = tools_with_undivided_text(sample)
                 if "contexts" in group and tools:
                     reason = f"undivided: {how_to_name_tools(tools)}"
@@ -371,9 +371,14 @@ def _as_json(metric: Metric, field: str) -> Any:
 
 
 def _sort_sets(as_json: Any, value: object) -> Any:
-    """The JSON of a value, with what came of a set sorted.
+    """Sort, in the JSON of a value, each list that was made of a set.
 
-    A serializer of the user's own may have changed the form: then it stays as it is.
+    A set has no order, and equal values must have equal JSON.
+
+    Args:
+        as_json: The JSON of the value.
+        value: The value. Where a serializer of the user's own has changed its form, the
+            JSON stays as it is.
     """
     if isinstance(as_json, dict) and isinstance(value, Mapping):
         if len(as_json) != len(value):

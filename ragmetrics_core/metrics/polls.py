@@ -349,7 +349,15 @@ def _combine_verdicts(windows: Sequence[Poll | None]) -> Poll | None:
 def _combine_polls(
     polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_windows: int
 ) -> Asked[Poll]:
-    """Polls about the whole answer, each from its verdicts on the claims."""
+    """Make polls about the whole answer of the polls about its claims.
+
+    The first poll on each claim makes the first poll on the answer, and so on. A poll
+    on the answer that lacks a verdict counts as missing, with the failure behind it.
+
+    Args:
+        polls_by_claim: By claim its polls, of each window in turn.
+        n_windows: In how many windows the contexts were judged.
+    """
     verdicts_by_claim = [
         _combine_over_windows(polls) for polls in polls_by_claim.values()
     ]
@@ -383,9 +391,11 @@ def _failures_over_windows(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
 
 
 def _combine_claims(verdicts: Mapping[str, Poll | None]) -> Poll | None:
-    """One poll's verdict on the answer: yes if each claim is supported.
+    """One poll's verdict on the answer, from its verdicts on the claims.
 
-    None if that is not known.
+    It is no where a claim is not supported, and yes where each is. Where all are no
+    claims after all, it abstains. None where nothing speaks against the answer and the
+    verdict on a claim is missing.
     """
     answered = [poll for poll in verdicts.values() if poll is not None]
     against = {

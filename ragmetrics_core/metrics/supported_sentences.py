@@ -77,7 +77,12 @@ def _typed_questions_on_support(question: Adherent) -> list[Typed]:
 def _poll_of_probabilities(
     question: Adherent, answers: Sequence[Chances]
 ) -> Asked[Poll]:
-    """The poll of the weakest sentence; it abstains where nothing is claimed."""
+    """The poll that probabilities of single sentences amount to.
+
+    The answer is as well supported as its weakest sentence. The poll abstains where
+    nothing is claimed.
+    """
+    # The first answer is whether anything is claimed; one for each sentence follows.
     (claims_something,), *supported = answers
     texts = split_sentences(question["answer"])
     by_sentence = tuple(
