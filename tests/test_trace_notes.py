@@ -259,6 +259,19 @@ def test_a_trace_of_mlflow_with_fewer_spans_than_it_says_is_incomplete(
     assert read.notes.incomplete == ({"spans": 1} if n_spans > len(spans) else {})
 
 
+def test_what_cannot_be_read_is_counted_with_what_mends_it() -> None:
+    chain, *inner = openinference()
+    circle = [{**chain, "parentSpanId": inner[0]["spanId"]}, *inner]
+    cut = {"traceId": "c" * 32, "name": "without an id"}
+    read = samples_from_spans([otlp(*circle), otlp(*openinference("b")), otlp(cut)])
+    assert [sample.id for sample in read] == ["b" * 32]
+    codes = {trace[0]: code for trace, code in read.notes.without_sample}
+    assert codes["a"] == "unreadable"
+    text = "\n".join(read.notes.sentences)
+    assert "unreadable: its spans stand inside each other in a circle" in text
+    assert "unreadable lines or spans: 1; the file may have been cut off" in text
+
+
 def test_nothing_is_said_where_all_was_read() -> None:
     read = samples_from_spans([otlp(*openinference())])
     assert len(list(read)) == 1

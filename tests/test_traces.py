@@ -1149,7 +1149,7 @@ def test_the_command_evaluates_traces(
     )
     said = capsys.readouterr().out
     assert "traces that gave no sample: 1 no_retrieval" in said
-    assert "1 unreadable lines or spans" in said
+    assert "unreadable lines or spans: 1" in said
 
 
 def without_id() -> Told:

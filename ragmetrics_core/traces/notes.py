@@ -45,6 +45,10 @@ _MENDS_TRACE: Mapping[Code, str] = {
         " OpenInference"
     ),
     "too_large": "give samples_from_spans a larger max_trace_mb=",
+    "unreadable": (
+        "its spans stand inside each other in a circle or too deep, two of them have one"
+        " id, or one cannot be read; export the trace anew"
+    ),
 }
 _MENDS_SAMPLE: Mapping[Gap, str] = {
     "texts": (
@@ -109,7 +113,10 @@ class Notes:
         """What was left out, how often, and what mends it; nothing where all was read."""
         lines = [*self._of_traces(), *self._of_samples()]
         if self.unreadable:
-            lines.append(f"{len(self.unreadable)} unreadable lines or spans")
+            lines.append(
+                f"unreadable lines or spans: {len(self.unreadable)}; the file may have"
+                " been cut off, or not be written to its end"
+            )
         return lines
 
     def _of_traces(self) -> list[str]:
