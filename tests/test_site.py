@@ -33,6 +33,12 @@ def _leaves(entry: Any) -> Iterator[str]:
         yield from _leaves(child)
 
 
+def test_scripts_of_the_site_exist() -> None:
+    settings = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), _Loader)
+    scripts = [*settings["extra_javascript"], *settings["extra"]["polyfills"]]
+    assert [script for script in scripts if not (DOCS / script).is_file()] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     pages = {
         page.relative_to(DOCS).as_posix()
