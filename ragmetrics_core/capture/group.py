@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, text_of
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.loose_runs import writes_query
+from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.tree import Document, Node, Tree
 
@@ -93,6 +94,12 @@ class Group:
         for tree in self.trees:
             for listed in Calls(tree, ()).lists():
                 documents += listed
+            # a tool that the application called by hand and that returned text
+            root = tree.root
+            text = root.text or ""
+            is_text_alone = root.kind == "tool" and root.documents is None
+            if is_text_alone and len(text) >= SHORTEST:
+                documents.append(Document(text))
         return documents
 
     @property

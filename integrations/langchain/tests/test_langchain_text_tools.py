@@ -135,3 +135,17 @@ def test_a_mark_of_a_tools_text_is_unknown_and_not_dangling(
     (sample,) = captured.samples
     assert sample.citations is None
     assert sample.citations_unknown
+
+
+def test_a_named_tool_that_is_called_by_hand_is_no_answer() -> None:
+    wish = {"name": "search_knowledge", "args": {"query": "lamp"}, "id": "one"}
+    lines = [AIMessage("", tool_calls=[wish]), AIMessage(ANSWER)]
+    model = Scripted(messages=iter(lines))
+    with capture(context_tools={"search_knowledge"}) as captured:
+        messages: list[Any] = [("user", QUESTION)]
+        messages.append(model.invoke(messages))
+        messages.append(search_knowledge.invoke(messages[-1].tool_calls[0]))
+        model.invoke(messages)
+    (sample,) = captured.samples
+    assert sample.answer == ANSWER
+    assert [context.text for context in sample.contexts] == [FACT]
