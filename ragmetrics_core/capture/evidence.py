@@ -21,10 +21,11 @@ from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
-from ragmetrics_core.capture.passages import SHORTEST, share_a_passage
+from ragmetrics_core.capture.passages import SHORTEST, share_a_passage, stands_in
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.showings import Showings, Shown
+from ragmetrics_core.capture.transcripts import words_of_assistant
 from ragmetrics_core.capture.tree import (
     DISTANCE_KEYS,
     Document,
@@ -58,6 +59,10 @@ _NO_PROMPT = (
 _NONE_NAMED = (
     "contexts_from= led to a place without any text; if something was retrieved, name"
     " the place that holds it"
+)
+_QUOTED = (
+    "context {} stands in what the prompt tells as said by the assistant: an earlier"
+    " answer may quote it, and whether and where it is shown as found is not certain"
 )
 _UNKNOWN = "context {}: the prompt does not tell whether it was shown"
 _CUT = "context {} was cut to {}"
@@ -297,6 +302,9 @@ def by_the_prompt(search: _Search) -> Contexts | None:
             grade, warning = doubt
             grades.add(grade)
             warnings.append(warning)
+    for rank in _ranks_quoted_in_a_talk(search, shown, contexts):
+        grades.add("inferred")
+        warnings.append(_QUOTED.format(rank))
     n_foreign = _passages_from_elsewhere(search, call, contexts)
     if n_foreign:
         grades.add("inferred")
@@ -316,6 +324,34 @@ def by_the_prompt(search: _Search) -> Contexts | None:
         tuple(warnings),
         n_foreign,
     )
+
+
+def _ranks_quoted_in_a_talk(
+    search: _Search, shown: Shown, contexts: Sequence[Context]
+) -> list[int]:
+    """The ranks of contexts that stand in what a prompt tells as said by the assistant.
+
+    An application may print the earlier talk into its prompt, and an answer may quote a
+    document. What is known to be said earlier explains its words already.
+
+    Args:
+        search: What the rules of the contexts look at.
+        shown: What the answering call was shown.
+        contexts: The contexts that it was shown.
+    """
+    known_lines = {as_one_line(text) for text in search.turn.known}
+    quoting: list[bytes] = []
+    for call in shown.calls:
+        for message in call.prompt:
+            for words in words_of_assistant(message.text):
+                if as_one_line(words) not in known_lines:
+                    quoting.append(stream(words))
+    ranks = []
+    for rank, context in enumerate(contexts, start=1):
+        letters = stream(context.text)
+        if any(stands_in(letters, words) for words in quoting):
+            ranks.append(rank)
+    return ranks
 
 
 def _passages_from_elsewhere(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, get_args
 
 from ragmetrics_core.capture.letters import Text, stream
@@ -57,6 +58,11 @@ _SPEAKER = re.compile(
 _LABEL = re.compile(
     rf"^\W{{0,3}}(?:(?P<assistant>{'|'.join(sorted(_REPLIES))})"
     rf"|(?:{'|'.join(sorted(_USERS))}))[^\w\s:]{{0,3}}:[^\w\s]{{0,3}}\s*",
+    re.MULTILINE | re.IGNORECASE,
+)
+# who speaks at the head of a line, by names that nothing but a talk has
+_SPEAKER_OF_A_TALK = re.compile(
+    r"^\W{0,3}(?:(?P<assistant>ai|assistant|bot|chatbot)|human|user)[^\w\s:]{0,3}:",
     re.MULTILINE | re.IGNORECASE,
 )
 _LONGEST_NAME = 80
@@ -192,6 +198,26 @@ def _turns_by_label(text: str) -> Iterator[Turn]:
         words = text[label.end() : end].strip()
         if words:
             yield Turn(role=role, content=words)
+
+
+def words_of_assistant(text: str) -> list[str]:
+    r"""What the assistant says in a text that tells a talk, where the user speaks again behind it.
+
+    Only names count that nothing but a talk has: a question with its answer may be a
+    page of frequent questions.
+
+    Examples:
+        >>> words_of_assistant("Before:\nUser: Open?\nAssistant: At ten.\nUser: And when?")
+        ['At ten.']
+        >>> words_of_assistant("Question: Open?\nAnswer: At ten.\nQuestion: And when?")
+        []
+    """
+    speakers = list(_SPEAKER_OF_A_TALK.finditer(text))
+    words = []
+    for speaker, next_speaker in pairwise(speakers):
+        if speaker["assistant"] and not next_speaker["assistant"]:
+            words.append(text[speaker.end() : next_speaker.start()].strip())
+    return words
 
 
 def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:

@@ -17,7 +17,7 @@ from langchain_core.messages import (
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_fakes import Shelf, Speaker, document, joined
+from langchain_fakes import Shelf, Speaker, document, joined, rag
 from langchain_ragmetrics import capture
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -442,3 +442,35 @@ def test_a_history_that_is_not_shown_hides_no_document_of_the_same_words() -> No
         chain.invoke({"input": QUESTION, "chat_history": history})
     (sample,) = captured.samples
     assert [context.text for context in sample.contexts] == [FERRY]
+
+
+@pytest.mark.parametrize(
+    "quote", [FERRY, f"It is said that {FERRY[:-1].lower()} indeed."]
+)
+@pytest.mark.parametrize("speakers", [("User", "Assistant"), ("Human", "AI")])
+def test_a_talk_that_a_function_prints_puts_what_its_answers_quote_in_doubt(
+    quote: str, speakers: tuple[str, str]
+) -> None:
+    """Nothing is handed in, and the turn before ended before capture began."""
+    shelf = Shelf(books=[document(FERRY, "ferry")])
+    talk = f"{speakers[0]}: Is there a ferry?\n{speakers[1]}: {quote}\n{speakers[0]}:"
+    chain = RunnableLambda(
+        lambda question: (
+            f"{joined(shelf.invoke(question))}\n{talk} {question}".partition("\n")[2]
+        )
+    ) | Speaker(lines="Every hour.")
+    with capture() as captured:
+        chain.invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
+    assert any("context 1 stands in" in words for words in sample.capture.warnings)
+
+
+def test_frequent_questions_and_their_answers_are_no_talk() -> None:
+    page = document(f"Question: Is there a ferry?\nAnswer: {FERRY}", "faq")
+    with capture() as captured:
+        rag(Shelf(books=[page])).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
