@@ -485,6 +485,11 @@ FORMS: dict[str, Callable[[Said], Any]] = {
         }
         for role, text in said
     ],
+    "the question in other signs": lambda said: [
+        *({"role": role, "content": text} for role, text in said[:-2]),
+        {"role": "user", "content": said[-2][1].replace("?", " ??").lower()},
+        {"role": "assistant", "content": f"{said[-1][1][:-8]}, I think"},
+    ],
     "with marks that the answer lost": lambda said: [
         {"role": role, "content": text if role == "user" else f"**{text}** [1]."}
         for role, text in said

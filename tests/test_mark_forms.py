@@ -56,6 +56,7 @@ READ = [
     "[Source 1: report.pdf]",
     "**[1]**",
     "([1])",
+    "(see [1])",
     "<sup>[1]</sup>",
     "[1](http://a.test/b)",
     "*[1]*",
@@ -104,7 +105,7 @@ NOT_READ = [
     "<1>",
     "1\ufe0f\u20e3",
     "(the second document)",
-    "source 1",
+    "(as source 1 says)",
 ]
 
 
@@ -156,6 +157,7 @@ def test_a_number_close_behind_a_sentence_may_cite(mark: str) -> None:
 # What stands in an answer and cites nothing: the score counts what is cited beside it.
 CONTENT = [
     "in [1990] and [2001-2005]",
+    "as is said",
     "of [-1, 1]",
     "of [0.5, 1]",
     "of 10² and x² and km²",
@@ -171,6 +173,32 @@ CONTENT = [
     "that: (1) it is and (2) it was",
     "and 2^10 = 1024",
 ]
+
+
+def test_words_about_a_source_are_of_their_own_sentence() -> None:
+    assert statements_of("Source 1 says AA [1]. The second document says BB [2].") == [
+        ("Source 1 says AA.", (1,), ()),
+        ("The second document says BB.", (2,), ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "```markdown\nIt says AA [1].\n```",
+        '```json\n{"answer": "It says AA [1]."}\n```',
+        "It says AA `[1]`.",
+    ],
+)
+def test_an_answer_in_a_fence_may_cite(answer: str) -> None:
+    assert judged(answer).reason == UNREAD
+
+
+def test_lines_that_end_as_on_windows_are_lines() -> None:
+    answer = "It says AA [1].\n\nReferences:\n[1] Book A\n[2] Book B\n"
+    assert judged(answer.replace("\n", "\r\n")).value == 1.0
+    answer = "It says AA [1].\n\n[1] Book A"
+    assert judged(answer.replace("\n", "\r\n")).value == 1.0
 
 
 @pytest.mark.parametrize("words", CONTENT)
@@ -291,6 +319,8 @@ LISTS = [
     "Quellen:\n[1] Buch A\n\n[2] Buch B",
     '[1]: https://a.test "A"\n[2]: https://b.test',
     "[^1]: Book of A.\n[^2]: Book of B.",
+    "Footnotes\n\nSmith, J. (2020). The book of A.\nWu, L. (2021). The book of B.",
+    "Bibliographie :\n[1] Livre A\n[2] Livre B",
     "[1] Smith, J. (2020). The book of A.\n[2] Wu, L. (2021). The book of B.",
     "[1] Book of A\n[2] Book of B",
 ]

@@ -66,7 +66,8 @@ def turns_without_answer(
     earlier = history
     if n_before_replies > 0:
         last_question = n_before_replies - 1
-        if _same_words(history[last_question].content, question):
+        asked = history[last_question].content
+        if _same_words(asked, question) or _same_letters(asked, question):
             earlier = history[:last_question]
     return tuple(turn for turn in earlier if not _says(turn.content, answer))
 
@@ -74,6 +75,11 @@ def turns_without_answer(
 def _same_words(text: str, other: str) -> bool:
     """Whether two texts hold the same words; texts without a word are never the same."""
     return bool(text.split()) and text.split() == other.split()
+
+
+def _same_letters(text: str, other: str) -> bool:
+    """Whether two texts hold the same letters and digits, of which there are some."""
+    return bool(_letters(text)) and _letters(text) == _letters(other)
 
 
 def _says(text: str, answer: str) -> bool:

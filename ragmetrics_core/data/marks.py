@@ -120,14 +120,15 @@ _DOUBTFUL_FORMS = (
     r"\((?:ibid|idem|op\. ?cit|loc\. ?cit)\b",
     r"[†‡]",
 )
-# What may stand in a sentence before a form that may belong to the one before.
-_BEGINNING = re.compile(r"\W*(?:[(（][^()（）]*)?")
+_IN_FIRST_BRACKET = re.compile(r"\W*[(（][^()（）]*")
+_WORDS_OF_SENTENCE = re.compile(r"\s*(?!https?:|www\.|doi:)\w", re.IGNORECASE)
 _MAY_BE_A_MARK = re.compile("|".join(_DOUBTFUL_FORMS), re.IGNORECASE | re.MULTILINE)
 
 # A list of sources: its heading, and what each of its lines begins with.
 _SOURCES_WORD = (
-    r"(?:references?|sources?(?: used)?|bibliography|works cited|citations?"
-    r"|quellen|literatur(?:verzeichnis)?|fuentes|referencias|références|fontes"
+    r"(?:references?(?: list)?|sources?(?: used| cited)?|bibliography|works cited"
+    r"|citations?|footnotes?|further reading|quellen(?:verzeichnis)?"
+    r"|literatur(?:verzeichnis)?|bibliogra\w+|fuentes|referencias|références|fontes"
     r"|参考文献|参考资料|来源|出典)"
 )
 _HEADING = re.compile(
@@ -155,7 +156,9 @@ _NUMBERED_ENTRY = re.compile(
 )
 # What a line of a bibliography has, and a sentence hardly: an address, a year in
 # brackets, or no full stop.
-_NO_SENTENCE = re.compile(r"https?://|www\.|doi|\((?:1[5-9]|20)\d\d|[^.!?。\s]\s*\Z")
+_OF_A_BOOK = re.compile(rf"https?://|www\.|doi|\({_YEAR}")
+_NO_FULL_STOP = re.compile(r"[^.!?。\s]\s*\Z")
+_PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +221,12 @@ def may_cite(answer: str) -> bool:
     if marks_in(answer) or source_lists_in(answer):
         return True
     text = _without_content(answer, {})
-    return bool(_UNREAD.search(text) or _MAY_BE_A_MARK.search(text))
+    if _UNREAD.search(text) or _MAY_BE_A_MARK.search(text):
+        return True
+    # A whole answer may stand in a fence, as code does, or be a reply in JSON.
+    return any(
+        marks_in(answer[start:end].strip("`~")) for start, end in _spans_of_code(answer)
+    )
 
 
 def has_unread_marks(
@@ -247,10 +255,25 @@ def has_unread_marks(
         if n_begun == 0:
             return True
         start, end = sentences[n_begun - 1]
-        begins_sentence = _BEGINNING.fullmatch(text, start, match.start())
-        if match.start() >= end or begins_sentence:
+        before = text[start : match.start()]
+        if match.start() >= end or _may_be_of_sentence_before(match[0], before):
             return True
     return False
+
+
+def _may_be_of_sentence_before(form: str, before: str) -> bool:
+    """Whether a form at a sentence's beginning may belong to the sentence before.
+
+    It may in brackets, and where it is no word of the sentence, such as ``[Book A]``.
+
+    Args:
+        form: What may cite.
+        before: What stands before it in its sentence.
+    """
+    if _IN_FIRST_BRACKET.fullmatch(before):
+        return True
+    is_first = re.search(r"\w", before) is None
+    return is_first and _WORDS_OF_SENTENCE.match(form) is None
 
 
 def has_word_outside_marks(text: str) -> bool:
@@ -269,7 +292,7 @@ def source_lists_in(answer: str) -> list[Span]:
     spans: list[Span] = []
     n_read = 0
     while n_read < len(lines):
-        line = lines[n_read][1]
+        line = lines[n_read][1].strip()
         n_lines = 0
         if _LISTED_IN_A_LINE.fullmatch(line) or _DEFINITION.match(line):
             n_lines = 1
@@ -295,12 +318,20 @@ def _lines_under_heading(lines: Sequence[tuple[int, str]], heading_place: int) -
     n_lines = 0
     for place in range(heading_place + 1, len(lines)):
         _, line = lines[place]
-        entry = _ENTRY.match(line)
-        if entry is not None and not _MARK.search(line, entry.end()):
+        if _is_entry(line):
             n_lines = place + 1 - heading_place
         elif line.strip():
             break
     return n_lines
+
+
+def _is_entry(line: str) -> bool:
+    """Whether a line under a heading names a source, and cites none itself."""
+    opening = _ENTRY.match(line)
+    if opening is None and not _OF_A_BOOK.search(line):
+        return False
+    text_start = 0 if opening is None else opening.end()
+    return _MARK.search(line, text_start) is None
 
 
 def _numbered_entries_at_the_end(answer: str) -> Span | None:
@@ -309,10 +340,10 @@ def _numbered_entries_at_the_end(answer: str) -> Span | None:
     It does if each line begins with a number that was cited before, the numbers rise,
     and no line is a sentence or cites anything itself.
     """
-    paragraph_break = answer.rstrip().rfind("\n\n")
-    if paragraph_break < 0:
+    breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
+    if not breaks:
         return None
-    start = paragraph_break + len("\n\n")
+    start = breaks[-1].end()
     cited_before = {
         number
         for match in _MARK.finditer(answer, 0, start)
@@ -321,7 +352,8 @@ def _numbered_entries_at_the_end(answer: str) -> Span | None:
     numbers: list[str] = []
     for line in answer[start:].strip().split("\n"):
         entry = _NUMBERED_ENTRY.fullmatch(line)
-        if entry is None or not _NO_SENTENCE.search(line):
+        is_sentence = not _OF_A_BOOK.search(line) and not _NO_FULL_STOP.search(line)
+        if entry is None or is_sentence:
             return None
         numbers.append(entry[1])
     are_cited = cited_before.issuperset(numbers)
