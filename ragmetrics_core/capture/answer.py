@@ -25,6 +25,7 @@ from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.plain_values import (
     answer_text,
     as_one_line,
+    compact,
     has_no_answer,
     is_message,
     parse_json,
@@ -296,6 +297,25 @@ def by_the_last_reply(search: _AnswerSearch) -> tuple[Answered, ...]:
     return (_name_call_of_answer(search, answer, call, is_stated=False),)
 
 
+def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[Answered, ...]:
+    """A structure that only steers a run elsewhere, such as a decision, where the run returned it.
+
+    langchain-ai/langchain, docs/docs/how_to/output_parser_json.ipynb: a parser makes a
+    mapping of the reply, and the chain returns it.
+    """
+    output = search.tree.output
+    returned = [output, *output.values()] if isinstance(output, Mapping) else [output]
+    calls = search.calls
+    for call in reversed(calls.models):
+        if call in calls.query_writers:
+            continue
+        for value in calls.replies[call].values:
+            if isinstance(value, Mapping) and value in returned:
+                answer = Answer(compact(value), "the structure that the run returned")
+                return (_name_call_of_answer(search, answer, call),)
+    return ()
+
+
 def by_nothing(search: _AnswerSearch) -> tuple[Answered, ...]:
     """No answer, and that is said.
 
@@ -313,6 +333,7 @@ ANSWER_RULES: tuple[Callable[[_AnswerSearch], tuple[Answered, ...]], ...] = (
     by_the_framework,
     by_the_output,
     by_the_last_reply,
+    by_a_structure_that_is_the_output,
     by_nothing,
 )
 

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import create_retriever_tool
 from langchain_fakes import Shelf, Speaker, calls, document, joined
@@ -317,3 +318,22 @@ def test_an_answer_in_the_field_of_a_structure_is_that_field(
 ) -> None:
     sample = only_sample(lambda: application(cited(ANSWER, "bridge.pdf")))
     assert (sample.answer, grade(sample)) == (ANSWER, "exact")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"decision": "covered", "reason": "The bridge was opened in 1874."},
+        {"verdict": "It was opened in 1874, as the text says."},
+    ],
+)
+def test_a_decision_that_the_chain_returns_is_its_answer(reply: dict[str, str]) -> None:
+    def decide(question: str) -> str:
+        found = joined(shelf().invoke(question))
+        return said(json.dumps(reply), f"Use only this:\n{found}\n\nAsked: {question}")
+
+    chain: Any = RunnableLambda(decide) | JsonOutputParser()
+    sample = only_sample(lambda: chain.invoke(QUESTION))
+    assert json.loads(sample.answer or "") == reply
+    assert texts(sample) == [BRIDGE, FERRY]
+    assert grade(sample) == "exact"
