@@ -16,16 +16,23 @@ from functools import cached_property
 
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.locating import OWN
 from ragmetrics_core.capture.passages import stands_apart
-from ragmetrics_core.capture.places import Located, Place, union
+from ragmetrics_core.capture.places import Place, union
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
+from ragmetrics_core.capture.prompt_search import (
+    MOST_OCCURRENCES,
+    PromptToSearch,
+    ShownDocument,
+    documents_shown,
+    earlier_answers_like,
+    keys_of_divided,
+    search_prompt,
+    start_of_turn,
+    texts_this_turn_first,
+    unknown_candidates,
+)
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
-
-_MOST_OCCURRENCES = 50  # of a known text so many are told to locating
-
-# a document, and what of it stands where in a prompt
-ShownDocument = tuple[Document, Place]
 
 
 @dataclass(frozen=True)
@@ -153,21 +160,22 @@ class Showings:
         documents = _latest_versions(lists)
         replies = self._replies_to_seek(call)
         prompt = self._prompt_to_search(call, documents, replies)
-        search = _search(prompt, documents, replies)
-        divided_keys = _keys_of_divided(search, lists)
+        reply_texts = [reply.text for reply in replies]
+        search = search_prompt(prompt, documents, reply_texts)
+        divided_keys = keys_of_divided(search, lists)
         if divided_keys:
             pieces = [
                 document for document in documents if document.key not in divided_keys
             ]
-            search = _search(prompt, pieces, replies)
+            search = search_prompt(prompt, pieces, reply_texts)
         n_earlier_by_text = self._count_showings_of_earlier_turns(prompt.message_texts)
         arrived = _keys_as_they_came(lists)
         showing_of = self._without_earlier_messages(
-            _documents_shown(search, arrived, n_earlier_by_text), prompt
+            documents_shown(search, arrived, n_earlier_by_text), prompt
         )
         unknown: dict[DocumentKey, Document] = {}
         traces = set()
-        for candidate, place in _unknown_candidates(search, showing_of):
+        for candidate, place in unknown_candidates(search, showing_of):
             key = candidate.document.key
             unknown[key] = candidate.document
             if place.traced:
@@ -185,7 +193,7 @@ class Showings:
         )
 
     def _without_earlier_messages(
-        self, showing_of: Mapping[DocumentKey, ShownDocument], prompt: _Prompt
+        self, showing_of: Mapping[DocumentKey, ShownDocument], prompt: PromptToSearch
     ) -> dict[DocumentKey, ShownDocument]:
         """The documents shown, without those that a message of an earlier turn shows alone.
 
@@ -210,7 +218,7 @@ class Showings:
         call: Node,
         documents: Iterable[Document],
         replies: Iterable[_EarlierReply],
-    ) -> _Prompt:
+    ) -> PromptToSearch:
         """The prompt of a call, as documents are sought in it.
 
         Args:
@@ -219,13 +227,13 @@ class Showings:
             replies: What models wrote in this turn.
         """
         asking_place = self._place_of_question(call.prompt)
-        turn_start = _start_of_turn(call.prompt, asking_place)
+        turn_start = start_of_turn(call.prompt, asking_place)
         letters_of_documents = self._letters_of_documents(documents)
         letters_of_replies = {stream(reply.text) for reply in replies}
-        answers_like_documents = _earlier_answers_like(
+        answers_like_documents = earlier_answers_like(
             call.prompt[:turn_start], letters_of_documents - letters_of_replies
         )
-        texts_of_turn, texts_of_earlier_turns = _texts_this_turn_first(
+        texts_of_turn, texts_of_earlier_turns = texts_this_turn_first(
             call.prompt, turn_start, left_out=answers_like_documents
         )
         message_texts = [*texts_of_turn, *texts_of_earlier_turns]
@@ -235,7 +243,7 @@ class Showings:
             letters_of_documents,
             self._asking_message(call.prompt, asking_place),
         )
-        return _Prompt(message_texts, known_texts, len(texts_of_turn))
+        return PromptToSearch(message_texts, known_texts, len(texts_of_turn))
 
     def _repeat_as_they_stand(
         self,
@@ -270,7 +278,7 @@ class Showings:
                 n_times = self._n_times_repeated_of_talk(text, message_texts)
             if asking_message and text.strip() == asking_message.strip():
                 n_times -= 1
-            repeated += [text] * min(_MOST_OCCURRENCES, n_times)
+            repeated += [text] * min(MOST_OCCURRENCES, n_times)
         return repeated
 
     @cached_property
@@ -465,22 +473,6 @@ class Showings:
 
 
 @dataclass(frozen=True)
-class _Prompt:
-    """A prompt, as documents are sought in it.
-
-    Attributes:
-        message_texts: The texts of its messages, those of this turn first.
-        known_texts: Texts that stand there for another reason, each as often as it
-            does.
-        n_messages_of_turn: How many of its messages are not of earlier turns.
-    """
-
-    message_texts: Sequence[str]
-    known_texts: Sequence[str]
-    n_messages_of_turn: int
-
-
-@dataclass(frozen=True)
 class _EarlierReply:
     """A text that an earlier call wrote, as it is sought in a prompt.
 
@@ -545,74 +537,6 @@ def _keys_as_they_came(lists: Sequence[Sequence[Document]]) -> list[DocumentKey]
     return list(keys)
 
 
-def _start_of_turn(prompt: Sequence[Message], asking_place: int | None) -> int:
-    """The place of the first message of this turn in a prompt.
-
-    It stands behind what the assistant said last before the question: documents may
-    stand in a message before that of the question. 0 if no earlier turn stands there.
-
-    Args:
-        prompt: The messages of the prompt.
-        asking_place: The place of the message that holds the question; None if none
-            does.
-    """
-    for place in reversed(range(asking_place or 0)):
-        if prompt[place].role == "assistant":
-            return place + 1
-    return 0
-
-
-def _earlier_answers_like(
-    earlier_messages: Sequence[Message], letters_of_documents: Collection[bytes]
-) -> set[str]:
-    """Answers of earlier turns in a prompt that are a document, but for its punctuation.
-
-    Such a message shows what the model said, and no document. If this turn shows the
-    document as well, it stands there once more.
-
-    Args:
-        earlier_messages: The messages of the prompt before those of this turn.
-        letters_of_documents: The letters of what this turn found, without those of what
-            models wrote in it.
-    """
-    return {
-        message.text
-        for message in earlier_messages
-        if message.role == "assistant" and stream(message.text) in letters_of_documents
-    }
-
-
-def _texts_this_turn_first(
-    prompt: Sequence[Message], turn_start: int, *, left_out: Collection[str]
-) -> tuple[list[str], list[str]]:
-    """The texts of a prompt: those of this turn, and those of earlier turns.
-
-    What this turn's search found is sought in its own messages first, and so keeps its
-    order where the conversation showed a text of it before. Instructions before the
-    conversation belong to this turn.
-
-    Args:
-        prompt: The messages of the prompt.
-        turn_start: The place of the first message of this turn.
-        left_out: Texts of the assistant's messages of earlier turns that are left out.
-    """
-    n_instructions = 0
-    for message in prompt:
-        if message.role != "system":
-            break
-        n_instructions += 1
-    instructions = [message.text for message in prompt[:n_instructions]]
-    texts_of_turn = [message.text for message in prompt[turn_start:]]
-    if n_instructions >= turn_start:
-        texts_of_turn = [message.text for message in prompt[n_instructions:]]
-    texts_of_earlier_turns: list[str] = []
-    for message in prompt[n_instructions:turn_start]:
-        is_left_out = message.role == "assistant" and message.text in left_out
-        if not is_left_out:
-            texts_of_earlier_turns.append(message.text)
-    return [*instructions, *texts_of_turn], texts_of_earlier_turns
-
-
 def _calls_read(
     replies: Sequence[_EarlierReply],
     places: Sequence[Place],
@@ -633,201 +557,6 @@ def _calls_read(
         if place.extent == "whole" or as_one_line(reply.text) in document_lines:
             calls.append(reply.call)
     return calls
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A text that a document may be shown as.
-
-    Attributes:
-        document: The document.
-        text: The text.
-        repetition: Of a text that stands several times in one message, which time this
-            is, from 0.
-    """
-
-    document: Document
-    text: str
-    repetition: int = 0
-
-    @property
-    def key(self) -> DocumentKey:
-        """The document's key; of a repetition a key of its own."""
-        if self.repetition:
-            return (*self.document.key, f"again {self.repetition}")
-        return self.document.key
-
-
-def _candidates(
-    documents: Sequence[Document], message_texts: Sequence[str]
-) -> list[_Candidate]:
-    """The texts that documents may be shown as.
-
-    A text that is long enough to be no chance is there as often as it stands in one
-    message.
-
-    Args:
-        documents: The documents.
-        message_texts: The messages of the prompt.
-    """
-    candidates = []
-    candidates_of_text: dict[str, list[_Candidate]] = {}
-    for document in documents:
-        for text in document.texts:
-            candidate = _Candidate(document, text)
-            candidates.append(candidate)
-            candidates_of_text.setdefault(text, []).append(candidate)
-    for text, same in candidates_of_text.items():
-        if len(text) < OWN:
-            continue
-        counts = [message.count(text) for message in message_texts]
-        n_standing = min(max(counts, default=0), _MOST_OCCURRENCES)
-        last_document = same[-1].document
-        for repetition in range(1, n_standing - len(same) + 1):
-            candidates.append(_Candidate(last_document, text, repetition))
-    return candidates
-
-
-@dataclass(frozen=True)
-class _LocatedSearch:
-    """Texts that were sought in a prompt, and where they stand.
-
-    Attributes:
-        candidates: Texts that documents may be shown as.
-        located: The places of these texts, and behind them those of earlier replies.
-    """
-
-    candidates: Sequence[_Candidate]
-    located: Located
-
-    @property
-    def places_of_replies(self) -> Sequence[Place]:
-        """Where the earlier replies stand."""
-        return self.located.places[len(self.candidates) :]
-
-
-def _search(
-    prompt: _Prompt, documents: Sequence[Document], replies: Iterable[_EarlierReply]
-) -> _LocatedSearch:
-    """Seek documents and earlier replies in a prompt."""
-    candidates = _candidates(documents, prompt.message_texts)
-    texts = [candidate.text for candidate in candidates]
-    texts += [reply.text for reply in replies]
-    located = locate(texts, prompt.message_texts, known=prompt.known_texts)
-    return _LocatedSearch(candidates, located)
-
-
-def _keys_of_divided(
-    search: _LocatedSearch, lists: Sequence[Sequence[Document]]
-) -> set[DocumentKey]:
-    """The keys of shown documents that a later step cut into pieces.
-
-    A splitter behind a retriever makes several documents of one. Where a prompt shows
-    all of them in their order, they have the letters of the one, and take its place.
-
-    Args:
-        search: What was found in the prompt.
-        lists: The lists of documents, the latest first.
-    """
-    # of each document the latest list that holds it; a lower place is a later list
-    place_of_latest: dict[DocumentKey, int] = {}
-    for place, documents in enumerate(lists):
-        for document in documents:
-            place_of_latest.setdefault(document.key, place)
-    whole: list[Document] = []
-    hidden: list[Document] = []
-    for candidate, found in zip(search.candidates, search.located.places, strict=False):
-        if found.extent == "whole":
-            whole.append(candidate.document)
-        elif found.outcome == "not shown":
-            hidden.append(candidate.document)
-    keys = set()
-    for document in whole:
-        place = place_of_latest[document.key]
-        later = [other for other in hidden if place_of_latest[other.key] < place]
-        if later and _fill(later, document):
-            keys.add(document.key)
-    return keys
-
-
-def _fill(pieces: Iterable[Document], document: Document) -> bool:
-    """Whether several documents are the pieces of one, and hardly leave anything of it."""
-    n_pieces = 0
-    n_bytes_left = len(stream(document.text))
-    for piece in pieces:
-        text = piece.text.strip()
-        if text and text in document.text:
-            n_pieces += 1
-            n_bytes_left -= len(stream(text))
-    return n_pieces > 1 and n_bytes_left < OWN
-
-
-def _documents_shown(
-    search: _LocatedSearch,
-    arrived: Sequence[DocumentKey],
-    n_earlier_by_text: Mapping[str, int],
-) -> dict[DocumentKey, ShownDocument]:
-    """The documents that a prompt shows, in its order, each by its longest showing.
-
-    Of several documents of one text the first to come is the first one shown. Of a text
-    that earlier turns found as well, the first occurrences are theirs.
-
-    Args:
-        search: What was found in the prompt.
-        arrived: The keys of the documents in the order in which they came.
-        n_earlier_by_text: How many occurrences of a text are of earlier turns.
-    """
-    candidates = search.candidates
-    located = search.located
-    rank_by_key = {key: rank for rank, key in enumerate(arrived)}
-
-    def rank(index: int) -> int:
-        return rank_by_key[candidates[index].document.key]
-
-    indexes_shown = [index for index in located.order if index < len(candidates)]
-    # of each text the documents that have it, the first to come first
-    waiting: dict[str, list[_Candidate]] = {}
-    for index in sorted(indexes_shown, key=rank):
-        candidate = candidates[index]
-        waiting.setdefault(candidate.text, []).append(candidate)
-    n_to_skip_by_text: dict[str, int] = {}
-    for text, same in waiting.items():
-        n_repetitions = sum(candidate.repetition > 0 for candidate in same)
-        n_to_skip_by_text[text] = min(n_repetitions, n_earlier_by_text.get(text, 0))
-    showing_of: dict[DocumentKey, ShownDocument] = {}
-    for index in indexes_shown:
-        text = candidates[index].text
-        if n_to_skip_by_text[text] > 0:
-            n_to_skip_by_text[text] -= 1
-            continue
-        candidate = waiting[text].pop(0)
-        place = located.places[index]
-        if candidate.key in showing_of:
-            _, longest_place = showing_of[candidate.key]
-            if len(place.text) <= len(longest_place.text):
-                continue
-        showing_of[candidate.key] = candidate.document, place
-    return showing_of
-
-
-def _unknown_candidates(
-    search: _LocatedSearch,
-    showing_of: Mapping[DocumentKey, object],
-) -> list[tuple[_Candidate, Place]]:
-    """The candidates of which a prompt does not tell whether it shows them.
-
-    A candidate is left out if another text of its document is shown.
-
-    Args:
-        search: What was found in the prompt.
-        showing_of: The documents that the prompt shows.
-    """
-    unknown = []
-    for candidate, place in zip(search.candidates, search.located.places, strict=False):
-        is_shown = candidate.document.key in showing_of
-        if place.outcome == "unknown" and not is_shown:
-            unknown.append((candidate, place))
-    return unknown
 
 
 def _unite_showings(parts: Iterable[_ShownAlone]) -> dict[DocumentKey, ShownDocument]:
