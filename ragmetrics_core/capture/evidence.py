@@ -196,11 +196,10 @@ def evidence(
     shown_to_answer = ShownToAnswer(by_key, prompts, turn.known)
     brought, earlier = shown_to_answer.calls_as_shown(arrived, turn.tree.earlier)
 
-    unnamed_tools = _tools_beside_contexts(contexts, brought)
-    if contexts.evidence_from is None and unnamed_tools:
+    tools_with_text = _tools_beside_contexts(contexts, brought)
+    if contexts.evidence_from is None and tools_with_text:
         contexts = replace(contexts, evidence_from="undivided")
-    if _has_user_left_out(unnamed_tools, turn.calls.context_tools):
-        unnamed_tools = ()
+    unnamed_tools = _tools_to_name(tools_with_text, turn.calls.context_tools)
     doubtful = _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
     return Evidenced(
         contexts=contexts,
@@ -294,21 +293,8 @@ def by_the_prompt(search: _Search) -> Contexts | None:
     if call is None or shown is None or not shown.found:
         return None
     contexts = tuple(_context_of_showing(key, shown) for key in shown.order)
-    grades: set[Grade] = set()
-    warnings = []
-    for rank, key in enumerate(shown.order, start=1):
-        doubt = _doubt_of(rank, key, shown)
-        if doubt is not None:
-            grade, warning = doubt
-            grades.add(grade)
-            warnings.append(warning)
-    for rank in _ranks_quoted_in_a_talk(search, shown, contexts):
-        grades.add("inferred")
-        warnings.append(_QUOTED.format(rank))
     n_foreign = _passages_from_elsewhere(search, call, contexts)
-    if n_foreign:
-        grades.add("inferred")
-        warnings.append(_FROM_ELSEWHERE.format(n_foreign))
+    doubts = list(_doubts_of_prompt(search, shown, contexts, n_foreign))
     # a tool's text may hold several documents that nobody has divided
     tool_texts = {node.text for node in search.calls.context_tool_calls}
     texts_found = {document.text for document, _ in shown.found.values()}
@@ -320,10 +306,31 @@ def by_the_prompt(search: _Search) -> Contexts | None:
         shown.order,
         _place_of_prompts(call, shown.showing),
         evidence_from,
-        frozenset(grades),
-        tuple(warnings),
+        frozenset(grade for grade, _ in doubts),
+        tuple(warning for _, warning in doubts),
         n_foreign,
     )
+
+
+def _doubts_of_prompt(
+    search: _Search, shown: Shown, contexts: Sequence[Context], n_foreign: int
+) -> Iterator[tuple[Grade, str]]:
+    """Yield what is uncertain about contexts that a prompt shows: the grade, and why.
+
+    Args:
+        search: What the rules of the contexts look at.
+        shown: What the answering call was shown.
+        contexts: The contexts that it was shown.
+        n_foreign: How many passages beside them no recorded search found.
+    """
+    for rank, key in enumerate(shown.order, start=1):
+        doubt = _doubt_of(rank, key, shown)
+        if doubt is not None:
+            yield doubt
+    for rank in _ranks_quoted_in_a_talk(search, shown, contexts):
+        yield "inferred", _QUOTED.format(rank)
+    if n_foreign:
+        yield "inferred", _FROM_ELSEWHERE.format(n_foreign)
 
 
 def _ranks_quoted_in_a_talk(
@@ -789,10 +796,13 @@ def _messages_shown(call: Node | None, feeding: Sequence[Node]) -> list[str] | N
     return message_texts
 
 
-def _has_user_left_out(tools: Sequence[Node], context_tools: Collection[str]) -> bool:
-    """Whether the user named other tools as those whose text is a context.
+def _tools_to_name(
+    tools: Sequence[Node], context_tools: Collection[str]
+) -> tuple[Node, ...]:
+    """Tools of which the user has to say whether their text is a context.
 
-    A name that is nearly that of one of the tools may be a slip.
+    They are none where the user named other tools: these were left out. A name that is
+    nearly that of one of the tools may be a slip.
 
     Args:
         tools: Tools that returned text.
@@ -802,7 +812,9 @@ def _has_user_left_out(tools: Sequence[Node], context_tools: Collection[str]) ->
     may_be_slip = any(
         get_close_matches(name, names, cutoff=_NEARLY_ALIKE) for name in context_tools
     )
-    return bool(context_tools) and not may_be_slip
+    if context_tools and not may_be_slip:
+        return ()
+    return tuple(tools)
 
 
 def _tools_beside_contexts(

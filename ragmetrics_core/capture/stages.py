@@ -103,38 +103,41 @@ def _notes(
 ) -> CaptureNotes:
     """How the sample came about, and how sure it is."""
     tree = turn.tree
-    contexts = evidenced.contexts
-    places = {
-        "question": turn.asked.place,
-        "retrieved": ", ".join(evidenced.sources),
-        "answer": answered.answer.place,
-        "contexts": contexts.place,
-        "conversation": tree.conversation_at,
-        "reranker": ", ".join(turn.calls.reranker_names),
-    }
-    intermediate_texts = [turn.calls.replies[call].text for call in evidenced.feeding]
-    intermediate_texts.append(tree.partial or "")  # of an answer that broke off
-    intermediate = []
-    for text in dict.fromkeys(intermediate_texts):
-        if text.strip():
-            intermediate.append(Context(text=text))
-    grades: list[Grade] = ["exact"]
-    warnings: dict[str, None] = {}
-    for grade, words in _findings(turn, answered, evidenced):
-        grades.append(grade)
-        warnings[words] = None
+    findings = list(_findings(turn, answered, evidenced))
+    grades = [grade for grade, _ in findings]
+    warnings = dict.fromkeys(words for _, words in findings)
     return CaptureNotes(
-        grade=max(grades, key=_GRADES.index),
-        evidence_from=contexts.evidence_from,
-        provenance={name: place for name, place in places.items() if place},
+        grade=max(grades, key=_GRADES.index, default="exact"),
+        evidence_from=evidenced.contexts.evidence_from,
+        provenance=_provenance(turn, answered, evidenced),
         warnings=tuple(warnings),
-        intermediate=tuple(intermediate),
+        intermediate=_intermediate(turn, evidenced),
         other=tuple(document.context() for document in tree.other),
         complete=tree.complete and not turn.error,
         passages=evidenced.passages.notes,
         dropped_inside=dict(evidenced.passages.dropped_inside) or None,
         citations_unknown=cited.why_unknown or None,
     )
+
+
+def _provenance(turn: Turn, answered: Answered, evidenced: Evidenced) -> dict[str, str]:
+    """Where each field was found, in words; fields that were not found are left out."""
+    places = {
+        "question": turn.asked.place,
+        "retrieved": ", ".join(evidenced.sources),
+        "answer": answered.answer.place,
+        "contexts": evidenced.contexts.place,
+        "conversation": turn.tree.conversation_at,
+        "reranker": ", ".join(turn.calls.reranker_names),
+    }
+    return {field: place for field, place in places.items() if place}
+
+
+def _intermediate(turn: Turn, evidenced: Evidenced) -> tuple[Context, ...]:
+    """What models wrote that is not the answer: replies that it was made of, and a part of one that broke off."""
+    texts = [turn.calls.replies[call].text for call in evidenced.feeding]
+    texts.append(turn.tree.partial or "")
+    return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
 def _findings(

@@ -134,9 +134,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     answers = _answers(root, output)
     # a run that answered and called a tool is a sample even where nothing was retrieved
     answers_from_tools = bool(answers) and root.called_a_tool
-    talk = capture.Talk()
-    if root.kind == "step":
-        talk = _earlier_talk(run, inputs, output, question)
+    talk = _earlier_talk(run, inputs, output, question)
     tree = Tree(
         root,
         question=question,
@@ -230,11 +228,13 @@ def _question(
 def _earlier_talk(
     run: AnyRun, inputs: object, output: object, question: str | None
 ) -> capture.Talk:
-    """Earlier turns of the conversation.
+    """Earlier turns of the conversation; empty for a run of a model, tool or retriever alone.
 
     They stand in the inputs, else in the state of a graph, else
     ``RunnableWithMessageHistory`` loaded them.
     """
+    if run.run_type != "chain":
+        return capture.Talk()
     handed_in = capture.talk_in(inputs, question)
     if handed_in.turns or handed_in.texts:
         return handed_in

@@ -1,7 +1,7 @@
 """From a recorded run to the core's neutral tree, away from the application's threads."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from llama_index.evaluation.ragmetrics.recording import snapshot
 from llama_index.evaluation.ragmetrics.recording.run import Pointer, Run
@@ -65,6 +65,19 @@ def _is_found(node: Document) -> bool:
     return not is_framed or bool(node.metadata) or node.score is not None
 
 
+@dataclass(frozen=True)
+class _Said:
+    """What was said before the question, as far as a run tells.
+
+    Attributes:
+        talk: The turns, with what is uncertain about them.
+        is_of_prompt: Whether the turns stand in a prompt alone, and may be examples.
+    """
+
+    talk: capture.Talk
+    is_of_prompt: bool = False
+
+
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
     if not run.settled:
@@ -77,28 +90,17 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
     models = [node for node in run.root.walk() if node.kind == "model"]
     _say_what_was_streamed(run, models)
     flow = _flow(run)
-    documents = [
-        document for node in run.root.walk() for document in node.documents or ()
-    ]
-    history = _earlier(run)
-    talk = capture.talk_in(run.talk, asked_question)
-    history = history or talk.turns
-    is_history_of_prompt = False
-    # a model that is called by itself answers for searches that are runs of their own
-    if not history and run.kind not in ("model", "program"):
-        history = _history_of_prompts(models, asked_question, documents)
-        # a chat history that was handed to ``predict_and_call`` holds no examples
-        is_history_of_prompt = bool(history) and run.kind != "predict"
+    said = _said_before(run, models, asked_question)
     failed = run.root.error is not None
     return [
         replace(
             run,
             question=asked_question,
             asked_at=asked_at,
-            history=_without_the_question(history, asked_question),
-            is_history_of_prompt=is_history_of_prompt,
-            instructions=talk.texts,
-            doubts=(*run.doubts, *talk.doubts),
+            history=_without_the_question(said.talk.turns, asked_question),
+            is_history_of_prompt=said.is_of_prompt,
+            instructions=said.talk.texts,
+            doubts=(*run.doubts, *said.talk.doubts),
             answers=() if failed else _answers(run, flow),
             flow=flow,
             flow_at="source nodes of the result",
@@ -112,6 +114,30 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             plain=snapshot.plain,
         )
     ]
+
+
+def _said_before(run: Run, models: Sequence[Node], asked_question: str | None) -> _Said:
+    """What was said before the question: handed in, remembered, or shown to a model.
+
+    Args:
+        run: The run.
+        models: Its calls of models.
+        asked_question: The question; None if it is not known.
+    """
+    handed_in = _earlier(run)
+    if handed_in:
+        return _Said(capture.Talk(handed_in))
+    talk = capture.talk_in(run.talk, asked_question)
+    # a model that is called by itself answers for searches that are runs of their own
+    if talk.turns or run.kind in ("model", "program"):
+        return _Said(talk)
+    documents: list[Document] = []
+    for node in run.root.walk():
+        documents += node.documents or ()
+    turns = _history_of_prompts(models, asked_question, documents)
+    # a chat history that was handed to ``predict_and_call`` holds no examples
+    is_of_prompt = bool(turns) and run.kind != "predict"
+    return _Said(replace(talk, turns=turns), is_of_prompt)
 
 
 def _add_searches_of_engines(run: Run) -> None:
