@@ -194,6 +194,13 @@ def test_an_answer_in_a_fence_may_cite(answer: str) -> None:
     assert judged(answer).reason == UNREAD
 
 
+def test_brackets_of_json_are_lists() -> None:
+    result = judged('{"answer": "It says AA.", "sources": [1, 2]}')
+    assert "JSON" in result.reason
+    assert result.status == "undefined"
+    assert statements_of("{It says AA [1].") == [("{It says AA.", (1,), ())]
+
+
 def test_lines_that_end_as_on_windows_are_lines() -> None:
     answer = "It says AA [1].\n\nReferences:\n[1] Book A\n[2] Book B\n"
     assert judged(answer.replace("\n", "\r\n")).value == 1.0

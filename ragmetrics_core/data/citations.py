@@ -4,6 +4,7 @@ A mark means what the prompt showed under its label. So marks are read only wher
 is known: from a *numbering*, which says the place of a context for each label.
 """
 
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ UNREAD_FORM = "the answer may cite in a form that is not read"
 _OTHER_NAMES = (
     "the answer names sources in another way than by the numbers of the contexts"
 )
+_LISTS_OF_JSON = "the answer is JSON, in which brackets are lists and no marks"
 # What a numbering of plain numbers is like; of an answer whose numbering is not known.
 _NUMBERS = {"1": 0}
 
@@ -212,6 +214,8 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
         'the answer may cite in a form that is not read'
     """
     text = answer or ""
+    if _is_json_object(text):
+        return CitationsRead(None, _LISTS_OF_JSON)
     citations = citations_of_marks(text, numbering)
     shapes = {shape_of_label(label) for label in numbering} - {None}
     for citation in citations:
@@ -222,6 +226,17 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
     if cites_in_unread_form(text, numbering):
         return CitationsRead(None, UNREAD_FORM)
     return CitationsRead(citations)
+
+
+def _is_json_object(text: str) -> bool:
+    """Whether a text is an object written as JSON."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def cites_in_unread_form(answer: str, numbering: Numbering) -> bool:
