@@ -490,6 +490,11 @@ FORMS: dict[str, Callable[[Said], Any]] = {
         {"role": "user", "content": said[-2][1].replace("?", " ??").lower()},
         {"role": "assistant", "content": f"{said[-1][1][:-8]}, I think"},
     ],
+    "the question in other words, and a reply in JSON": lambda said: [
+        *({"role": role, "content": text} for role, text in said[:-2]),
+        {"role": "user", "content": "Tell me the day, please."},
+        {"role": "assistant", "content": json.dumps({"answer": said[-1][1]})},
+    ],
     "with marks that the answer lost": lambda said: [
         {"role": role, "content": text if role == "user" else f"**{text}** [1]."}
         for role, text in said

@@ -354,6 +354,7 @@ LAMP = "The lamp was lit by Anna in 1903."
 ASKED: dict[str, tuple[str, str]] = {
     "a short answer": ("Yes.", "Was Peter late? Yes. Anna did not light the lamp."),
     "a year": ("1903.", "Peter was born in?\n1903.\n"),
+    "four words": ("The lamp was lit.", "Nobody knows more. The lamp was lit."),
     "a pronoun": (
         "He lit the lamp with Anna in 1903.",
         "Peter was a guard. He lit the lamp with Anna in 1903.",

@@ -246,6 +246,15 @@ BOUNDS: dict[str, tuple[str, list[tuple[str, tuple[int, ...]]]]] = {
             )
         ],
     ),
+    "a hard line break before a name, in a long line": (
+        "It says AA, and the guard of the old tower was called Peter\nBrandt [1].",
+        [
+            (
+                "It says AA, and the guard of the old tower was called Peter Brandt.",
+                (1,),
+            )
+        ],
+    ),
     "a wrapped item": (
         "- It says AA\n  in May [1]\n- It says BB [2]",
         [("- It says AA   in May", (1,)), ("- It says BB", (2,))],
@@ -359,6 +368,8 @@ def test_an_answer_that_only_lists_its_sources_may_cite(sources: str) -> None:
         "Sources:\n- It says AA [1]\n- It says BB [2]",
         "It says AA [1].\n\n[1] It says AA.",
         "Sources of light say AA [1].",
+        "It says AA [1].\n\n[2] Book of B",
+        "It says AA [2]. It says BB [1].\n\n[2] Book of B\n[1] Book of A",
     ],
 )
 def test_sentences_with_marks_are_no_list_of_sources(text: str) -> None:

@@ -67,7 +67,7 @@ def turns_without_answer(
     if n_before_replies > 0:
         last_question = n_before_replies - 1
         asked = history[last_question].content
-        if _same_words(asked, question) or _same_letters(asked, question):
+        if _same_letters(asked, question):
             earlier = history[:last_question]
     return tuple(turn for turn in earlier if not _says(turn.content, answer))
 
