@@ -210,7 +210,8 @@ class AnsweringTally:
 
         One share is that of answered rows among those whose contexts were enough, the
         other that of declined rows among those whose contexts were not. How many
-        answers match the reference is left out where no row has Context Recall.
+        answers match the reference is left out where no row has Context Recall, which
+        says whether an answer matches.
 
         Args:
             n_rows: How many rows there are, those without a case among them.
@@ -232,6 +233,7 @@ class AnsweringTally:
             metric=self._metric,
             cases=n_by_case,
             without_case=n_rows - sum(n_by_case.values()),
+            # of each share: what is right with such contexts, then what is wrong
             answered=self._share("answered", "over_declined", has_intervals),
             rightly_declined=self._share("rightly_declined", "unbacked", has_intervals),
             right_answers=right_answers_by_case if has_recall else None,

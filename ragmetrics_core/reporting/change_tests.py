@@ -105,7 +105,8 @@ def _test_change(
 
     Returns:
         The change without its verdict, which depends on how much else is tested. If no
-        pair has two scores, it holds outcomes alone.
+        pair has two scores, the change holds the outcomes, and p-values of how many
+        rows declined or failed.
     """
     results = _results(part.pairs, metric)
     cluster_numbers = _cluster_numbers(part.pairs, cluster)
@@ -116,6 +117,7 @@ def _test_change(
         return change
     worst = _differences(results, cluster_numbers, first_failed=1.0, second_failed=0.0)
     best = _differences(results, cluster_numbers, first_failed=0.0, second_failed=1.0)
+    # ``*differences`` are two lists: the differences and the numbers of their clusters
     test = paired.permutation(*differences)
     error = paired.standard_error(*differences)
     n_pairs = len(differences.values)
@@ -254,6 +256,7 @@ def _judge_change(
     if change.difference is None or change.interval is None or change.bounds is None:
         return change  # nothing was scored, so nothing was tested
     worst, best = change.bounds
+    # not one below 0 and the other above, whatever failed rows would have scored
     sign_is_sure = worst >= -ROUNDING or best <= ROUNDING
     largest_possible = max(
         abs(worst), abs(best), abs(change.interval.low), abs(change.interval.high)

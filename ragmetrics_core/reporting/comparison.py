@@ -239,12 +239,17 @@ class Comparison(Frozen):
 
     def _regression(self, change: MetricChange, min_scored: float) -> Decision:
         """What the gate on a loss decides of one change, and why."""
-        outcome, why = self._loss(change, min_scored)
+        outcome, why = self._decide_by_loss(change, min_scored)
         sentence = f"{change.name} against a loss of {self.margin:g}; {why}"
         return Decision(metric=change.name, outcome=outcome, sentence=sentence)
 
-    def _loss(self, change: MetricChange, min_scored: float) -> tuple[Outcome, str]:
+    def _decide_by_loss(
+        self, change: MetricChange, min_scored: float
+    ) -> tuple[Outcome, str]:
         """Decide whether the second run lost more than the margin, and say why.
+
+        Bounds of the difference are compared with minus the margin: the decision is
+        "passed" if both are above it, and "failed" if both are below it.
 
         Args:
             change: The change of one metric between the runs.

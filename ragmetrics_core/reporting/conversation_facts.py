@@ -41,9 +41,11 @@ class Conversations(Frozen):
     def sentences(self) -> tuple[str, ...]:
         """What the scores say of conversations, in words.
 
-        There is a sentence on the scores by turn, on conversations without a low turn,
-        on claims that rest on the assistant's own words, and on earlier evidence. Each
-        is left out where its number does not exist or every conversation has one turn.
+        There is a sentence on the mean score by turn, on conversations without a low
+        turn (``sound``), on claims that rest on the assistant's own words (``own``), and
+        on earlier evidence that was still shown (``kept``). A sentence is left out where
+        its number does not exist; the first two also where no conversation has a second
+        turn.
         """
         sentences = []
         if len(self.by_turn) > 1:
@@ -52,7 +54,8 @@ class Conversations(Frozen):
                 means[_MOST_TURNS_SHOWN - 1 : -1] = ["…"]  # the last turn stays
             sentences.append(f"mean by turn {', '.join(means)}")
             if self.count:
-                n_without_low_turn = round((self.sound or 0) * self.count)
+                share_without_low_turn = self.sound or 0.0
+                n_without_low_turn = round(share_without_low_turn * self.count)
                 sentences.append(
                     "conversations without a scored turn under"
                     f" {self.threshold:g}: {n_without_low_turn} of {self.count}"
@@ -102,7 +105,7 @@ class TurnTally:
         grounds = result.evidence.ledger
         if grounds.shares is not None:
             self._own_words_shares.append(grounds.shares.get("own", 0.0))
-        if grounds.kept is not None:
+        if grounds.kept is not None:  # items of earlier turns: still shown, and in all
             n_shown, n_known = grounds.kept
             self._n_items_shown += n_shown
             self._n_items_known += n_known

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ragmetrics_core.reporting.report import Report
 
 
-_NEAREST = 0.001  # distance of mean and threshold from which rows can decide
+_NEAREST = 0.001  # a mean nearer to the threshold would take too many rows to decide
 _MOST_SLICES_EXPLAINED = 10  # of those that do not pass
 _DECIMALS, _MOST_DECIMALS = 3, 18  # of numbers in sentences; a float has 17 digits
 
@@ -297,6 +297,7 @@ def _sentence_on_slices(
     reasons_of_others = []
     for slice_value, (outcome, reason) in decided_by_slice.items():
         if outcome != "passed":
+            # a reason is made to follow the metric's name, so it begins with a blank
             reasons_of_others.append(f" {slice_value}: {reason.lstrip(': ')}")
     n_slices = len(decided_by_slice)
     n_others = len(reasons_of_others)
@@ -506,8 +507,8 @@ def _bounds(
     """The lowest and the highest that the mean may be, rows of unknown score included.
 
     Rows whose score is not known, because they failed, count as 0 for the low bound and
-    as 1 for the high one. With an interval the bounds are those of the intervals that
-    follow, else those of the mean itself.
+    as 1 for the high one. Without an interval the bounds are the two means that follow.
+    With an interval they are the ends of the intervals of these two means.
     """
     if interval is not None and numbers.worst is not None and numbers.best is not None:
         low = min(interval.low, numbers.worst.low)

@@ -124,6 +124,7 @@ class Card(Frozen):
         known_bands = {}
         for question, band in band_by_question.items():
             if self._n_scored(question) >= fewest_rows(loss):
+                # a card says "adherent", the argument ``band=`` says "Adherent"
                 question_type = CASCADED[question]
                 known_bands[question_type] = band
         if not known_bands:
@@ -187,9 +188,11 @@ def fitting(
 ) -> dict[Signature, tuple[str, tuple[Measured, ...]]]:
     """What cards say of the worth of a run's judge, for the metrics of the run.
 
-    A card fits if it is about the same judge with the same settings and measured a
-    metric in the same way (one signature). Cards are those in ``RAGMETRICS_CARDS``, a
-    folder or a file, then those that ship. For each metric the first card counts.
+    A card says how well a judge agreed with people's labels. It fits if it is about the
+    same judge with the same settings and measured a metric in the same way, which is
+    to say with the same signature. First come the cards in the folder or file that the
+    environment variable ``RAGMETRICS_CARDS`` names, then those that ship with the
+    package. For each metric the first card counts.
 
     Args:
         judge: Name of the judge.

@@ -77,10 +77,12 @@ def group_of(sample: Sample | None, by: GroupBy) -> str | None:
 
     Args:
         sample: The sample; None for a row that is none.
-        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``), a
-            callable, ``"auto"`` for the conversation that the metadata or else the
-            ledger name, else the source document of the metadata, else the row with
-            several answers that the sample comes from, or None.
+        by: A name or dotted path (``"conversation_id"``, ``"metadata.user.id"``); a
+            callable that takes the sample; None for no groups; or ``"auto"``. With
+            ``"auto"`` the key is the first of these that the sample has: the
+            conversation in its metadata or its ledger (what was recorded of the
+            conversation), the source document in its metadata, the row of several
+            answers that it comes from.
 
     Raises:
         SettingError: If ``by`` is empty, or a callable gives an object that has no text
@@ -322,7 +324,8 @@ def group_pairs(
         key_of_pairs.append(("first", main_key))
         if second_key is not None:
             groups.join(("first", main_key), ("second", second_key))
-    # The least key names a group, whatever the order of the pairs.
+    # The representative of a group depends on the order of the pairs. Its least key
+    # does not, so that this one names the group.
     name_by_group: dict[_RunKey, str] = {}
     for run_key in key_of_pairs:
         if run_key is not None:

@@ -134,8 +134,8 @@ def _part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Par
     Args:
         passage: The passage.
         text: Its text, with single blanks.
-        contexts: The contexts that are not a whole passage: those show another one,
-            although chunks overlap.
+        contexts: The contexts whose text is not that of any passage. One with the text
+            of another passage shows that other one, although both may overlap.
     """
     best_share = 0.0
     best_has_same_id = False
@@ -145,6 +145,7 @@ def _part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Par
     for context in contexts:
         has_same_id = passage.id is not None and passage.id == context.context_id
         share = _share(text, context.text, has_same_id=has_same_id)
+        # pairs compare by the id first, then by the share
         is_better = (has_same_id, share) > (best_has_same_id, best_share)
         if share > 0 and is_better:
             best_has_same_id = has_same_id

@@ -270,8 +270,9 @@ class Report:
             capture_notes = None if row.sample is None else row.sample.capture
             if capture_notes is not None and capture_notes.grade in grades:
                 rows_of_grades.append(row)
-        # The bounds of a run until decided are of all rows, not of these: a decision
-        # without a threshold gives none.
+        # The decisions of a run until decided hold bounds of the mean over all rows.
+        # These are other rows. A summary takes bounds only from a decision that has a
+        # threshold, so the threshold is taken away.
         decisions_without_bounds = tuple(
             decision.model_copy(update={"at_least": None})
             for decision in self.decisions

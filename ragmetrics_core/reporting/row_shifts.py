@@ -58,6 +58,7 @@ def row_shifts(
     """
     shifts = []
     for title, has_trait in (("Declined", _is_declined), ("Failed", _is_unusable)):
+        # for each row, whether it declined (or failed) in the first run, and the second
         traits = []
         freed_pairs = []  # rows with the trait in the first run alone
         for pair in pairs:

@@ -172,7 +172,11 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
 
 
 def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
-    """The passages as far as the run recorded them."""
+    """The passages of a sample: how each was ranked, kept and shown, where it is known.
+
+    What is not known is added to ``unknown``: by stage ("retrieved", "kept", "shown"),
+    why. Without retrieved passages they are those of the contexts.
+    """
     why_not_seen = _why_not_seen(sample)
     if why_not_seen:
         unknown["shown"] = why_not_seen
@@ -308,7 +312,12 @@ def _facts(
     passages: Sequence[Passage],
     unknown: dict[str, str],
 ) -> tuple[FactOnItsWay, ...]:
-    """What became of each fact of the reference."""
+    """What became of each fact of the reference.
+
+    The facts come from a metric that asked of each passage which facts it holds. Where
+    none did, or it asked of other texts, there are none, and ``unknown["facts"]`` says
+    why.
+    """
     matrices = (result.evidence for result in row.results.values())
     matrix = next(
         (evidence for evidence in matrices if isinstance(evidence, FactMatrix)), None
@@ -332,7 +341,15 @@ def _facts(
 def _fact(
     number: int, cells: Sequence[Cell], sample: Sample, passages: Sequence[Passage]
 ) -> FactOnItsWay:
-    """One fact, by the judge's verdict on each passage or context."""
+    """What became of one fact, by the judge's verdict on each passage or context.
+
+    Args:
+        number: The fact's number, from 1.
+        cells: For each retrieved passage (else for each context) whether it holds the
+            fact.
+        sample: The sample.
+        passages: Its passages, with what became of each.
+    """
     holding = tuple(rank for rank, cell in enumerate(cells, 1) if cell.covered)
     answered = all(cell.probability is not None for cell in cells)
     if sample.retrieved is None:
@@ -396,7 +413,16 @@ def _fate_in_contexts(
 def _through_stages(
     holders: Sequence[Passage], answered: bool
 ) -> tuple[bool, Loss | None]:
-    """Whether it is known what became of a fact that these passages hold, and its loss."""
+    """Whether it is known what became of a fact, and at which stage it was lost.
+
+    The most that any of the passages reached counts: one that was shown whole is
+    enough. The loss is None if the fact was shown whole, or nothing is known.
+
+    Args:
+        holders: The retrieved passages that hold the fact.
+        answered: Whether the judge said of each passage if it holds the fact. Else a
+            fact without a holder may be in a passage that was not judged.
+    """
     if not holders:
         return answered, "not_retrieved" if answered else None
     showings = {passage.shown for passage in holders}

@@ -409,8 +409,15 @@ class Tally:
     ) -> None:
         """Begin to count; each key of slices begins with a tally under None.
 
-        The tally under None counts bad rows alone: they belong to no slice, and so to
-        each. A new slice begins as a copy of it.
+        The tally under None counts bad rows alone. Nobody knows their slice, so they
+        count in each: a new slice begins as a copy of that tally.
+
+        Args:
+            metrics: Names of the metrics.
+            cluster: Which samples belong together.
+            slices: Keys of the metadata that make slices.
+            is_slice: Whether this counts one slice. Then the tally of all rows checks
+                that the keys exist, which a slice alone could not tell.
         """
         self._tallies_by_key: dict[str, dict[str | None, Tally]] = {}
         for key in slices:

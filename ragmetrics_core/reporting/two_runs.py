@@ -51,7 +51,7 @@ def compare(
         after: The run in question; differences are after − before.
         metrics: Names of metrics, or the metrics; None for all that both runs have.
         cluster: Which samples belong together, as in ``Report.summary``. Samples that
-            belong together in either run do here.
+            belong together in one of the runs belong together here.
         slices: What splits the samples into slices, which are tested, too. P-values are
             adjusted for all tests (Holm). A sample belongs to the slice that the first
             run names, else to that of the second.
@@ -60,7 +60,8 @@ def compare(
 
     Raises:
         InputError: If no sample is in both runs, or the runs are not comparable.
-        SettingError: If a metric is not in both runs, or the second run is none.
+        SettingError: If a metric is not in both runs, or ``after`` is not a finished
+            run.
     """
     check_margin(margin)
     _check_finished(after)
