@@ -33,6 +33,7 @@ from ragmetrics_core.capture.tree import (
     Node,
     Tree,
 )
+from ragmetrics_core.capture.widening import with_widened_texts
 from ragmetrics_core.data import (
     Context,
     EvidenceCall,
@@ -203,7 +204,7 @@ def evidence(
     doubtful = _warnings_of_documents_and_tools(contexts, retrieved, unnamed_tools)
     return Evidenced(
         contexts=contexts,
-        retrieved=retrieved,
+        retrieved=with_widened_texts(retrieved, by_key),
         passages=passages,
         sources=sources,
         feeding=feeding,

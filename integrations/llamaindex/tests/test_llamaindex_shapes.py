@@ -363,7 +363,7 @@ WINDOW = "One is odd. Two is even. Three is odd."
 
 @row(
     "sentence window",
-    Expected(contexts=((ANY, 1.0, WINDOW),), retrieved=((ANY, 1.0, "Two is even."),)),
+    Expected(contexts=((ANY, 1.0, WINDOW),), retrieved=((ANY, 1.0, WINDOW),)),
 )
 def _(kit: Kit) -> None:
     from llama_index.core import Document
