@@ -630,3 +630,17 @@ def test_long_rows_are_followed_in_time() -> None:
     started = time.process_time()
     followed(retrieved=retrieved, contexts=contexts)
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("mark", ["", "[1]", "(1)", "²"])
+def test_a_row_whose_marks_are_not_read_has_a_journey(mark: str) -> None:
+    row = {
+        "contexts": [TEXTS[0]],
+        "retrieved": TEXTS[:2],
+        "answer": f"Porto lies on the Douro {mark}.",
+    }
+    sample = Sample.from_row(row)
+    followed = journey_of(SampleResult(index=0, sample=sample, results={}))
+    assert followed is not None
+    assert [passage.shown for passage in followed.passages] == ["whole", "not shown"]
+    assert "shown" not in followed.unknown

@@ -211,12 +211,14 @@ def _why_not_told(sample: Sample) -> str:
 
 def _why_not_seen(sample: Sample) -> str:
     """Why it is not known what the model was shown, in words; "" if it is."""
-    if sample.capture is None:
+    notes = sample.capture
+    # a row of a table may have notes that hold no more than why its marks are not read
+    if notes is None or (notes.grade is None and notes.evidence_from is None):
         recorded = "contexts" in sample.model_fields_set
         return "" if recorded else "what the model was shown was not recorded"
-    if sample.capture.evidence_from == "none_found":
+    if notes.evidence_from == "none_found":
         return ""
-    if sample.capture.evidence_from not in _SEEN_IN_PROMPT:
+    if notes.evidence_from not in _SEEN_IN_PROMPT:
         return "no prompt tells what the model was shown"
     return ""
 
