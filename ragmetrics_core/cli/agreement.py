@@ -330,10 +330,11 @@ def _warnings_of_few_clusters(groups: Sequence[Sequence[Labelled]]) -> list[str]
 
 
 def _lines_on_calibration_curve(groups: Sequence[Sequence[Labelled]]) -> list[str]:
-    """Print the calibration curve of each source: how often low to high scores are right.
+    """Lay out the calibration curve of each source in lines of text.
 
-    A line says of rows with similar scores the mean score, the share that people said
-    yes of, and its interval.
+    The curve says how often people say yes where scores are low, and where they are
+    high. Each line is about rows with similar scores: their mean score, the share of
+    them that people said yes of, and the interval of this share.
 
     Args:
         groups: Scored and labelled rows, in groups that are not independent; a group

@@ -326,6 +326,7 @@ def _two_prompts(
     Args:
         options: ``template`` is the first prompt, ``against`` the second; without it
             the second is the prompt that ships with the metric.
+        _: The judge, which other work of this command needs; ``ask`` is enough here.
         samples: The labelled samples, all of one question.
         ask: Asks the judge.
 
@@ -381,6 +382,7 @@ def _bands(
 
     Args:
         options: ``band`` is the share of the verdicts that may be wrong.
+        _: The judge, which other work of this command needs; ``ask`` is enough here.
         samples: The labelled samples, all of one question.
         ask: Asks the judge.
 
@@ -449,7 +451,8 @@ def _samples_with_probabilities(
             if not sample.verdicts:
                 continue
             scored_samples.append(sample)
-            # a verdict of its own has only a judge that gives a probability
+            # Only a judge that gives a probability states a verdict beside its score;
+            # it is None for others.
             lacks_probability = any(row.verdict is None for row in sample.verdicts)
             if lacks_probability and not options.dry_run:
                 raise _error_without_probabilities(metric.name)

@@ -348,7 +348,7 @@ def _lines_on_continuous(dataset: ContinuousSet, *, n_wanted: int) -> list[str]:
     n_facts = sum(len(document.facts) for document in documents)
     n_calls = sum(document.calls for document in documents)
     label_pairs = [(point.label, point.by_tags) for point in dataset.points]
-    difference = mean_error(label_pairs) or 0.0
+    difference = mean_error(label_pairs) or 0.0  # 0 without any point
     rank_correlation = spearman(label_pairs)
     correlation_text = "undefined"
     if rank_correlation is not None:
@@ -428,7 +428,7 @@ def _score(options: argparse.Namespace) -> int:
     """
     metrics = choose_metrics(options.metrics.split(","))
     judges = []
-    for name in options.judge or [None]:
+    for name in options.judge or [None]:  # None: the usual judge
         if name == "lexical":  # has no endpoint, even where one is named for others
             judges.append(resolve_judge(name))
         else:

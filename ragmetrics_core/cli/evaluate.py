@@ -83,7 +83,10 @@ def add_to(commands: Any) -> None:
         "--until-decided",
         "judge rows in a drawn order, and stop when the gates are decided",
     )
-    shared.add_settings(gates, UntilDecided, _UNTIL, "with --until-decided: ")
+    shared.add_settings(
+        gates, UntilDecided, only=_UNTIL, about="with --until-decided: "
+    )
+    # called before the command runs, to fill in options from the settings file
     parser.set_defaults(settle=settle)
     _add_columns(parser)
 
@@ -266,7 +269,9 @@ def _run(options: argparse.Namespace) -> int:
     budget = Budget(shared.settings_from(options, Limits))
     measured = _measure(plan, budget)
     while measured.run.waiting:  # batches are on their way
-        if not measured.run.runs_again(wait=options.wait):
+        # it may if answers are there, for which ``wait`` waits, or if little is left
+        may_run_again = measured.run.runs_again(wait=options.wait)
+        if not may_run_again:
             show(measured.run.stopped)
             return _WAITS_FOR_BATCHES
         plan = _make_plan(options)  # its source is read from the start once more
@@ -286,7 +291,7 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
     until = _until(options)
     keys_of_slices = {gate.by for gate in gates if gate.by}
     source = Source(options, KeysSought(keys_of_slices, options.cluster))
-    is_judge_named = options.judge or options.api_base or options.api_key_env
+    is_judge_named = bool(options.judge or options.api_base or options.api_key_env)
     judge = shared.judge_from(options.judge, options) if is_judge_named else None
     return _Plan(options, tuple(metrics), gates, until, source, judge)
 
@@ -311,6 +316,7 @@ def _dry_run(plan: _Plan) -> int:
     )
     text = counted.text(live=plan.options.max_live)
     show("\n".join([text, *lines_on_rows_needed, *map(str, undecided)]))
+    # ``left_out``: for each metric that applies to no sample, why it does not
     does_any_metric_apply = len(counted.left_out) < len(plan.metrics)
     if counted.samples and does_any_metric_apply:
         return shared.exit_code(undecided, plan.options)
@@ -380,7 +386,8 @@ def _judge_all(plan: _Plan, measured: _Measured, writer: JsonlWriter | None) -> 
     try:
         for result in results:
             measured.take(result, writer)
-    # Between two results; an interrupt while the stream waits ends it without this.
+    # Raised where a result was being taken. The stream itself handles an interrupt that
+    # comes while it waits for a result: it ends, and nothing is raised.
     except KeyboardInterrupt:
         for result in run.interrupt():
             measured.take(result, writer)

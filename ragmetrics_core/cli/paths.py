@@ -46,6 +46,7 @@ def check_paths(options: argparse.Namespace) -> None:
         InputError: If there is such a file.
     """
     use_by_key: dict[Hashable, str] = {}  # what each file is used for, by its keys
+    # READ and WRITTEN are the options of all commands that name inputs and outputs
     for name in READ:
         _check_named_once(_paths_of(options, name))
         use_by_key |= _taken_by_input(options, name)

@@ -103,7 +103,7 @@ class Source:
             column = getattr(options, f"{name}_column")
             if column is not None:
                 self._columns[name] = column
-        self._count = 0  # rows of all files, once they were counted
+        self._count = 0  # rows of all files; 0 until they are counted
         self._files = [_File(path) for path in options.files]
         if options.traces:
             self._prepare_traces(options)
@@ -246,6 +246,7 @@ class Source:
             reasons: By metric, why it is undefined, such as "no answer".
         """
         why_undefined = "".join(f"; {name}: {why}" for name, why in reasons.items())
+        # a reason such as "no answer" names the field whose column was not found
         column_options = [
             f"--{name}-column" for name in COLUMNS if f"no {name}" in why_undefined
         ]

@@ -125,6 +125,7 @@ def _batch(options: argparse.Namespace) -> int:
             collect=options.action == "collect", cancel=options.action == "cancel"
         )
         state_by_batch = run(looking)
+        # batches of providers whose address no option names
         addresses_not_asked = list(parking.elsewhere.values())
     lines = [_batch_line(state) for state in state_by_batch.values()]
     lines += [

@@ -112,7 +112,11 @@ def _other_number(digits: str, random_source: random.Random) -> str:
 
 
 def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:
-    """For each name in the answer, the names of the contexts that may replace it."""
+    """For each name in the answer, the names of the contexts that may replace it.
+
+    Such a name does not stand in the answer, and holds no word of the name that it
+    replaces: "John Smith" for "Smith" might be no fault.
+    """
     names_in_contexts: set[str] = set()
     for context in sample.contexts:
         names_in_contexts.update(_NAME.findall(context.text))

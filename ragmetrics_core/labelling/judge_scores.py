@@ -123,6 +123,11 @@ def score_set(
 ) -> Score:
     """Measure how well a judge's scores agree with the labels of a set.
 
+    A set is made from documents of a corpus. Each document gives one or several points,
+    each of which has a label: an answer with contexts. The metric judges a sample for
+    each point; only retrieval accuracy judges one for each document of a continuous
+    set, and its evidence gives the score of all points of the document.
+
     Args:
         labelled_set: The set, whose points have labels.
         reviews: What people decided; None for the labels as they were made.
@@ -155,7 +160,7 @@ def score_set(
         store=store,
         progress=progress,
     )
-    outcomes: list[MetricResult] = []
+    outcomes: list[MetricResult] = []  # in the order of the samples, as the rows are
     usage = Usage()
     for row in rows:
         (outcome,) = row.results.values()
@@ -167,17 +172,17 @@ def score_set(
 
     scores = _scores_of_points(labelled_set, metric, outcomes)
     labels = labels_of(labelled_set, reviews)
-    pairs_of_documents, n_missing = _pairs_by_document(labelled_set, scores, labels)
+    pairs_by_document, n_missing = _pairs_by_document(labelled_set, scores, labels)
     statistics = _statistics(labelled_set, threshold)
     return Score(
         judge=judge.name,
         prompt=prompt,
         metric=metric.name,
-        points=sum(map(len, pairs_of_documents)),
+        points=sum(map(len, pairs_by_document)),
         missing=n_missing,
-        documents=len(pairs_of_documents),
+        documents=len(pairs_by_document),
         usage=usage,
-        values=_measure_all(statistics, pairs_of_documents, draws),
+        values=_measure_all(statistics, pairs_by_document, draws),
     )
 
 
@@ -195,12 +200,15 @@ def _pairs_by_document(
     scores: Sequence[float | None],
     labels: Sequence[float | None],
 ) -> tuple[list[list[tuple[float, float]]], int]:
-    """The pairs of score and label of each document, and how many points lack a score.
+    """Group the pairs of score and label by document; count points without a score.
 
     Scores and labels stand in the order of the set's points. A point whose label is
     None is ambiguous: it is left out and not counted.
+
+    Returns:
+        A list of pairs for each document, and the number of points without a score.
     """
-    pairs_by_document: dict[str, list[tuple[float, float]]] = {}
+    pairs_by_id: dict[str, list[tuple[float, float]]] = {}
     n_missing = 0
     points: Sequence[DiscretePoint | CombinationPoint] = labelled_set.points
     for point, score, label in zip(points, scores, labels, strict=True):
@@ -209,8 +217,8 @@ def _pairs_by_document(
         if score is None:
             n_missing += 1
         else:
-            pairs_by_document.setdefault(point.document, []).append((score, label))
-    return list(pairs_by_document.values()), n_missing
+            pairs_by_id.setdefault(point.document, []).append((score, label))
+    return list(pairs_by_id.values()), n_missing
 
 
 def _scores_of_points(
@@ -257,10 +265,11 @@ def _measure(
 
 
 def _statistics(labelled_set: AnySet, threshold: float) -> dict[str, Statistic]:
-    """The statistics that suit a set, by name; each is computed from scores and labels.
+    """The statistics that suit a set, by name.
 
-    Labels of a continuous set are shares, and are compared with the scores as they are.
-    Labels of a discrete set are 0 or 1: a score is a yes from the threshold on.
+    Each is a function of rows, which are pairs of a score and a label. Labels of a
+    continuous set are shares, and are compared with the scores as they are. Labels of a
+    discrete set are 0 or 1: a score is a yes from the threshold on.
     """
     if isinstance(labelled_set, ContinuousSet):
         return {

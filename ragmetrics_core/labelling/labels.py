@@ -98,7 +98,8 @@ def _label(row: Any, place: str, column: str) -> Label:
         column: Name of the column with the votes, or its dotted path.
 
     Raises:
-        RowError: If the line has no id, no vote, or a vote that says neither yes nor no.
+        RowError: If the line has no id, no vote, or a vote that says neither yes nor no,
+            such as 0.5.
     """
     sample_id = _id_of(row, place)
     _, votes_value = follow_path(row, column.split("."))

@@ -450,9 +450,10 @@ def _verdicts(
     elif isinstance(evidence, CitationEvidence):
         yield _of_citations(row, evidence)
     else:
-        own_verdict = None  # it follows from the score
+        own_verdict = None  # None: the verdict follows from the score
         if isinstance(evidence, AdherenceEvidence) and evidence.probability is not None:
-            # A judge that gives a probability decides by a threshold of its own.
+            # A judge that gives a probability decides by a threshold of its own. It is
+            # asked once, so ``yes``, the number of times that it said yes, is 0 or 1.
             own_verdict = evidence.yes > 0
         length = len(row.sample.answer or "")
         for label in row.labels:
@@ -671,6 +672,7 @@ def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Obser
     """
     rows_again = judge_samples(ask, metric, rows, again=True)
     for row, row_again in zip(rows, rows_again, strict=True):
+        # "scored", "undefined" or "failed"; the code of one that declined is "abstained"
         outcome = getattr(row.result, "status", "")
         if getattr(row.result, "code", "") == "abstained":
             outcome = "abstained"
@@ -697,7 +699,7 @@ def _observe_swaying(
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
-        if row.result.judge in EMBEDDED:
+        if row.result.judge in EMBEDDED:  # the judges that compare words say so
             yield "uncertain", row.source, row.result.uncertain
         changes += _changes_of_row(row, row_index)
     judged_rows = judge_samples(ask, metric, [change.changed for change in changes])
@@ -743,6 +745,7 @@ def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
         The name of the measure, which says what was changed, and the changed sample.
     """
     sample = row.sample
+    # the question is whether the answer is supported: one verdict and one label
     (judged_supported,) = row.bool_verdicts
     (labelled_supported,) = row.labels
     if judged_supported and labelled_supported:

@@ -419,9 +419,8 @@ def _support(row: Row, source: str, label: Any) -> LabelledSample:
             contexts=tuple(range(len(sample.contexts))),
         )
         sample = sample.model_copy(update={"citations": (cites_all,)})
-    is_supported = Labelled(
-        score=0.0, votes=votes
-    ).is_labelled_yes  # whatever the score
+    # what most votes say; the score makes no difference, but a row must have one
+    is_supported = Labelled(score=0.0, votes=votes).is_labelled_yes
     # a single vote may sum up several people, whose votes are not known then
     people_votes = votes if len(votes) > 1 else ()
     return LabelledSample(

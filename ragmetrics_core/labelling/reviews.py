@@ -196,8 +196,9 @@ def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float 
     labels: list[float | None] = []
     if isinstance(labelled_set, sets.DiscreteSet):
         for discrete_point in labelled_set.points:
+            # a point is as a combination with one fact: its label is 1.0, 0.0 or None
             verdict = verdict_by_item[discrete_point.id]
-            labels.append(_share([{verdict}]))  # 1.0, 0.0 or None
+            labels.append(_share([{verdict}]))
         return labels
     n_facts_by_document = {
         document.id: len(document.facts) for document in labelled_set.documents
@@ -224,7 +225,11 @@ def _verdicts_by_fact(
 
 
 def _share(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
-    """The share of the facts that a context covers; None if that is open for any fact."""
+    """The share of the facts that a context covers; None if that is open for any fact.
+
+    Args:
+        verdicts_by_fact: For each fact the verdicts on whether the contexts cover it.
+    """
     n_covered = 0
     for verdicts in verdicts_by_fact:
         if "positive" in verdicts:

@@ -54,6 +54,7 @@ PADDED_CHARACTERS = 1_000_000
 
 # Each request form is a repetition of its own, so that no answer to the other form is
 # taken from the store.
+# Numbers of repetitions, see ``AskAgain``: no reply of another one is taken.
 _ALONE = 2
 _IN_COMPANY = 3
 
@@ -115,6 +116,9 @@ def measure_weaknesses(
     - padding: how often it answers about a text far longer than it reads;
     - lost answers: how often it leaves a probe without an answer.
 
+    Of some weaknesses each value is 0 or 1, and the figure is their share; of others it
+    is the mean or the largest value.
+
     Args:
         question: What people were asked: "relevant", "present", "adherent" or "other".
         metric: The metric that asks the judge the same.
@@ -126,7 +130,7 @@ def measure_weaknesses(
         without a single answer to measure it on has no figure.
     """
     figures: list[Measured] = []
-    # of two answers to one question, neither is wrong on other contexts
+    # not where people compared two answers: on other contexts, neither is the wrong one
     if question in NAME_OF_ACCEPTED:
         accepted = _judge_on_foreign_contexts(metric, rows, ask_again)
         figures += _shares(NAME_OF_ACCEPTED[question], accepted)
@@ -440,14 +444,16 @@ def _read_answers(
     """
     if chances_alone is None or chances_in_company is None:
         return None
-    next_in_company = iter(chances_in_company)
+    answers_in_company = iter(chances_in_company)
     answers: list[_ProbeAnswers] = []
     for alone in chances_alone:
-        in_company = next(next_in_company)
+        in_company = next(answers_in_company)
+        # a statement that is true or not: only that can be negated
         is_predicate = len(alone) == 1
-        negated = next(next_in_company)[0] if is_predicate else None
-        forward = next(next_in_company)
-        backward = next(next_in_company)
+        negated = next(answers_in_company)[0] if is_predicate else None
+        # with the options in their order, and in reverse order
+        forward = next(answers_in_company)
+        backward = next(answers_in_company)
         answers.append(_ProbeAnswers(alone, in_company, negated, forward, backward))
     return answers
 

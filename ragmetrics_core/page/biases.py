@@ -67,8 +67,8 @@ def correlations(
 ) -> list[Correlation]:
     """How each metric's score goes with traits that should not matter, such as length.
 
-    It is the rank correlation of score and trait. A metric with fewer than ten scores
-    is left out.
+    That is the rank correlation of the score and the trait, for each metric and each of
+    ``TRAITS``. A metric with fewer than ten scores is left out.
 
     Source:
         Interval: Bonett & Wright (2000), Psychometrika 65(1).

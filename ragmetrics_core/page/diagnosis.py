@@ -108,6 +108,7 @@ def diagnose(row: SampleResult) -> Diagnosis | None:
         return Diagnosis("no_context")
     sayings, score_by_subject = _sayings_of_row(row)
     for code, rule in RULES.items():
+        # the conditions of a rule: it holds if any of them does
         for condition in rule.holds:
             if not _holds(condition, sayings):
                 continue
@@ -169,6 +170,7 @@ def _sayings_of_result(result: MetricResult) -> dict[str, Says]:
     if isinstance(evidence, JudgedChunks):
         return _sayings_of_chunks(result.value, evidence)
     if isinstance(evidence, Polled):
+        # the range in which other polls, or those without an answer, may put the score
         reach_of_polls = evidence.repeatability or around_value
         bounds = evidence.bounds or ()
         return {"adherent": _side_of_half(result.value, *reach_of_polls, *bounds)}
@@ -204,7 +206,7 @@ def _sayings_of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
     value_of_prompt = evidence.contexts_value
     if value_of_prompt is None:  # the prompt held what was retrieved
         value_of_prompt = value
-    any_fact: Says = None
+    any_fact: Says = None  # None: too close to call
     if least_share > 0:
         any_fact = True
     elif most_share == 0:
@@ -256,6 +258,7 @@ def _sayings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:
     ]
     if True not in verdicts:
         return {"any_useful": None if None in verdicts else False}
+    # a verdict is None where the judge is unsure
     if_unsure_are_useful = [verdict is not False for verdict in verdicts]
     if_unsure_are_not = [verdict is True for verdict in verdicts]
     values = [

@@ -161,7 +161,7 @@ class ScreenTally:
         """Count one row, and return the code of its group.
 
         Each row is in one group, such as those that lack context. Its answer holds up
-        if all that is known of it speaks for it.
+        if all that is known of the answer speaks for it.
         """
         code = group_of_row(row)
         self._groups.append(_CODES.index(code))
@@ -177,7 +177,7 @@ class ScreenTally:
                     self._answering_of(name).add(row, cluster_number)
         # rows of one content are copies, which a warning counts
         content = _content_of(row.sample)
-        if any(content):
+        if any(content):  # rows without any text are not copies
             self._hashes_of_contents.append(hash(content))
         return code
 
@@ -362,7 +362,8 @@ class ScreenTally:
             return f"{loss_in_words(losses, scored_rows, n_scored, summary)}."
         verb = "was" if n_not_scored == 1 else "were"
         why = f"{verb} not scored: {self._reasons_of_no_score()}."
-        if n_not_scored <= count_rows(losses):
+        do_faults_come_first = n_not_scored <= count_rows(losses)
+        if do_faults_come_first:
             loss = loss_in_words(losses, scored_rows, n_scored, summary)
             return f"{loss}; {count_in_words(n_not_scored, 'more row')} {why}"
         all_rows = count_in_words(self._n_rows, "row") + drawn
@@ -409,7 +410,7 @@ class ScreenTally:
             declined_range = self._range_of_declined()
             fault_ranges = self._ranges_of_faults(losses)
         if declined_range and are_few and not losses:
-            fault_ranges = ""  # a range from next to nothing says nothing
+            fault_ranges = ""  # a range that rests on hardly any row says nothing
         if not n_scored and not declined_range:
             return ""
         parts = []
@@ -452,8 +453,9 @@ class ScreenTally:
     def _ranges_of_faults(self, losses: Sequence[Group]) -> str:
         """Say how large the share of rows with a fault may be, and that of the largest.
 
-        If some of these rows have an answer that holds up and others do not, the share
-        is that of the others, and that of all rows with a fault stands behind it.
+        If some of these rows have an answer that holds up and others have not, the first
+        range is of the rows whose answer does not hold up. The range of all rows with a
+        fault then comes at the end.
 
         Args:
             losses: The groups of rows with a fault.

@@ -27,7 +27,11 @@ def equal_largest(losses: Sequence[Group]) -> list[Group]:
 
 
 def _size(group: Group, losses: Sequence[Group]) -> int:
-    """The rows of a loss without an answer that holds up; all, where all answers do."""
+    """How many rows a group of rows with a fault counts for.
+
+    These are the rows whose answer does not hold up; all its rows, if the answers of
+    all rows with a fault hold up.
+    """
     return group.n_not_holding_up if count_spoilt(losses) else group.count
 
 

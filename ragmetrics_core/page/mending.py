@@ -62,8 +62,9 @@ def groups_to_mend(
 
     Args:
         groups: All groups of rows, in the order in which they are tried.
-        stage: The rows in which a stage of the journey lost something; it stands for
-            the faults of the search that rules guess.
+        stage: The rows in which a stage of the journey, from retrieval to the answer,
+            lost something. They take the place of the groups of faults of the search,
+            which rules only guess from scores.
         gate: The gate at risk, if any.
     """
     candidates = [group for group in groups if group.mending is not None]
@@ -106,7 +107,7 @@ def why_first(
 
     Args:
         to_mend: The groups to mend, in order.
-        gate: The gate that did not pass, if any.
+        gate: The gate that did not pass, if any; by its rows ``to_mend`` is ordered.
         journey: What each stage lost.
         has_intervals: Whether the intervals hold.
 
@@ -117,6 +118,7 @@ def why_first(
         return ""
     first_group = to_mend[0]
     words = count_in_words(first_group.count, "row")
+    # the weight is how much there is to mend, by which the largest group comes first
     n_equal = sum(group.weight == first_group.weight for group in to_mend)
     is_of_gate = gate is not None and gate.n_rows > 0
     if not is_of_gate and n_equal > 1:

@@ -48,6 +48,7 @@ def paragraphs(
         *_sentences_on_intervals(summary),
     ]
     text = " ".join(sentences)
+    # a key is a citation, such as "Wilson 1927", that the sentences may hold
     references = [reference for key, reference in _REFERENCES.items() if key in text]
     signatures = "; ".join(map(str, run.metrics.values()))
     paragraphs_with_gaps = [
@@ -93,7 +94,8 @@ def _sentences_on_metrics(
         yield f"Also measured: {', '.join(own_metrics)}."
     if only_failed:
         yield f"Failed on every row that it applies to: {', '.join(only_failed)}."
-    if not {"model", "typed", "guard"}.isdisjoint(kinds):
+    gives_probabilities = not {"model", "typed", "guard"}.isdisjoint(kinds)
+    if gives_probabilities:
         yield from _origins(rows, run)
 
 
@@ -120,6 +122,7 @@ def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
         kind: The kind of judge: "words" compares words; others are models.
         settings: The metric's settings, as its signature names them.
     """
+    # a table of ``_TEXTS`` holds definitions by the metric, or by its combination
     by_words = kind == "words"
     combination = settings.get("combination", "")
     if name == "retrieval_accuracy" and combination in _COMBINATIONS:

@@ -273,6 +273,7 @@ def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
             for number, item in enumerate(value, start=1)
         ]
     if isinstance(value, dict):
+        # of the sample, or of one of its contexts
         is_metadata = path.startswith("sample.") and ".metadata" in path
         return {
             cut(key): _short(item, f"{path}.{key[:60]}".lstrip("."), n_cut)

@@ -126,9 +126,10 @@ def certify(
     fails. So with a probability of 95 % no threshold is certified whose precision is
     below the target.
 
-    The first threshold tested is the strictest one that can be expected to have enough
-    labels above it to pass with two wrong ones among them; where no threshold has so
-    many, with one wrong or none. That depends on the scores only, not on the labels.
+    Not every threshold is tested, because a strict one has too few labels above it to
+    pass. The first one tested is the strictest that can be expected to have enough of
+    them, even if two are wrong; where no threshold has, even if one is wrong, or if
+    none is. Which one it is depends on the scores only, not on what the labels say.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.

@@ -82,9 +82,10 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     """Estimate the mean label over all samples from some labels and all scores.
 
     This is prediction-powered inference (PPI). The mean of the labels is corrected by
-    what the scores say of the samples without one: if these score lower on average, so
-    is the estimate. How much weight the scores get is estimated on four fifths of the
-    clusters and used on the fifth.
+    what the scores say of the samples without one: if these score lower on average than
+    the labelled ones, the estimate is lower than the mean of the labels. How much
+    weight the scores get is estimated on four fifths of the clusters, and used on the
+    remaining fifth.
 
     Args:
         labels: Labels of samples that were drawn at random.
@@ -117,6 +118,7 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     n_unlabelled = len(unlabelled.values)
     n_positive = sum(bool(label) for label in labels)
     n_rarer = min(n_positive, len(labels) - n_positive)
+    # ``*unlabelled``: the scores, and the number of the cluster of each
     unlabelled_sums, _ = sum_clusters(*unlabelled)
     n_unlabelled_clusters = len(unlabelled_sums)
     if n_rarer < FEWEST or n_unlabelled_clusters < 2:

@@ -25,6 +25,7 @@ LOSSES = (0.02, 0.05, 0.1)
 _CHANCE = 0.05
 """How probable it may be that too high a loss shows in no row."""
 
+# lower and upper ends, in steps of .01: from 0 to .5, and from .5 to 1
 _BANDS = tuple(
     (low / 100, high / 100) for low, high in product(range(51), range(50, 101))
 )

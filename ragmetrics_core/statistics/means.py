@@ -288,13 +288,16 @@ def ratio_mean(
     """The mean of all values, its standard error over clusters, and degrees of freedom.
 
     The mean is a ratio, the sum of all values over their number. Its error follows from
-    how far each cluster's sum is from what its size lets expect. It is 0 for one
-    cluster.
+    how far each cluster's sum is from the mean times the cluster's size. The error is 0
+    for one cluster.
 
     Args:
         sums: The sum of each cluster; see ``sum_clusters``.
         sizes: The size of each.
-        added: Further clusters of average size, each by the value of all in it.
+        added: For each further cluster of average size, the value of everything in it.
+
+    Returns:
+        The mean, its standard error, and the degrees of freedom of the error.
     """
     average_size = fsum(sizes) / len(sizes)
     all_sums = array("d", sums)

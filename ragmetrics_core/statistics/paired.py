@@ -98,9 +98,10 @@ def permutation(
     changes = [change for change in sums if abs(change) > _ROUNDING]
     if not changes:
         return Permuted(1.0, exact=True)
+    # less what rounding may add: a pattern with the same sum must count as reaching it
     observed = abs(fsum(changes)) - _ROUNDING * len(changes)
-    # The sums of each block of eight changes under all patterns of their signs; the sum
-    # of all changes is one number of each table.
+    # A table holds the sums of a block of eight changes under all patterns of their
+    # signs. One number of each table, added up, is the sum of all under one pattern.
     tables = []
     for start in range(0, len(changes), _BLOCK):
         block = changes[start : start + _BLOCK]

@@ -304,8 +304,8 @@ def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
     The interval goes from the 2.5th to the 97.5th percentile of these means. Sources
     without values are left out.
 
-    None without any values, or if the values of a source are all equal: rows that never
-    differ cannot show how much others would.
+    None without any values, or if the values of a source are all equal: then its rows
+    do not show how much other rows would differ.
     """
     values_of_defined = [values for values in values_by_source if values]
     if not values_of_defined or any(_agree(values) for values in values_of_defined):

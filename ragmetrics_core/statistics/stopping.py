@@ -65,11 +65,11 @@ class _Evidence:
         self, claimed_mean: float, population: int | None, largest_unit: int
     ) -> None:
         self._claimed_mean = claimed_mean
-        self._population = population  # None: as many as one likes
+        self._population = population  # units there are; None: as many as one likes
         self._largest_unit = largest_unit  # in scores
         self._wealth = [1.0] * len(_BETS)  # of each gambler
-        self._n_units = 0
-        self._excess = 0.0  # of the units so far over the claimed mean, summed
+        self._n_units = 0  # on which was bet so far
+        self._excess = 0.0  # of these units over the claimed mean, summed
         self.highest = 1.0 if claimed_mean >= 0 else inf
 
     def bet_on(self, total: float, count: int) -> float:
@@ -82,6 +82,7 @@ class _Evidence:
             total: The sum of the unit's scores.
             count: How many scores it has.
         """
+        # how far the unit lies over the claimed mean, as a part of the largest unit
         excess = (total - self._claimed_mean * count) / self._largest_unit
         expected_mean = self._claimed_mean
         units_per_unit_left = 1.0
@@ -91,7 +92,9 @@ class _Evidence:
             expected_mean = self._claimed_mean - self._excess / n_left
             units_per_unit_left = self._population / n_left
         if 0 < expected_mean < 1:
+            # what a stake wins (or loses), which is at most 0 on average by the claim
             gain = (self._claimed_mean + excess) / expected_mean - 1
+            # gamblers stake more as fewer units are left, and at a high expected mean
             odds = units_per_unit_left / (1 - expected_mean)
             self._multiply_wealth(gain, odds)
         self._n_units += 1
@@ -262,7 +265,8 @@ class SequentialGate:
             if low == high:  # the score is known
                 self.scored += 1
 
-        # each side takes the sum that speaks least for it
+        # Each side takes the sum that speaks least for it. The mirrored sum is that of
+        # 1 − score, on which the evidence for failing bets.
         for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
         for_failing = self._for_failing.bet_on(unit.lowest_mirrored_sum, unit.n_scores)
         if self.decision == "undecided" and self._may_decide():
