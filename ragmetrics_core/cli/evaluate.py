@@ -309,11 +309,10 @@ def _dry_run(plan: _Plan) -> int:
         Decision(metric=gate.metric, outcome="undecided", sentence=_UNHELD.format(gate))
         for gate in plan.gates
     ]
-    lines_on_rows_needed = needed(
-        counted,
-        plan.gates if counted.samples else (),
-        plan.until or UntilDecided(**plan.how_gates_are_held),
-    )
+    # how many rows each gate would take, which is not known without any sample
+    gates_to_plan = plan.gates if counted.samples else ()
+    until = plan.until or UntilDecided(**plan.how_gates_are_held)
+    lines_on_rows_needed = needed(counted, gates_to_plan, until)
     text = counted.text(live=plan.options.max_live)
     show("\n".join([text, *lines_on_rows_needed, *map(str, undecided)]))
     # ``left_out``: for each metric that applies to no sample, why it does not
@@ -598,6 +597,7 @@ def settle(options: argparse.Namespace) -> None:
             was named that would go to an address of the file; or if the file names the
             column of a field that samples do not have.
     """
+    # ``decided``: the settings that were typed, of which the file decides nothing
     file_settings = project_settings(Path.cwd(), decided=_settings_of_options(options))
     if file_settings != ProjectSettings():
         logging.getLogger("ragmetrics_core").info(

@@ -147,14 +147,15 @@ def command_parser(command: str = "") -> argparse.ArgumentParser:
     show_help(parser)
     commands = parser.add_subparsers(metavar="COMMAND")
     # an example is a whole command line: its second word is the command
-    names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
+    command_names = dict.fromkeys(example.split()[1] for example, _ in COMMANDS)
+    # a command that the table does not hold has a module of its own name
     module_name = _MODULE_BY_COMMAND.get(command, command)
-    for name in names:
+    for name in command_names:
         is_added_by_module = _MODULE_BY_COMMAND.get(name, name) == module_name
         if not is_added_by_module:
             _, help_text = example_and_help(name)
             commands.add_parser(name, help=help_text)
-    if command in names:
+    if command in command_names:
         module = import_module(f"ragmetrics_core.cli.{module_name}")
         module.add_to(commands)
     return parser

@@ -128,6 +128,7 @@ def _taken_by_output(
     real_path = os.path.realpath(opened_path)
     option_by_key: dict[Hashable, str] = {}
     for ending in endings:
+        # where the path leads, and the number of the file on its device
         for key in _keys(Path(real_path + ending)):
             option_by_key[key] = option
             if key in use_by_key:

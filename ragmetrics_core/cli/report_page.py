@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
     summary_failure = shared.summary_failure(options, text)
     if summary_failure:
         exit_code = BAD_INPUT
-    page_report = report.shown()
+    page_report = report.shown()  # of the rows that the page shows one by one
     screen = screen_of(
         page_report,
         summary,

@@ -124,7 +124,7 @@ def _batch(options: argparse.Namespace) -> int:
         looking = parking.look_at_batches(
             collect=options.action == "collect", cancel=options.action == "cancel"
         )
-        state_by_batch = run(looking)
+        state_by_batch = run(looking)  # waits for what the coroutine returns
         # batches of providers whose address no option names
         addresses_not_asked = list(parking.elsewhere.values())
     lines = [_batch_line(state) for state in state_by_batch.values()]

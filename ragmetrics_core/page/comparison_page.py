@@ -65,6 +65,7 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     metrics = comparison.metrics_in_order
     changed_samples = _most_changed(comparison, metrics)
     lost = [sample for sample in changed_samples if sample.has_lost]
+    # of the others the first gained least, and that which gained most is to come first
     won = [sample for sample in reversed(changed_samples) if not sample.has_lost]
     drawn_changes = _changes_to_draw(comparison, metrics)
     data = {

@@ -236,7 +236,8 @@ class MetricCounts:
         A judge may be unable to give some samples a score of 1; then the highest mean
         that it can give is named.
         """
-        rows = Counted(self.verdicts[True], self.verdicts.total())
+        # ``verdicts`` counts the rows whose verdict is a yes, and those where it is a no
+        rows = Counted(holds=self.verdicts[True], of=self.verdicts.total())
         words = sentence_of(numbers, rows)
         if has_too_few(numbers):
             words = f"{words.removesuffix('.')}: too few to say,"

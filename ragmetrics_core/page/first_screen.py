@@ -144,15 +144,18 @@ class ScreenTally:
     """
 
     def __init__(self, cluster: GroupBy = "auto") -> None:
-        self._number_of = numbering(cluster)  # gives a sample the number of its cluster
-        self._groups = bytearray()  # of each row, by its place in _CODES
-        self._clusters = array("q")  # of each row, the number of its cluster
+        # gives a sample the number of its cluster
+        self._number_cluster_of = numbering(cluster)
+        self._group_indices = bytearray()  # of each row, by its place in _CODES
+        self._cluster_numbers = array("q")  # of each row, the number of its cluster
         self._hashes_of_contents = array("q")  # by which copies are known
         # by metric what it counts of the rows that it scored
-        self._counts: defaultdict[str, MetricCounts] = defaultdict(MetricCounts)
+        self._counts_by_metric: defaultdict[str, MetricCounts] = defaultdict(
+            MetricCounts
+        )
         # by metric of sufficiency what the application did
-        self._answering: dict[str, AnsweringTally] = {}
-        self._holding_up = bytearray()  # of each row, 1 if its answer holds up
+        self._answering_by_metric: dict[str, AnsweringTally] = {}
+        self._holds_up_flags = bytearray()  # of each row, 1 if its answer holds up
         self._rows_by_group = GroupTally()  # each row stands in one
         self._rows_by_stage = GroupTally()  # of the journey; a row may stand in several
         self._journey = JourneyTally()
@@ -164,15 +167,15 @@ class ScreenTally:
         if all that is known of the answer speaks for it.
         """
         code = group_of_row(row)
-        self._groups.append(_CODES.index(code))
+        self._group_indices.append(_CODES.index(code))
         holds_up = answer_holds_up(row)
-        self._holding_up.append(holds_up)
+        self._holds_up_flags.append(holds_up)
         stages = self._add_to_groups(row, code, holds_up=holds_up)
-        cluster_number = self._number_of(row.sample)
-        self._clusters.append(cluster_number)
+        cluster_number = self._number_cluster_of(row.sample)
+        self._cluster_numbers.append(cluster_number)
         for name, result in row.results.items():
             if isinstance(result, Scored):
-                self._counts[name].add(name, result, (code, *stages))
+                self._counts_by_metric[name].add(name, result, (code, *stages))
                 if isinstance(result.evidence, Sufficed):
                     self._answering_of(name).add(row, cluster_number)
         # rows of one content are copies, which a warning counts
@@ -233,7 +236,7 @@ class ScreenTally:
         has_intervals = not run.decisions
         unscored_first = self._groups_whose_unscored_rows_are_first(losses)
         highest_mean_by_metric = {
-            numbers.metric: self._counts[numbers.metric].highest_mean
+            numbers.metric: self._counts_by_metric[numbers.metric].highest_mean
             for numbers in summary.metrics
         }
         return FirstScreen(
@@ -251,7 +254,7 @@ class ScreenTally:
             groups=tuple(groups),
             rows=summary.rows,
             worst=tuple(self._rows_by_group.worst(unscored_first)),
-            sentences=_sentences(self._counts, summary),
+            sentences=_sentences(self._counts_by_metric, summary),
             highest=highest_mean_by_metric,
             journey=journey,
             lost_on_the_way=journey_in_words(
@@ -284,14 +287,14 @@ class ScreenTally:
         """What the application did, by each metric that says if contexts were enough."""
         return tuple(
             tally.answering(self._n_rows, has_intervals=has_intervals)
-            for tally in self._answering.values()
+            for tally in self._answering_by_metric.values()
         )
 
     def _answering_of(self, metric: str) -> AnsweringTally:
         """What is counted of a metric that says whether contexts were enough."""
-        if metric not in self._answering:
-            self._answering[metric] = AnsweringTally(metric, "context_recall")
-        return self._answering[metric]
+        if metric not in self._answering_by_metric:
+            self._answering_by_metric[metric] = AnsweringTally(metric, "context_recall")
+        return self._answering_by_metric[metric]
 
     def _warnings(
         self,
@@ -338,7 +341,7 @@ class ScreenTally:
         ordered = _worst_gates_first(decisions)
         if not ordered or ordered[0].outcome == "passed":
             return None
-        counts = self._counts[ordered[0].metric]
+        counts = self._counts_by_metric[ordered[0].metric]
         return GateAtRisk(
             ordered[0].metric, counts.verdicts[False], counts.groups_against
         )
@@ -501,12 +504,12 @@ class ScreenTally:
     @property
     def _n_rows(self) -> int:
         """The rows counted: all, or those drawn of them for the page."""
-        return len(self._groups)
+        return len(self._group_indices)
 
     def _count_of(self, *codes: str) -> int:
         """How many rows stand in these groups."""
         places = map(_CODES.index, codes)
-        return sum(map(self._groups.count, places))
+        return sum(map(self._group_indices.count, places))
 
     def _range_of(
         self,
@@ -534,7 +537,12 @@ class ScreenTally:
         flags_if_failed_are_not = array("d")
         flags_if_failed_are = array("d")
         clusters = array("q")
-        rows = zip(self._groups, self._holding_up, self._clusters, strict=True)
+        rows = zip(
+            self._group_indices,
+            self._holds_up_flags,
+            self._cluster_numbers,
+            strict=True,
+        )
         for code_index, holds_up, cluster_number in rows:
             code = _CODES[code_index]
             has_judge_failed = code == JUDGE_FAILED

@@ -144,6 +144,7 @@ def page_data(
         "ranks": _points(shares_by_rank, run),
         **_data_of_table(rows),
     }
+    samples = [row.sample for row in rows if row.sample is not None and not row.problem]
     # a run that stopped early chose its rows by their scores: figures would mislead
     correlations = [] if run.decisions else biases.correlations(rows, metrics)
     return {
@@ -152,7 +153,7 @@ def page_data(
         "summary": summary,
         "run": run,
         "wordings": WORDINGS,
-        "samples": sum(row.sample is not None and not row.problem for row in rows),
+        "samples": len(samples),
         "shares": shares_by_rank,
         "rules": RULES,
         "advices": STAGE_ADVICE,

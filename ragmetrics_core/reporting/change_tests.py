@@ -219,8 +219,8 @@ def _differences(
     """
     differences = Differences(values=[], cluster_numbers=[])
     for (before, after), cluster_number in zip(results, cluster_numbers, strict=True):
-        score_before = value_of(before, first_failed)
-        score_after = value_of(after, second_failed)
+        score_before = value_of(before, if_failed=first_failed)
+        score_after = value_of(after, if_failed=second_failed)
         if score_before is not None and score_after is not None:
             differences.values.append(score_after - score_before)
             differences.cluster_numbers.append(cluster_number)

@@ -74,5 +74,12 @@ def rank_losses(
 def value_of(
     result: MetricResult | None, if_failed: float | None = None
 ) -> float | None:
-    """The score of a result; what failed or is missing has that which is given."""
-    return if_failed if result is None or result.status == "failed" else result.value
+    """The score of a result; None if the metric is undefined for the sample.
+
+    Args:
+        result: What a metric said; None if the sample was not judged.
+        if_failed: The score to take if the sample was not judged or the metric failed.
+    """
+    if result is None or result.status == "failed":
+        return if_failed
+    return result.value

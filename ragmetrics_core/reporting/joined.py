@@ -163,5 +163,5 @@ def _join_judges(runs: Sequence[RunFacts]) -> dict[str, object]:
 
 
 def _drop_repeats(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    """All words in their order, each once."""
+    """Chain several tuples of words, and leave out words that came before."""
     return tuple(dict.fromkeys(chain.from_iterable(several)))

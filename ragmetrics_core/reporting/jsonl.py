@@ -329,7 +329,8 @@ def plain(value: object, holder_ids: frozenset[int] = frozenset()) -> object:
     if isinstance(value, float):
         return float(value) if isfinite(value) else None
     if isinstance(value, str):
-        # a subclass of str may write itself otherwise
+        # A subclass of str may write itself otherwise. A lone surrogate is half of a
+        # character, which no file can hold.
         return replace_surrogates(str.__str__(value))
     holds_itself = id(value) in holder_ids
     if holds_itself or len(holder_ids) > _DEEPEST:

@@ -417,7 +417,8 @@ class Matched(Frozen):
             by: What tells the key of a sample, see ``group_of``; None for no slices.
         """
         rows_alone = [*self.first_only, *self.second_only]
-        yield Part(None, self.pairs, len(self.pairs) + len(rows_alone))
+        n_rows_of_all = len(self.pairs) + len(rows_alone)
+        yield Part(slice=None, pairs=self.pairs, n_rows=n_rows_of_all)
         if by is None:
             return
         key_name = by if isinstance(by, str) else "a key"
@@ -434,7 +435,7 @@ class Matched(Frozen):
             pairs_by_slice.setdefault(slice_name, []).append(pair)
         for slice_name, pairs in sorted(pairs_by_slice.items()):
             n_rows = len(pairs) + n_alone_by_slice[slice_name]
-            yield Part(slice_name, pairs, n_rows)
+            yield Part(slice=slice_name, pairs=pairs, n_rows=n_rows)
 
 
 def _keys_of(pair: Pair, by: GroupBy) -> tuple[str | None, str | None]:

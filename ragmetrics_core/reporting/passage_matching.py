@@ -53,17 +53,19 @@ def parts_shown(
             continue
         if text in free_indices_by_text:
             free_indices = free_indices_by_text[text]
-            parts.append(_equal(passage, contexts, free_indices, ids_of_passages))
+            parts.append(
+                _choose_equal(passage, contexts, free_indices, ids_of_passages)
+            )
             continue
-        index_of_holder = _holder(text, context_texts)
+        index_of_holder = _index_of_holder(text, context_texts)
         if index_of_holder is not None:
             parts.append((index_of_holder, 1.0))
         else:
-            parts.append(_part(passage, text, other_contexts))
+            parts.append(_find_part(passage, text, other_contexts))
     return parts
 
 
-def _holder(text: str, texts: Sequence[str]) -> int | None:
+def _index_of_holder(text: str, texts: Sequence[str]) -> int | None:
     """The index of the first context inside which a passage stands as it is."""
     if len(text) < _LONGEST_BY_CHANCE:
         return None
@@ -73,7 +75,7 @@ def _holder(text: str, texts: Sequence[str]) -> int | None:
     return None
 
 
-def _equal(
+def _choose_equal(
     passage: Context,
     contexts: Sequence[Context],
     free_indices: list[int],
@@ -124,7 +126,7 @@ class _OtherContext:
         self.word_runs = frozenset(_runs_of_words(text))
 
 
-def _part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Part:
+def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Part:
     """Find the context that shows a part of a passage, and how large the part is.
 
     Contexts with the passage's id come before others, then those that show more of it.
@@ -144,7 +146,7 @@ def _part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Par
     word_runs = frozenset(_runs_of_words(text)) if contexts else frozenset()
     for context in contexts:
         has_same_id = passage.id is not None and passage.id == context.context_id
-        share = _share(text, context.text, has_same_id=has_same_id)
+        share = _share_shown(text, context.text, has_same_id=has_same_id)
         # pairs compare by the id first, then by the share
         is_better = (has_same_id, share) > (best_has_same_id, best_share)
         if share > 0 and is_better:
@@ -166,7 +168,7 @@ def _has_id_of(passage: Context, context: Context) -> bool:
     return passage.id is not None and passage.id == context.id
 
 
-def _share(text: str, context_text: str, *, has_same_id: bool) -> float:
+def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:
     """The share of a passage's letters that a context shows; 0.0 if it shows none.
 
     The context holds the whole passage, or it consists of pieces of the passage, with

@@ -522,7 +522,7 @@ class Tally:
                 if slice_name is not None  # None: bad rows alone, which are no slice
             }
         return Summary(
-            **self.rows,
+            **self.rows,  # counts of rows, by field of ``Summary``
             grades=_counts(self.grades),
             capture_warnings=self._capture_warnings.warnings,
             metrics=tuple(metric_summaries),

@@ -142,9 +142,11 @@ def choose_band(
     most_decided = 0.0
     width_of_best = 1.0
     for low, high in _BANDS:
+        # for each source, which shares of its rows are decided, wrong and lost
         decided_by_source = [source.outside(low, high) for source in sources]
         share_decided = _mean(decided_by_source).decided
         width = high - low
+        # pairs compare by the share that is decided first, then by the width
         is_better = (share_decided, width) > (most_decided, width_of_best)
         if is_better and keeps_limit(decided_by_source, limit):
             best_band = (low, high)

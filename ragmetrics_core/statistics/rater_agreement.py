@@ -527,6 +527,7 @@ def measure_all(
     for group in groups:
         source = group[0].source
         groups_by_source.setdefault(source, []).append(group)
+    # each statistic as a function of groups, which takes the rows of all groups
     group_statistics: dict[str, _OfGroups] = {}
     for name, statistic in statistics.items():
         group_statistics[name] = partial(_of_groups, statistic)

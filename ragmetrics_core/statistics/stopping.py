@@ -95,8 +95,8 @@ class _Evidence:
             # what a stake wins (or loses), which is at most 0 on average by the claim
             gain = (self._claimed_mean + excess) / expected_mean - 1
             # gamblers stake more as fewer units are left, and at a high expected mean
-            odds = units_per_unit_left / (1 - expected_mean)
-            self._multiply_wealth(gain, odds)
+            stake_factor = units_per_unit_left / (1 - expected_mean)
+            self._multiply_wealth(gain, stake_factor)
         self._n_units += 1
         self._excess += excess
         if self._population is not None:
@@ -109,11 +109,11 @@ class _Evidence:
         self.highest = max(self.highest, mean_wealth)
         return self.highest
 
-    def _multiply_wealth(self, gain: float, odds: float) -> None:
-        """Let each of the five gain on its stake."""
+    def _multiply_wealth(self, gain: float, stake_factor: float) -> None:
+        """Let each gambler win or lose on the stake, a share of the gambler's wealth."""
         wealth = self._wealth
         for index, bet in enumerate(_BETS):
-            stake = bet * odds
+            stake = bet * stake_factor
             if stake > _HIGHEST_STAKE:  # faster than min(), in the innermost loop
                 stake = _HIGHEST_STAKE
             wealth[index] *= 1 + stake * gain
