@@ -129,8 +129,10 @@ def load(
 
     Args:
         model: A folder, or a name in Hugging Face's cache.
-        kind: What the checkpoint ends in.
-        labels: Which of its labels means support; None where their names tell.
+        kind: What kind of output the model's last layer gives: one of labels, a score,
+            a label for each token, or words ("seq2seq").
+        labels: Which of its labels means support; None where we know the checkpoint, or
+            the names of its labels tell.
         tokenizer: A tokenizer in place of the model's own.
         revision: A commit in the cache.
         window: Most tokens to read at once; None for what the checkpoint states.
@@ -283,7 +285,8 @@ def _find_outputs(
 
     Args:
         model: Name or folder of the model, for messages.
-        kind: What it ends in; "seq2seq" replies in words, all others have labels.
+        kind: What kind of output it gives; "seq2seq" replies in words, all others have
+            labels.
         labels: The label that means support, as given or known; None where the names
             in the config tell.
         config: The model's config.
@@ -294,7 +297,8 @@ def _find_outputs(
     """
     if kind != "seq2seq":
         label_names = {int(index): str(name) for index, name in config.id2label.items()}
-        return _Outputs(_index_of_support(model, label_names, labels), None)
+        support_index = _index_of_support(model, label_names, labels)
+        return _Outputs(support_index, reply_tokens=None)
     if labels is None or not labels.other:
         raise SettingError(
             f"which words does {model} reply? Give label=, the one that means that"
@@ -308,7 +312,8 @@ def _find_outputs(
             f"the replies {labels.other!r} and {labels.support!r} of {model} begin"
             " with the same token, so their probabilities cannot be told apart"
         )
-    return _Outputs(1, (other_token, support_token))
+    # only the logits of these two tokens are read: that of support is the second
+    return _Outputs(support_index=1, reply_tokens=(other_token, support_token))
 
 
 def _token_of_reply(model: str | Path, word: str, tokenizer: Any) -> int:

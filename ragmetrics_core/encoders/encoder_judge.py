@@ -433,6 +433,7 @@ class EncoderJudge(Judge):
                 model's tokens for a window.
         """
         tokens_of_longest = max(self._count_tokens(text) for text in hypotheses)
+        # A part cut out of a text may have a few tokens more than it had within it.
         room = self._most_tokens - tokens_of_longest - _SLACK
         if room < self._most_tokens // 4:
             raise ContextWindowExceeded(

@@ -163,8 +163,8 @@ class GuardJudge(ModelJudge):
             guard_question = guard_questions(self.model.form, question)
         except JudgeError as error:
             return Answer(NotAnswered(error.with_traceback(None)))
-        if not guard_question.requests:
-            return Answer(guard_question.reads(()))
+        if not guard_question.requests:  # e.g. an answer without a claim
+            return Answer(guard_question.reads(()))  # the reply made of no verdicts
         failure, usage = await self._control_failure(self._run_session)
         if failure is not None:
             return Answer(NotAnswered(failure), usage)
@@ -243,8 +243,9 @@ class GuardJudge(ModelJudge):
         """Ask about one text in one request; return verdict or error, and the cost.
 
         Log-probabilities are asked for unless the model is stated not to give them.
-        What the session learns of the endpoint does not change the request: replies are
-        kept under it, and would be asked for again.
+        What the session learns of the endpoint does not change the request. Replies are
+        stored under a digest of their request: under a changed one they would not be
+        found, and would be asked for again.
         """
         await session.prepare()
         lacks_logprobs = self.model.capabilities().logprobs is False

@@ -146,8 +146,9 @@ class ColumnsRead:
     def sentences(self) -> list[str]:
         """What is odd about the columns, one sentence each.
 
-        Three things may be: no metric applies; rows have a field in different columns;
-        or an empty column was read, although another one of a usual name is filled.
+        Three things may be odd. No metric applies; rows have one field in different
+        columns; or a field was read from an empty column, although another column,
+        whose name is also usual for the field, is filled.
         """
         sentences = self._why_no_metric_applies()
         for field, n_rows_by_column in self._n_rows_by_column.items():

@@ -77,7 +77,8 @@ class Estimate:
 
         Args:
             unit: What is counted, e.g. ``samples``.
-            live: How many requests a run in batches asks live, beside them.
+            live: How many requests a run in batches asks live, beside its batches; None
+                for none.
         """
         lines = [
             f"{self.samples} {unit}, {self.bad_rows} bad rows; nothing was called",
@@ -91,7 +92,9 @@ class Estimate:
                 f"questions to the judge {name} count as one call each; what it sends,"
                 " and what that costs, is its own affair"
             )
-        if self.low.spared + self.low.passed:
+        # a cascade spares its strong judge a question, or passes the question on to it
+        has_cascade = self.low.spared + self.low.passed > 0
+        if has_cascade:
             lines.append(self._cascade_line())
         for name, reason in self.left_out.items():
             lines.append(f"{name} left out: {reason} on every row")
@@ -261,7 +264,8 @@ class _RowsCounted:
                 counter.carry_out(metric, row)
                 for counter in counters_by_metric[metric.name]
             ]
-            # That of the most counts: there both judges of a cascade are asked.
+            # The judge that counts the most stands last. Its refusal decides, because
+            # of a cascade it asks both judges.
             refusal = refusals[-1]
             if refusal is not None:
                 failure = self.failing.get(metric.name, Failing(0, str(refusal)))

@@ -108,6 +108,7 @@ class RowsInFlight:
             # Taken before anything is looked at, so that no row ends unnoticed between.
             next_end = self._next_end
             next_row = self._futures_not_taken[0]
+            # AHEAD is the bound on rows that have started behind the next one
             others_may_start = not one_by_one and len(self._futures_not_taken) < AHEAD
             n_judged = len(self._futures_unfinished)
             has_room = others_may_start and n_judged < self._most_judged

@@ -441,9 +441,10 @@ def stream(
 ) -> Iterator[SampleResult]:
     """Yield the results of a run in input order.
 
-    A run in batches first takes in what batches have answered, and in the end submits
-    what none has answered yet. An interrupt yields what is done or was paid, and marks
-    the run.
+    A run in batches has ``parking``, the store in which requests wait for a batch. Such
+    a run first takes in what batches have answered, and in the end submits what none
+    has answered yet. After an interrupt the results that are done are yielded, and
+    those for which something was paid; the run is marked as interrupted.
 
     Args:
         run: The run, which begins here.

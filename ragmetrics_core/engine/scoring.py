@@ -113,7 +113,7 @@ async def score_one(
     if not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
-    # that of the run whose metric or judge calls this; None outside of any run
+    # the spending of the run whose metric or judge calls this; None outside of any run
     spending_around = _spending_around.get()
     spending = spending_around or _Spending(Budget())
     session = judge.session(concurrency=32, store=store, budget=spending.budget)

@@ -95,10 +95,12 @@ class CascadeJudge(Judge):
     ) -> None:
         """Check both judges and the band, and keep them; nothing is asked.
 
+        The band is the range of probabilities in which the cheap judge is unsure.
+
         Raises:
-            SettingError: If one of the two is no judge, or the band is missing, holds
-                no ascending probabilities, or is for a type of question that there is
-                not.
+            SettingError: If one of the two is no judge; if the band is missing, or is
+                not two ascending probabilities; or if it names an unknown type of
+                question.
         """
         for judge in (cheap, strong):
             if not isinstance(judge, Judge):
@@ -107,7 +109,7 @@ class CascadeJudge(Judge):
                     f" {type(judge).__name__}"
                 )
         if band is None:
-            raise SettingError(_refuse_without_band(cheap.name))
+            raise SettingError(_advice_without_band(cheap.name))
         if isinstance(band, Mapping):
             _check_names(band)
             for band_of_type in band.values():
@@ -172,7 +174,8 @@ class CascadeJudge(Judge):
         """Answer several questions by the cheap judge, and where it is unsure by both.
 
         All questions of which the cheap judge is unsure go to the strong judge
-        together. If the cheap judge is not available, its answer stands, which says so.
+        together. If the cheap judge is not available, its answer stands: it is the
+        error that says so.
         """
         answers = await self.cheap.answer_all(questions)
         unsure_places: list[int] = []
@@ -182,6 +185,7 @@ class CascadeJudge(Judge):
             if _failed_with(answer, JudgeUnavailable):
                 continue
             if self._is_sure(question, answer):
+                # the strong judge is spared one question
                 usage = answer.usage + Usage(spared=1)
                 answers[place] = replace(answer, usage=usage)
             else:
@@ -208,9 +212,10 @@ class CascadeJudge(Judge):
     def _is_sure(self, question: Question[Any], answer: Answer[Any]) -> bool:
         """Whether the cheap judge's answer counts, so that the strong one is not asked.
 
-        It does if each verdict has a probability outside the band, and is the verdict
-        that its probability speaks for. The band holds the probabilities at which the
-        cheap judge is unsure; a question may have none, and is then always passed on.
+        It counts if each verdict has a probability outside the band, and if no verdict
+        contradicts its own probability (a "no" with 0.9). The band is the range of
+        probabilities in which the cheap judge is unsure. A question whose type has no
+        band is always passed on to the strong judge.
         """
         band = self._band_of(question)
         if band is None:
@@ -220,8 +225,9 @@ class CascadeJudge(Judge):
         low, high = band
         if any(low <= weight.p <= high for weight in answer.reply.weights):
             return False
-        # A single reply may hold several verdicts, and so have several weights. It has
-        # no verdict of its own that could contradict the first of them.
+        # Usually each reply has one verdict and one weight. A single reply that lists
+        # several verdicts has several weights; ``_contradicts`` then finds no verdict
+        # in it, so that pairing it with the first weight does no harm.
         replies_with_weights = zip(
             answer.reply.replies, answer.reply.weights, strict=False
         )
@@ -247,7 +253,7 @@ def _combine_answers(
     return Answer(strong_answer.reply, usage)
 
 
-def _refuse_without_band(cheap: str) -> str:
+def _advice_without_band(cheap: str) -> str:
     """What to do where no band is given."""
     return (
         "a cascade needs a band, the probabilities between which the strong judge is"

@@ -135,8 +135,9 @@ class DecisionJudge(ModelJudge):
     ) -> _DecisionByPlace:
         """Ask the typed questions of several questions, all at once.
 
-        Those about one state, which is what they are about as JSON, share requests: as
-        many as the model takes in one. Equal ones are asked once.
+        The state of a typed question is the texts that it is about, as JSON. Typed
+        questions with one state share requests; each request holds as many as the model
+        takes (``most_questions``). Equal ones are asked once.
 
         Args:
             session: The session of the run.
@@ -211,12 +212,13 @@ async def _render(question: Question[Any]) -> TypedForm:
 
 
 def typed_form(question: Question[Any]) -> TypedForm:
-    """Return how a question is asked by typed questions, or its reply without asking.
+    """Return the typed questions that stand for a question, or its reply.
 
-    A typed question is answered with probabilities. The question itself says, by its
-    ``decided``, which typed questions stand for it. Without a call it is answered if
-    its texts alone settle it, if it has no such form, or if its form is at fault; then
-    the reply says why.
+    A typed question is one that is answered with probabilities. The question's form,
+    its ``decided``, says which typed questions stand for it. In three cases the result
+    holds the reply instead, and no model is called: the question's texts alone settle
+    it; it has no form; or its form is at fault. In the last two the reply is an error
+    that says why.
     """
     form = question.decided
     if form is None:
@@ -237,6 +239,7 @@ def typed_form(question: Question[Any]) -> TypedForm:
     problem = _problem_of_form(state, typed_questions)
     if problem:
         return TypedForm(question, reply=NotAnswered(_wrong_form(question, problem)))
+    # each typed question as JSON; equal ones are asked once, but read at each place
     texts = tuple(question_text(typed_question) for typed_question in typed_questions)
     typed_by_text = dict(zip(texts, typed_questions, strict=True))
     return TypedForm(question, json_text(dict(state)), typed_by_text, texts)

@@ -116,9 +116,13 @@ class Judge(ABC):
 def check_judge(judge: object) -> None:
     """Refuse what cannot be used as a judge in a run.
 
+    Args:
+        judge: What a judge's ``session()`` returned, and is to answer the questions of
+            the run. Most judges return themselves or a copy.
+
     Raises:
         SettingError: If it is no judge, if reading its name or its models fails, if
-            results could not name it, or if its models are no chat models.
+            its name is no text or blank, or if its models are no chat models.
     """
     name_of_class = type(judge).__name__
     if not isinstance(judge, Judge):

@@ -146,8 +146,9 @@ class _Asking:
     ) -> None:
         """Render the question as a request; nothing is sent.
 
-        The request carries the JSON schema of the reply, unless the prompt names all of
-        its fields. The session then sends it only where a reply was malformed.
+        The request carries the JSON schema of the reply, unless the prompt names all
+        fields of the reply. Without it the session sends the schema only when it asks
+        again because a reply was malformed.
         """
         self.usage = Usage()
         self._session = session
@@ -163,6 +164,7 @@ class _Asking:
         )
         # how many alternatives of a token to ask for; 0 where the model gives none
         self._top_logprobs = judge.top_logprobs
+        # the session lists the features that it knows the model not to have
         if "logprobs" in session.lacking():
             self._top_logprobs = 0
 
@@ -173,8 +175,9 @@ class _Asking:
             The replies that could be read, and the errors of the others.
 
         Raises:
-            JudgeError: If there is no reply: that of the first poll; but one that says
-                that the texts are too long comes first, because they can be divided.
+            JudgeError: If no reply could be read: the error of the first poll. An error
+                that says that the texts are too long goes before it, because the texts
+                can then be divided and asked about again.
         """
         question = self._question
         replies, errors = await self._ask(
@@ -185,7 +188,8 @@ class _Asking:
                 if isinstance(error, ContextWindowExceeded):
                     raise error
             raise errors[0]
-        # stopping early saves nothing where one request gives several replies
+        # ``together`` is how many replies one request gave. Who adds polls one by one
+        # needs to know: stopping early saves nothing where one request gives several.
         came_together = any(reply.choice.origin.together > 1 for reply in replies)
         values = tuple(reply.value for reply in replies)
         return Asked(values, tuple(errors), together=came_together)
@@ -198,9 +202,9 @@ class _Asking:
         or they do not settle every verdict, the question is polled, and a weight is the
         share of polls with the label.
 
-        Some questions are polled once, and hold all verdicts in that reply, one after
-        the other ("sequential"). There the weights that tokens have settled are kept,
-        and any other verdict weighs 1 or 0, as it stands.
+        Some questions are polled once, and the one reply lists all verdicts, one after
+        the other (the mode "sequential"). There a verdict keeps the weight that its
+        token has settled; any other verdict weighs 1 if it has the label, else 0.
 
         Args:
             label_probability: The label whose probability is wanted, and how often to
@@ -296,13 +300,16 @@ class _Asking:
                 the run. A score from the polls before it would be another one than the
                 next run gives.
         """
+        # the code that checks a reply class of a user's own may take any time
+        module_of_reply = self._question.Reply.__module__
+        is_users_own_reply = not module_of_reply.startswith(_OURS)
         answers = await self._session.ask(
             request,
             partial(read, question=self._question),
             schema=self._schema,
             polls=polls,
             first_poll=first_poll,
-            own_reader=not self._question.Reply.__module__.startswith(_OURS),
+            own_reader=is_users_own_reply,
         )
         self.usage += answers.usage
         replies: list[ReadReply[Any]] = []

@@ -98,10 +98,10 @@ def find_objects(
     # Slips of form are corrected in the first part of a long reply only.
     end_of_tolerance = reply_start + _TOLERANT_LIMIT
     name_search = _NameSearch(text, names)
-    # where the object before ends, or the reply begins
+    # where the object before ends; for the first object, where the reply begins
     previous_end = reply_start
-    # whether the object stands as a verdict does; before the first one True, which
-    # holds if nothing stands before it
+    # Whether the object stands as a verdict does. It starts as True, because a first
+    # object with nothing before it is no quotation.
     is_unquoted = True
     is_any_unquoted = False
     # where the last object with one of the names ends; None as long as there is none
@@ -115,7 +115,7 @@ def find_objects(
         previous_end = start if end is None else end
         if not name_search.is_between(start, end):
             continue
-        if end is None:
+        if end is None:  # no brace closes it
             _fail(choice, "its JSON object is incomplete")
         value = _parse_object(text[start:end], tolerantly=end <= end_of_tolerance)
         if value is None:

@@ -69,6 +69,7 @@ def read_weights(
     Source:
         Design note "Probabilities from tokens".
     """
+    # which label the weights are of; a question that names none has none
     label_probability = question.weigh or LabelProbability("")
     verdicts = verdicts_of(reply.value)
     # of the labels in the order in which the text of the reply has them
@@ -223,10 +224,11 @@ def _label_of_text(
             with it too.
         labels: The labels.
     """
-    rest = text.removeprefix(before_label)
-    lacks_what_stands_before = rest == text and before_label.strip(_SIGNS_AROUND)
-    if lacks_what_stands_before:
+    # quotes and spaces before a label may differ between alternatives; words may not
+    has_words_before = before_label.strip(_SIGNS_AROUND) != ""
+    if has_words_before and not text.startswith(before_label):
         return None
+    rest = text.removeprefix(before_label)
     plain_text = rest.translate(_PLAIN_DIGITS).lstrip(_SIGNS_AROUND).casefold()
     for label in labels:
         name = str(label).casefold()

@@ -108,11 +108,13 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
             blocks = _blocks_of_part(question.parts[name])
             blocks_by_name[name] = blocks
             sample_texts += [block.text for block in blocks]
-    # The tags of examples have digits of their own, which no sample changes.
+    # The examples of the instructions stand in tags whose digits no sample changes, so
+    # that a provider can cache the beginning of the prompt.
     example_digits = _digits_of_examples(instructions, sample_texts)
     fixed_words = _fixed_words(instructions, example_digits)
     digits = tag_digits([*sample_texts, fixed_words["examples"]])
-    # what stands in place of each placeholder, by its name
+    # what stands in place of each placeholder, by its name: the texts of the sample in
+    # their tags, and the fixed words, which are the same for all samples
     text_by_name = {
         name: _in_tags(blocks, digits) for name, blocks in blocks_by_name.items()
     }

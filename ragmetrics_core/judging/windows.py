@@ -89,7 +89,8 @@ def join_verdicts(
 ) -> Answer[Any]:
     """Make one answer of the answers about the parts of a text that was too long.
 
-    Its usage is that of all calls, and says that windows were read.
+    Its usage sums that of all calls, and notes that the text was read in parts
+    (windows) as a fallback.
 
     Args:
         question: The question.

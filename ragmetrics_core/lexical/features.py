@@ -113,9 +113,10 @@ def _find_match(
     """
     raise_if_cancelled()  # raises if nobody waits for the verdict any more
     terms = frozenset(sentence.terms)
+    # by the place of a context sentence, how many of the terms it holds
     n_shared = _count_shared_terms(terms, places)
     if not n_shared:
-        return Match()
+        return Match()  # no context sentence is near
     # the most shared terms; of equal places the first
     best_place = min(n_shared, key=lambda place: (-n_shared[place], place))
     context, position = best_place
@@ -231,11 +232,15 @@ def adherence(
             it.
 
     Returns:
-        The share of the answer's terms that stand in the contexts; the share of its
-        bigrams, for which the first number stands where it has none; the mean, over its
-        sentences, of the share of terms in the nearest context sentence; the least
-        ``overlap_at_name`` of its sentences; the share of its names that stand in the
-        contexts. All are in [0, 1].
+        Five numbers in [0, 1]:
+
+        1. the share of the answer's terms that stand in the contexts;
+        2. the share of its bigrams that do; the first number if it has no bigram;
+        3. the mean over its sentences: of each, the share of its terms that the nearest
+           context sentence holds;
+        4. the least ``overlap_at_name`` of its sentences, which is low where the
+           contexts hold a name apart from the rest of its sentence;
+        5. the share of its names that stand in the contexts.
     """
     terms = frozenset[str]().union(*(context.terms for context in contexts))
     term_share = _share(answer.terms, terms)
@@ -270,11 +275,14 @@ def usefulness(question: Passage, answer: Passage, chunk: Passage) -> Features:
     a **bigram** is two terms one after the other.
 
     Returns:
-        The share of the terms sought that the chunk holds: those that only the answer
-        has, or the question's where the answer has no others; how many bigrams of
-        question and answer it holds, on a logarithmic scale; the share of its first
-        three terms that stand in question or answer, since texts tend to open with
-        their subject.
+        Three numbers:
+
+        1. the share of the terms sought that the chunk holds; sought are the terms that
+           only the answer has, or those of the question if the answer has no others;
+        2. how many bigrams of question and answer the chunk holds, on a logarithmic
+           scale;
+        3. the share of the chunk's first three terms that stand in question or answer,
+           since texts tend to open with their subject.
     """
     sought = answer.terms - question.terms
     if not sought:
@@ -294,10 +302,12 @@ def presence(fact: Passage, context: Passage) -> Features:
     A **term** is the stem of a word that carries a meaning.
 
     Returns:
-        The share of the fact's terms for which the context holds the term, or a word
-        that begins with the same four letters; the share that the best sentence of the
-        context holds; the share that the context holds exactly. Each is 0.0 for a fact
-        without a term.
+        Three shares of the fact's terms; each is 0.0 for a fact without a term:
+
+        1. the terms that the context holds, or for which it holds a word that begins
+           with the same four letters;
+        2. the terms that one sentence of the context holds, the one that holds most;
+        3. the terms that the context holds exactly.
     """
     n_terms = len(fact.terms)
     if n_terms == 0:

@@ -129,7 +129,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     """Judge by shared words whether an answer rests on its contexts.
 
     An answer that only declines abstains. A number that no context holds makes the
-    verdict a clear no, and so does a negation that contexts of the same words lack.
+    verdict a no, and so does a negation that contexts of the same words lack.
 
     Args:
         question: Holds the answer and the contexts.
@@ -151,7 +151,8 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
     probability = _adherence_probability(answer, contexts, values, vectors=vectors)
-    # what no context bears out decides alone, however many words are shared
+    # A number or a negation that no context bears out decides alone, however many words
+    # are shared: VETO is just below 0.5, from which on the verdict is a yes.
     if unknown_numbers:
         probability *= VETO
     elif any(match.denied_terms for match in matches):
@@ -161,7 +162,7 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     if unknown_numbers:
         reason = _explain_unknown_numbers(unknown_numbers)
     else:
-        term_share = values[0]
+        term_share = values[0]  # the first feature: the share of terms found
         reason = _explain_adherence(answer, text, term_share, sentences, matches)
     low, high = UNCERTAIN_WITH_VECTORS if vectors else UNCERTAIN
     if low <= probability <= high:

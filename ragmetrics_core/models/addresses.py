@@ -158,7 +158,10 @@ def provider_endpoint(
     if api_base is not None:
         is_own = has_host_of(api_base, provider.address)
         return Endpoint(api_base, provider.key_variable if is_own else None)
-    address_variable = next(filter(os.environ.get, provider.address_variables), None)
+    variables_set = [
+        name for name in provider.address_variables if os.environ.get(name)
+    ]
+    address_variable = variables_set[0] if variables_set else None
     if address_variable is None:
         return Endpoint(provider.address, provider.key_variable)
     address = os.environ[address_variable]
@@ -166,8 +169,8 @@ def provider_endpoint(
         return Endpoint(address, provider.key_variable)
     if has_key:
         raise SettingError(_two_places(address_variable))
-    # The key in our variable belongs to the address in our variable. Where that one is
-    # set to another address, the key is not for this one.
+    # Our own variables name an address and the key for it. If ours names another
+    # address than the provider's variable, the key in ours is not for this address.
     is_for_another = os.environ.get(ADDRESS_VARIABLE, address) != address
     if os.environ.get(KEY_VARIABLE) and not is_for_another:
         return Endpoint(address, KEY_VARIABLE)

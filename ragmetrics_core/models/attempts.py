@@ -123,9 +123,10 @@ class Availability:
         """Learn from how a call ended whether the endpoint answers at all.
 
         After an answer the endpoint is open: calls need not wait for each other. After
-        a refusal that would meet every call, such as a wrong key, it is left alone.
-        Where it has answered before, only many refusals in a row count as such; a
-        single one is marked as ``single`` and fails its own request alone.
+        a refusal that would meet every call, such as a wrong key, no more calls are
+        sent. An endpoint that has answered before is left alone only after many
+        refusals in a row; until then a refusal is marked as ``single``, and fails its
+        own request alone.
 
         Args:
             ticket: Not used; limiters have a method of the same form.
@@ -301,7 +302,8 @@ class Attempts:
                 for limiter in self.limiters:
                     ticket = await limiter.acquire(n_tokens)
                     at_the_end.callback(tell, limiter, ticket)
-                self.endpoint.check()
+                self.endpoint.check()  # raises if the endpoint is left alone by now
+                # replies that were paid for are on the disk before more are bought
                 await self.store.settled()
                 budget_ticket = await self.budget.acquire(n_tokens)
                 at_the_end.callback(tell, self.budget, budget_ticket)

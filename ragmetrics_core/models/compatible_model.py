@@ -279,7 +279,7 @@ class OpenAICompatibleModel(ChatModel):
         if path.endswith("/content"):
             return content
         body = await self._read_json(content)
-        # Some endpoints answer "200 OK", with an error in the body.
+        # Some endpoints answer "200 OK" to a question, with an error in the body.
         if path in _PATHS_OF_QUESTIONS:
             status_in_body = status_of_body(body)
             if status_in_body is not None:

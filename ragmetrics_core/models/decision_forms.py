@@ -213,6 +213,7 @@ def _choices(
     """
     is_truncated = _is_truncated(body)
     choices: list[Choice] = []
+    # a question in a request is its kind, its words and its options with their labels
     for place, (kind, _, options) in enumerate(json.loads(request)["questions"]):
         answer = answer_by_name.get(_name(place))
         labels = [label for label, _ in options]

@@ -426,7 +426,8 @@ def decision_model(
     if not name.startswith(SYSTEM_ONE):
         return None
     provider, slash, model = name.removeprefix(SYSTEM_ONE).partition("/")
-    # Without an address, LiteLLM looks for the provider; our client knows one of them.
+    # A provider without an address is left to LiteLLM; the one provider that our own
+    # client knows is not.
     is_left_to_litellm = (
         api_base is None and bool(slash) and f"{provider}/" != _TYPESAFE
     )

@@ -184,12 +184,12 @@ class Fitting:
             key: Digest of the request; one that was rejected in every form is not sent
                 again for a while.
             request: The request.
-            send: Sends a request for the reply at a position, or several from there on;
-                gives failures as values.
+            send: Sends a request for the reply at a position, or for several from there
+                on. It raises no failure, but returns a reply that holds it.
 
         Returns:
-            The replies; failures are values in it. The usage names what the request had
-            to do without.
+            The replies, and the failures, which are not raised. The usage names the
+            features that the request had to do without.
         """
         rejection = self._recent_rejection(key)
         if rejection is not None:
@@ -320,11 +320,13 @@ class Fitting:
         """Return a request without the features to leave out.
 
         A model that reasons writes much before its reply, so the limit of the reply's
-        length is raised for it. A model that takes no temperature counts as such a one.
+        length is raised for it. A model that takes no temperature counts as one that
+        reasons, too.
         """
         changes: dict[str, Any] = {}
         for name in left_out:
             if _FEATURES[name].is_used(request):
+                # ``without`` holds the request's fields as they are without the feature
                 changes.update(_FEATURES[name].without)
         reasons = "temperature" in left_out or self._model.capabilities().reasoning
         if reasons and request.max_tokens is not None:

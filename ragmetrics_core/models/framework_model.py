@@ -124,6 +124,7 @@ class FrameworkModel(ChatModel):
         API is awaited on this loop. If this coroutine is cancelled, the call is given
         up.
         """
+        # how to call it, how to call it by its async API, and how to read what it gives
         call, acall, read_reply = self._exchange(request)
 
         def call_quietly() -> ChatReply:

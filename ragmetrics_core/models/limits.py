@@ -194,7 +194,8 @@ class Budget:
         self._n_in_flight = 0
         # Is set when the next call ends, and then replaced by a new one.
         self._next_end = asyncio.Event()
-        # What the end of the run gives up, by the seconds of grace that it has.
+        # The timeouts of the blocks that the end of the run gives up; each with the
+        # seconds of grace that its block has after that end.
         self._grace_by_timeout: dict[asyncio.Timeout, float] = {}
 
     @property
@@ -210,7 +211,8 @@ class Budget:
         """Run the block, but give it up at the deadline or when the run is interrupted.
 
         Args:
-            grace: Seconds that the block has after that to end by itself.
+            grace: Seconds that the block has after the deadline, or after the
+                interruption, to end by itself.
 
         Raises:
             LimitReached: If the block was given up.

@@ -178,6 +178,7 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
     call.address = public_address(url).removesuffix(path)
     # Some providers take no address: LiteLLM then asks another host than the given one.
     is_given_host = not call.given_address or has_host_of(url, call.given_address)
+    # names of the headers that tell who asks and were not given for this address
     credentials = headers_that_tell_who(
         request.headers,
         call.given_headers if is_given_host else (),
@@ -187,6 +188,9 @@ def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
         for name in credentials:
             del request.headers[name]
         return
+    # LiteLLM asks the address that it knows of the provider: a key that was given, or
+    # none, may go there. The provider's usual key may, unless the environment has
+    # changed the address.
     if call.given_key or not credentials:
         return
     address_variable = variable_naming(url, os.environ.items())

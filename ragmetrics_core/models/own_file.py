@@ -64,7 +64,7 @@ def check(path: Path, kind: Kind) -> None:
             f"{path} is a link that leads to itself; name a file for {kind.holds}"
         )
     if not path.exists():
-        _check_stays(path)
+        _check_stays(path)  # refuses a link that leads out of its folder
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise ForeignFile(f"{path} is a folder or device; name a file for {kind.holds}")
@@ -409,8 +409,9 @@ class OwnFile:
     def _give_up(self, error: Exception) -> None:
         """Write nothing any more, and say so once; a damaged file is moved aside.
 
-        The warning names the kind of error, and never its words, but for those of our
-        own ``ForeignFile``.
+        The warning begins with what the run does without the file, which its kind
+        says. It names the class of the error, and not the error's words, which may hold
+        texts; only those of our own ``ForeignFile`` are safe.
         """
         if self.trouble is not None:
             return

@@ -61,9 +61,14 @@ _CLAIM = """
     ON CONFLICT (id) DO UPDATE SET body = excluded.body, tries = excluded.tries,
     token = excluded.token, result = NULL
     WHERE result IS NOT NULL AND tries < excluded.tries"""
-_ANSWER = "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
-_RESULT = "SELECT result FROM parked WHERE id = ? AND token = ? AND result IS NOT NULL"
-_CONTRADICT = "UPDATE parked SET result = ? WHERE id = ? AND token = ?"
+# Changes one row if the request stands in the batch and has no result yet, else none.
+_SET_FIRST_RESULT = (
+    "UPDATE parked SET result = ? WHERE id = ? AND token = ? AND result IS NULL"
+)
+_GET_RESULT = (
+    "SELECT result FROM parked WHERE id = ? AND token = ? AND result IS NOT NULL"
+)
+_REPLACE_RESULT = "UPDATE parked SET result = ? WHERE id = ? AND token = ?"
 _FILL = "UPDATE parked SET result = ? WHERE token = ? AND result IS NULL"
 _COUNT_PASSING_FAILURES = """
     SELECT count(*) FROM parked WHERE token = ? AND tries < ? AND (
@@ -262,7 +267,7 @@ def _enter_answer(
     """Enter the result of one request into the table; return whether it is a new one.
 
     The first result of a request is kept. If a later one decides something else,
-    neither counts: the request then has a result that says so.
+    neither counts: ``CONTRADICTORY`` takes the place of the first.
 
     Args:
         token: The token of the batch that the result belongs to.
@@ -280,14 +285,15 @@ def _enter_answer(
         answer = [None, {"error": error}]
     result = json.dumps(answer)
     request_id = str(row["custom_id"])
-    entered = connection.execute(_ANSWER, (result, request_id, token))
-    if entered.rowcount:
+    entered = connection.execute(_SET_FIRST_RESULT, (result, request_id, token))
+    is_first_result = entered.rowcount == 1
+    if is_first_result:
         return True
-    earlier_row = connection.execute(_RESULT, (request_id, token)).fetchone()
+    earlier_row = connection.execute(_GET_RESULT, (request_id, token)).fetchone()
     if earlier_row is not None:
         (earlier_result,) = earlier_row
         if _deciding_part(earlier_result) != _deciding_part(result):
-            connection.execute(_CONTRADICT, (CONTRADICTORY, request_id, token))
+            connection.execute(_REPLACE_RESULT, (CONTRADICTORY, request_id, token))
     return False
 
 

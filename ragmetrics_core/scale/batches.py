@@ -94,6 +94,12 @@ class ParkingStore(SqliteStore):
         models: Sequence[ChatModel],
         budget: Budget | None = None,
     ) -> None:
+        """Begin a pass: check store and models, and make the tables of batches.
+
+        A **pass** goes once over all samples. Requests without a reply are **parked**:
+        they wait for the batch that is made at the end of the pass. Each batch has a
+        **token**, a word that we drew, by which it is found again.
+        """
         if not isinstance(store, SqliteStore):
             raise SettingError(
                 "batches are kept in the file of replies: name one, e.g."
@@ -108,18 +114,18 @@ class ParkingStore(SqliteStore):
                 " take batches: name such a judge, or leave out batch="
             )
         super().__init__(store.path, fresh=store.fresh)
-        # A **pass** goes once over all samples. Requests without a reply are **parked**:
-        # they wait for the batch that is made at the end of the pass.
         # Whether the next pass asks what is left in calls, not in batches.
         self.asks_live_next = False
-        # Tokens of the batches that requests of this pass stand in.
+        # Tokens of the batches that hold requests of this pass; as long as there are
+        # any, a further pass is needed.
         self.waiting: set[str] = set()
         # Addresses of batches that belong to no model here, by token.
         self.elsewhere: dict[str, str] = {}
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex
         self._budget = budget or Budget()
-        if not self._budget.live:
+        asks_in_batches = not self._budget.live
+        if asks_in_batches:
             # Each pass takes all answers of batches again, and counts them again.
             self._budget.calls = 0
             self._budget.spent = 0.0
@@ -179,6 +185,8 @@ class ParkingStore(SqliteStore):
         body = json.dumps(model.body(request))
         request_id = digest(keys[0])
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
+        # the batch it stands in, the digest of the body that was asked, the number of
+        # its tries, and the batch's answer: None as long as there is none
         token, digest_asked, tries, result = row or (b"", b"", 0, None)
         if result:
             reply = _reply_of_result(model, result)
@@ -302,6 +310,7 @@ class ParkingStore(SqliteStore):
         limits = self._budget.limits
         n_calls = self._budget.calls + self._n_parked
         cost = self._budget.spent + self._price_of_parked
+        # a limit of None is none
         may_call = n_calls <= (limits.max_calls or inf)
         may_pay = cost <= (limits.max_cost or inf)
         if may_call and may_pay:
@@ -454,7 +463,7 @@ class ParkingStore(SqliteStore):
             await self._committed_change(
                 partial(batch_table.name_batch, batch.token, str(state["id"]))
             )
-        elif time.time() < batch.since + SETTLED_SECONDS:
+        elif time.time() < batch.since + SETTLED_SECONDS:  # since it was entered
             state["status"] = "not confirmed yet"
         else:
             state["status"] = "expired"
@@ -538,15 +547,15 @@ class ParkingStore(SqliteStore):
             is_lost = await self._is_lost(token)
         count_failed = partial(batch_table.count_passing_failures, token)
         n_failed = await self._committed_change(count_failed)
-        # The error that requests without an answer get. Without one, as after a
-        # refusal, they are as if never asked.
+        # The error that is entered for requests without an answer. It is None after a
+        # refusal of the batch: its requests then count as never asked.
         code = _CODES_BY_STATUS.get(status)
         n_unanswered = await self._committed_change(
             partial(batch_table.forget_batch, token, code)
         )
         if code is None:
             n_to_ask_again = n_unanswered + n_failed
-        else:  # counted again, since those without an answer have an error now
+        else:  # counted again, since requests without an answer have an error now
             n_to_ask_again = await self._committed_change(count_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
@@ -568,10 +577,11 @@ class ParkingStore(SqliteStore):
     ) -> tuple[int, int]:
         """Fetch the answers of a batch from the service, and enter them into our file.
 
-        The service has two files: of requests that failed, and of those answered.
+        The service has two files: one of failed requests, and an output file of the
+        requests that were answered.
 
         Returns:
-            How many of them are new, and how many lines its output file has.
+            How many of the answers are new, and how many lines the output file has.
         """
         n_entered = 0
         n_output_lines = 0

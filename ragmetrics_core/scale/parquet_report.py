@@ -159,11 +159,12 @@ def _evidence_fields(shape: type[BaseModel]) -> dict[str, Any]:
 
 
 def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
-    """Return the facts of a row that a summary needs; it reads no texts then.
+    """Return the facts of a row that a summary needs, so that it need read no texts.
 
-    ``problem`` says why the row is no sample; only that and ``unfinished`` are given
-    then. ``unfinished`` is what was paid for metrics that a limit cut off. ``group`` is
-    the conversation or document by which intervals are clustered.
+    ``problem`` says why the row is no sample, and is None for a sample. ``unfinished``
+    is what was paid for metrics that a limit cut off. A row that is no sample has only
+    these two. ``group`` is the conversation or document that the sample belongs to;
+    intervals are clustered by it.
     """
     facts: dict[str, Any] = {
         "problem": row.problem or None,
@@ -182,12 +183,12 @@ def _facts_of_sample(row: SampleResult) -> dict[str, Any]:
 def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
     """Make the value of a result's column: a mapping of its fields.
 
-    Of the evidence, fields that reports understand are columns of their own. All
-    others stand in ``rest`` as JSON.
+    Reports understand three classes of evidence (``_SHAPES``): their fields become
+    columns of their own. All other fields of evidence stand in ``rest`` as JSON.
 
     Args:
-        result: The result of one metric; None, which stays None, where it was not
-            judged.
+        result: The result of one metric; None for a metric that was not judged, whose
+            value is None, too.
     """
     if result is None:
         return None
@@ -200,6 +201,7 @@ def _cell_of_result(result: MetricResult | None) -> dict[str, Any] | None:
                 for name in _evidence_fields(shape):
                     column_fields[name] = rest.pop(name)
         if isinstance(result.evidence, JudgedChunks):
+            # how many chunks are useful, which a summary counts
             column_fields["useful"] = result.evidence.useful_known
         cell["evidence"] = {**column_fields, "rest": json.dumps(rest)}
     return dict(cell)
@@ -224,9 +226,10 @@ def _fields_of_result(
             if value is not None
         }
         if "asked" in evidence:
-            # Evidence of polls is told by both fields, and this one is None after a
-            # single poll.
-            evidence.setdefault("repeatability")
+            # Evidence of polls is recognised by its fields "asked" and
+            # "repeatability". The latter is None after a single poll, so that it was
+            # left out above.
+            evidence.setdefault("repeatability", None)
         rest = json.loads(evidence.pop("rest"))
         fields["evidence"] = {**evidence, **rest}
     sample_id = None if sample is None else sample.id
@@ -242,6 +245,11 @@ class ParquetRows(Sequence[SampleResult]):
     """
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
+        """Open the file or folder, and find its metrics; rows are counted, not read.
+
+        Raises:
+            InputError: If it is not what a ``Scorer`` wrote, or cannot be read.
+        """
         dataset = import_extra("pyarrow.dataset", "parquet", "a report from Parquet")
         self._path = path
         # columns of the file by fields of a sample, as the caller names them
@@ -449,6 +457,7 @@ def _sum_of_usages(usages: Any) -> Usage:
     """
     pc = import_extra("pyarrow.compute", "parquet", "a report from Parquet")
     totals: dict[str, Any] = {}
+    # a struct column has a column for each field of a usage
     for field, column in zip(usages.type, usages.drop_null().flatten(), strict=True):
         if field.name in ("fallbacks", "models"):
             totals[field.name] = tuple(sorted(column.flatten().unique().to_pylist()))
@@ -514,6 +523,7 @@ def _add_results(
     is_scored = compute.equal(status, "scored").fill_null(False)
     is_failed = compute.equal(status, "failed").fill_null(False)
     is_undefined = compute.equal(status, "undefined").fill_null(False)
+    # failed, bad, or not judged: a score that might have been anything
     is_unknown = compute.invert(compute.or_(is_scored, is_undefined))
     tally.scores.extend(cells["value"].filter(is_scored).to_pylist())
     _add_useful(tally, cells["useful"].filter(is_scored))
@@ -557,8 +567,11 @@ class ParquetReport(Report):
     results: ParquetRows
 
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
+        """Make the facts of the run from the signatures that the rows hold.
+
+        A **signature** says with which settings, judge and prompt a score was made.
+        """
         self.results = ParquetRows(path, columns)
-        # A **signature** says with which settings, judge and prompt a score was made.
         signatures: dict[str, Signature] = {}
         details_by_judge: dict[str, dict[str, str]] = {}
         notes: list[str] = []

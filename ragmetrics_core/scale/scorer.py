@@ -65,6 +65,7 @@ class Scorer:
         concurrency: int = 32,
         **columns: Any,
     ) -> None:
+        """Check the settings; nothing is opened before the first table."""
         self.metrics = tuple(choose_metrics(metrics))
         self.limits = limits
         # Makes the budget of this process. None where the limits hold for this process
@@ -126,11 +127,11 @@ class Scorer:
                 columns of any usual names.
 
         Returns:
-            An Arrow table: the columns of ``table``, then the struct ``sample``
-            (``problem``: why a row is no sample; ``unfinished``: what was paid for
-            metrics that a limit cut off) and a struct per metric, null where it was not
-            judged. The types are the same for all rows. A row that cannot be judged is
-            a row that says so.
+            An Arrow table with the columns of ``table``, the struct ``sample``, and a
+            struct for each metric, null where the metric was not judged. In ``sample``,
+            ``problem`` says why a row is no sample, and ``unfinished`` what was paid
+            for metrics that a limit cut off. The types are the same for all rows. No
+            row is left out: one that cannot be judged says so in ``problem``.
 
         Raises:
             JudgeUnavailable: If the judge's first call shows that it will answer

@@ -104,6 +104,7 @@ def _differing_settings(
         judge_names = ", ".join(judges)
         earlier_names = ", ".join(earlier_judges)
         differences.append(f"judge {judge_names} against {earlier_names}")
+    # a phrase for each judge that was asked at another address
     differences += judges_elsewhere(judges, earlier.run.addresses).values()
     return differences
 
@@ -137,7 +138,8 @@ def partners_of(
         )
     _refuse_few_pairs(matched, len(samples), min_scored)
     partner_by_index = {row.index: earlier_row for earlier_row, row in matched.pairs}
-    # rows that are no samples too: comparing two finished runs counts them as well
+    # Rows of the earlier run without a partner. Those that are no samples count, too,
+    # as they do where two finished runs are compared.
     n_without = len(matched.first_only)
     return Partners(partner_by_index, n_without)
 

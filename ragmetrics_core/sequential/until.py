@@ -156,9 +156,8 @@ class Decider:
         self._partners = Partners()  # rows of the earlier run for rows of this one
         self._texts: list[str] = []  # of each row of a list
         self._n_reachable = 0  # rows that may be judged
-        self._unit_sizes: list[
-            int
-        ] = []  # rows of each unit, in order; [] of an iterator
+        # How many rows each unit has, in order; empty for an iterator.
+        self._unit_sizes: list[int] = []
 
         # What was judged so far.
         self._judged = _JudgedRows()

@@ -313,9 +313,10 @@ class ChatModelContract:
 
         Args:
             fault: What goes wrong with the request.
-            error_class: The class that the error must have. Two lacks of a model excuse
-                another one: a model that lacks "bodies" may give any error that is not
-                misleading, and one that lacks "codes" goes by the status alone.
+            error_class: The class that the error must have. There are two exceptions. A
+                model whose ``lacks`` names "bodies" cannot read the body of a reply,
+                and may give any error that is not misleading. One whose ``lacks`` names
+                "codes" cannot read error codes, and goes by the status alone.
             loopback_server: Makes servers.
         """
         server = loopback_server(faults=lambda _: fault)

@@ -170,7 +170,7 @@ def _systemone_answer(question: Body, chance: Chance) -> Body | None:
     Returns:
         None for a refusal: the service leaves such an answer out.
     """
-    kind = question["type"]
+    kind = question["type"]  # "noul", "choice" or "score"
     if chance is None:
         return None
     if kind == "noul":

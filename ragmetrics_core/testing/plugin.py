@@ -86,9 +86,9 @@ def _measure(test: pytest.Item, samples: Any, arguments: dict[str, Any]) -> Any:
     Args:
         test: The test that measures.
         samples: What holds the samples.
-        arguments: Arguments of ``evaluate``; beside them ``gates`` and ``on``, which
-            says whether the interval or the mean alone decides a gate. They are taken
-            out of it.
+        arguments: Arguments of ``evaluate``; beside them ``gates``, and ``on``, which
+            says whether the interval or the mean alone decides a gate. These two and
+            ``until`` are taken out of the mapping.
     """
     from ragmetrics_core.engine.evaluation import evaluate
     from ragmetrics_core.reporting.gates import UntilDecided, decide, parse_gate
