@@ -644,3 +644,20 @@ def test_a_row_whose_marks_are_not_read_has_a_journey(mark: str) -> None:
     assert followed is not None
     assert [passage.shown for passage in followed.passages] == ["whole", "not shown"]
     assert "shown" not in followed.unknown
+
+
+@pytest.mark.parametrize(
+    ("mark", "expected"), [("[1]", None), ("[2]", "not_cited"), ("", "not_cited")]
+)
+def test_noise_that_is_not_cited_is_no_loss(mark: str, expected: Loss | None) -> None:
+    fact = "Bridge {} was opened in {}."
+    noise = ("The towers are red.", "A museum stands there.", "Cars pay a toll.")
+    rows = []
+    for number in range(6):
+        held = fact.format(number, 1850 + number)
+        texts = [held, *noise]
+        contexts = [f"Source {place}: {text}" for place, text in enumerate(texts, 1)]
+        answer = f"{held[:-1]} {mark}."
+        rows.append({"contexts": contexts, "answer": answer, "facts": [held]})
+    report = evaluate(rows, metrics=["accuracy"], judge="lexical")
+    assert report.journey().mend == expected

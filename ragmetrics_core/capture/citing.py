@@ -91,6 +91,8 @@ def cited_by(turn: Turn, answered: Answered, evidenced: Evidenced) -> Cited:
         except _UnknownMeaning as reason:
             why_unknown = why_unknown or str(reason)
             continue
+        if citations and rule is _by_the_provider:
+            return Cited(_with_marks_of_the_prompt(citations, search))
         if citations:
             return Cited(citations)
         if citations is not None and not why_unknown:
@@ -363,6 +365,36 @@ def _by_the_provider(search: _Search) -> tuple[Citation, ...] | None:
     return tuple(dict.fromkeys(citations))
 
 
+def _with_marks_of_the_prompt(
+    citations: Sequence[Citation], search: _Search
+) -> tuple[Citation, ...]:
+    """The provider's citations, and beside them the marks by numbers of the prompt.
+
+    A model may cite what the application showed by its number, and what the provider
+    found by the provider's means.
+    """
+    provided_texts: set[str] = set()
+    for node in search.calls.nodes:
+        if node.by_provider:
+            provided_texts.update(document.text for document in node.documents or ())
+    own_places = [
+        place for place, text in enumerate(search.texts) if text not in provided_texts
+    ]
+    own_texts = [search.texts[place] for place in own_places]
+    numbering: dict[str, tuple[int, ...]] = {}
+    for label, indices in labels_in(search.prompts, own_texts).places.items():
+        if label.isdigit():
+            numbering[label] = tuple(own_places[index] for index in indices)
+    if not numbering:
+        return tuple(citations)
+    of_marks = [
+        citation
+        for citation in citations_of_marks(search.text, numbering)
+        if citation.contexts
+    ]
+    return tuple(dict.fromkeys([*citations, *of_marks]))
+
+
 def _places_of_provided_source(
     source: CitedSource, holder: int | None, search: _Search
 ) -> tuple[int, ...]:
@@ -623,6 +655,11 @@ def _check_that_it_dangles(
     """
     label = plain_label(name)
     if not search.knows_what_was_shown:
+        is_undivided = search.evidenced.contexts.evidence_from == "undivided"
+        if is_undivided and label.isdigit() and _is_a_line_numbered(label, prompts):
+            # a tool's text holds several numbered ones
+            mark = f"[{label[:_LONGEST_LABEL]}]"
+            raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
         raise _UnknownMeaning(_NOT_KNOWN)
     if not label.isdigit():
         has_letter = any(map(str.isalpha, label))
@@ -649,6 +686,12 @@ def _is_part_shown(part: str, prompts: Iterable[str]) -> bool:
     if not re.search(r"[^\W\d_]{2}", line):
         return False
     return any(line in as_one_line(prompt).lower() for prompt in prompts)
+
+
+def _is_a_line_numbered(number: str, prompts: Iterable[str]) -> bool:
+    """Whether a line of the prompts begins with a number in any form."""
+    shown = "\n".join(prompts)
+    return any(_has_number(form, number, shown) for form in _FORMS_OF_NUMBERS)
 
 
 def _is_number_shown(number: str, labels: Labels, prompts: Sequence[str]) -> bool:

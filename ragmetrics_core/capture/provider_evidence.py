@@ -21,9 +21,10 @@ from ragmetrics_core.capture.provider_replies import ProviderEvidence
 from ragmetrics_core.capture.tree import CitedSource, Document, Node
 
 _CITED = "cited sources"
-# Models that search for every answer, by their names: of OpenAI, Perplexity and Groq.
+# Models that search for every answer, by their names: of OpenAI, Perplexity, Groq and
+# OpenRouter.
 _SEARCHING_MODEL = re.compile(
-    r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b"
+    r"-search-(?:preview|api)\b|\bsonar\b|\bcompound(?:-beta)?\b|:online\b"
 )
 
 
@@ -48,8 +49,11 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     if shown_message is not None:
         call.prompt = (*call.prompt, shown_message)
     remarks = list(evidence.doubts)
-    if not evidence and _SEARCHING_MODEL.search(call.model or ""):
-        remarks.append(searches_by_itself(call.model or ""))
+    if not evidence:
+        for model in (call.model, evidence.model):
+            if model and _SEARCHING_MODEL.search(model):
+                remarks.append(searches_by_itself(model))
+                break
     call.remarks = (*call.remarks, *remarks)
     if call.reply is not None and evidence.annotations:
         sources = tuple(map(_cited_source, evidence.annotations))

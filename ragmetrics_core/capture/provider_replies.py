@@ -9,7 +9,7 @@ texts are not there is counted as unread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ragmetrics_core.capture import provider_remedies as remedies
 from ragmetrics_core.capture.plain_values import as_one_line
@@ -77,11 +77,13 @@ class ProviderEvidence:
         calls: The searches and tools, in their order.
         annotations: The sources that are named for places of the reply.
         doubts: What is uncertain, in words: a search that may have been made.
+        model: The model that replied, by the word of the provider; None if not told.
     """
 
     calls: tuple[ProviderCall, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     doubts: tuple[str, ...] = ()
+    model: str | None = None
 
     def __bool__(self) -> bool:
         """Whether the reply tells of anything."""
@@ -117,12 +119,22 @@ def evidence_in_reply(*places: object) -> ProviderEvidence:
     """
     mappings = [place for place in places if isinstance(place, Mapping)]
     # a plain message, of which a conversation holds many, is not read further
+    model = next(filter(None, map(_model_of, mappings)), None)
     if not any(_may_tell_evidence(place) for place in mappings):
-        return ProviderEvidence()
+        return ProviderEvidence(model=model)
     reply = _ReplyBeingRead()
     for place in mappings:
         reply.read(place)
-    return reply.evidence()
+    return replace(reply.evidence(), model=model)
+
+
+def _model_of(place: Fields) -> str | None:
+    """The name of the model that replied; None if a mapping does not tell it."""
+    for key in ("model_name", "model"):
+        name = place.get(key)
+        if isinstance(name, str) and name:
+            return name
+    return None
 
 
 def _may_tell_evidence(place: Fields) -> bool:

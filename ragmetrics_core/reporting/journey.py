@@ -336,7 +336,7 @@ class _StageToMend:
 
     def add(self, sample: SampleJourney) -> None:
         """Count one sample, without verdicts that may follow from an earlier loss."""
-        self._stages.add(_drop_doubtful_verdicts(sample))
+        self._stages.add(_drop_needless_citations(_drop_doubtful_verdicts(sample)))
         self._n_with_facts += bool(sample.facts)
         self._n_settled += sample.is_settled
 
@@ -425,4 +425,24 @@ def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
     passages = (
         replace(passage, useful=None, cited=None) for passage in sample.passages
     )
+    return replace(sample, passages=tuple(passages))
+
+
+def _drop_needless_citations(sample: SampleJourney) -> SampleJourney:
+    """A sample that asks no citation of passages that nobody needed.
+
+    Where it is settled which passages hold the facts, the others may be noise, which is
+    rightly not cited. Those that a metric judged useful count all the same.
+    """
+    if not sample.is_settled:
+        return sample
+    ranks_with_facts: set[int] = set()
+    for fact in sample.facts:
+        ranks_with_facts.update(fact.passages)
+    passages = []
+    for number, passage in enumerate(sample.passages, start=1):
+        # where what was retrieved is not known, the passages are the contexts
+        rank = passage.rank or number
+        is_needed = rank in ranks_with_facts or passage.useful
+        passages.append(passage if is_needed else replace(passage, cited=None))
     return replace(sample, passages=tuple(passages))

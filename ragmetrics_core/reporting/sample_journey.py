@@ -181,8 +181,9 @@ def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
     if why_not_seen:
         unknown["shown"] = why_not_seen
     if sample.retrieved is None:
-        unknown["retrieved"] = _NOT_RETRIEVED
-        unknown["kept"] = _NOT_RETRIEVED
+        reason = _why_not_retrieved(sample)
+        unknown["retrieved"] = reason
+        unknown["kept"] = reason
         return [] if why_not_seen else list(_passages_of_contexts(sample))
     numbered = enumerate(zip(sample.retrieved, _notes(sample), strict=True), start=1)
     passages = [_passage(rank, document, note) for rank, (document, note) in numbered]
@@ -199,6 +200,16 @@ def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
             else "no step between search and prompt was recorded"
         )
     return passages
+
+
+def _why_not_retrieved(sample: Sample) -> str:
+    """Why it is not known which passages were retrieved."""
+    notes = sample.capture
+    if notes is not None and notes.evidence_from == "undivided":
+        return "a tool returned one text, which nobody divided into passages"
+    if notes is not None and notes.grade is not None:
+        return "the run recorded no search"
+    return _NOT_RETRIEVED
 
 
 def _why_not_told(sample: Sample) -> str:

@@ -725,3 +725,23 @@ def test_a_provider_says_which_of_two_equal_sentences_cites() -> None:
     sample = captured(run)
     assert sample.citations is not None, sample.citations_unknown
     assert [(one.start, one.end) for one in sample.citations] == [(12, 23)]
+
+
+def test_a_mark_of_the_prompt_stands_beside_what_the_provider_cites() -> None:
+    found = "The ferry of Osta crosses the lake every hour."
+    searched = {
+        "type": "file_search_call",
+        "id": "fs_1",
+        "queries": ["ferry"],
+        "results": [{"file_id": "file-9", "filename": "o.txt", "text": found}],
+    }
+    text = "It rises in the hills [1]."
+    cited = block(text, type="file_citation", file_id="file-9", filename="o.txt")
+    model = Structured(messages=iter([AIMessage([searched, cited])]))
+    sample = captured(lambda: asked(model, "[{n}] {text}").invoke(QUESTION))
+    cited_texts = {
+        sample.contexts[place].text
+        for citation in sample.citations or ()
+        for place in citation.contexts
+    }
+    assert cited_texts == {TEXTS[0], found}

@@ -355,6 +355,24 @@ SHAPES: dict[str, Shape] = {
             ]
         },
     ),
+    "OpenAI: a model that searches, told by the reply": Shape(
+        ANSWER,
+        [ROOMS],
+        "inferred",
+        "searches by itself",
+        [OWN],
+        beside={"refusal": None},
+        metadata={"model_name": "gpt-4o-search-preview-2025-03-11"},
+    ),
+    "OpenRouter: a model that searches": Shape(
+        ANSWER,
+        [ROOMS],
+        "inferred",
+        "searches by itself",
+        [OWN],
+        beside={"refusal": None},
+        metadata={"model_name": "openai/gpt-4o:online"},
+    ),
     "another provider's search": Shape(
         [{"type": "x_search_call", "id": "x_1"}, said()],
         [ROOMS],
