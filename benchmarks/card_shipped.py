@@ -52,6 +52,11 @@ UNSEEN = (
     f"Adherence beyond these sources: {unseen_worth()}. Its numbers are"
     " scores of words, and no probabilities."
 )
+UNSEEN_WITHOUT_VECTORS = (
+    f"Adherence beyond these sources was measured without vectors: {unseen_worth()}."
+    " With vectors no such figure is known. Its numbers are scores of words, and no"
+    " probabilities."
+)
 CONSTRUCTED = (
     "Easy by construction, with negatives from other documents or cut out:"
     f" {', '.join(sorted(EASY))}."
@@ -61,6 +66,11 @@ FLOOR = (
     "A model of 135 million parameters: a floor, no judge to take. Times are those of"
     " two shared cores of a CPU."
 )
+_NOTES_BY_JUDGE = {
+    "lexical": (LEFT_OUT, UNSEEN),
+    "lexical+vectors": (LEFT_OUT, UNSEEN_WITHOUT_VECTORS),
+    "smollm2": (FLOOR,),
+}
 
 
 def left_out(judge: Judge, data: Path, items: Sequence[LabelledSample]) -> Ask:
@@ -187,7 +197,7 @@ def main() -> None:
             "command": f"{run} benchmarks/card_shipped.py DATA --judge {name}{own}",
             "inputs": inputs_of(options.data),
             "notes": (
-                *((FLOOR,) if name == "smollm2" else (LEFT_OUT, UNSEEN)),
+                *_NOTES_BY_JUDGE[name],
                 *limit,
                 CONSTRUCTED,
             ),

@@ -38,6 +38,7 @@ from ragmetrics_core.statistics.rater_agreement import (
 )
 
 DRAWS = 500
+UNSEEN_QUESTION = "the same on sources never used for fitting"
 HEADER = (
     "question to the embedded judge",
     "on sources left out of the fit",
@@ -164,7 +165,7 @@ def lines(bench: Bench) -> dict[str, tuple[str, str, int | str]]:
             ),
             len(adherent),
         ),
-        "the same on sources never used for fitting": (
+        UNSEEN_QUESTION: (
             f"AUROC {UNSEEN.auroc:.3f} [{UNSEEN.low:.2f}, {UNSEEN.high:.2f}]",
             (
                 f"{UNSEEN.answers:,} answers, {UNSEEN.measured}; kept aside, from"
@@ -233,7 +234,8 @@ def main() -> None:
     own = lines(shipped)
     print(f"| {' | '.join(HEADER)} |", "|---" * len(HEADER) + "|", sep="\n")
     for question, (figure, besides, sources) in lines(left_out).items():
-        print(f"| {question} | {figure} | {besides} | {own[question][0]} | {sources} |")
+        in_sample = "–" if question == UNSEEN_QUESTION else own[question][0]
+        print(f"| {question} | {figure} | {besides} | {in_sample} | {sources} |")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def test_every_block_of_the_page_runs(
     (tmp_path / "whole_page_of_metrics.py").write_text("\n".join(blocks))
     monkeypatch.syspath_prepend(tmp_path)
     import_module("whole_page_of_metrics")
-    assert len(blocks) == 3
+    assert len(blocks) == 4
 
 
 @pytest.mark.parametrize("logprobs", [True, "reject"])
