@@ -614,7 +614,7 @@ def settle(options: argparse.Namespace) -> None:
             " beside --api-key-env"
         )
     for name, value in _options_of_file(file_settings).items():
-        if name not in options:
+        if name not in options:  # samples have no such field, so there is no option
             field_name = make_printable(name.removesuffix("_column"))
             raise SettingError(
                 f"{PROJECT_FILE} names the column of {field_name}, which samples lack"

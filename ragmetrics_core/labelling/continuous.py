@@ -229,7 +229,7 @@ def _draw_candidates(
     """The ids of the documents with enough chunks, in random order.
 
     A document has enough if it has the number of consecutive chunks that the settings
-    want as golden contexts, the contexts that a question is written from.
+    want as golden contexts (``golden``), the contexts that a question is written from.
 
     Raises:
         InputError: If no document has enough chunks, or if the settings want noise,

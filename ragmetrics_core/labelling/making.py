@@ -203,9 +203,9 @@ class Maker:
         plan: Making[T],
         key: Callable[[T], str],
     ) -> list[T]:
-        """Make as many different products as are wanted, each of one candidate.
+        """Make as many different products as are wanted, each from one candidate.
 
-        Where a candidate gives no product, or one that was made before, the reason is
+        A product is what the plan makes, e.g. a question with its answer. Where a candidate gives no product, or one that was made before, the reason is
         counted in ``left_out`` and a further candidate is tried.
 
         Args:
@@ -231,6 +231,7 @@ class Maker:
                 elif isinstance(product, Undefined):
                     self.left_out[product.code] += 1
                 elif key(product) in product_by_key:
+                    # the key of every kind of product is its question
                     self.left_out["duplicate question"] += 1
                 else:
                     product_by_key[key(product)] = product

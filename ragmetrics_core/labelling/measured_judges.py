@@ -217,7 +217,7 @@ def measure_judge(
     """
     metric_by_question = _asking_metrics(labelled, metrics)
     # This run asks nothing: it resolves the judge and gives the facts for the card.
-    run = Run([*metric_by_question.values()], judge, 1, MemoryStore())
+    run = Run([*metric_by_question.values()], judge, concurrency=1, store=MemoryStore())
     resolved_judge = run.judges[0]
     measured_by_question: dict[str, _MeasuredQuestion] = {}
     for question, metric in metric_by_question.items():

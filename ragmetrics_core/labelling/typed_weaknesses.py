@@ -286,6 +286,7 @@ _RequestForm = Callable[[Sequence[Typed]], list[list[Typed]]]
 
 
 def _one_a_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
+    """Each question in a request of its own."""
     return [[typed] for typed in typed_questions]
 
 

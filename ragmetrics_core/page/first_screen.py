@@ -200,6 +200,7 @@ class ScreenTally:
         Returns:
             The codes of those stages; none if nothing is known of the journey.
         """
+        # the groups of rules, unlike others, each name a stage of the pipeline
         example = example_of(row, TITLES[code], is_of_stage=code in RULES)
         self._rows_by_group.add(code, example, holds_up=holds_up)
         row_journey = self._journey.add(row)
@@ -230,7 +231,8 @@ class ScreenTally:
             exit_code: That of the command which shows the screen.
         """
         groups = self._all_groups()
-        losses = losses_among(groups)
+        losses = losses_among(groups)  # the groups of rows with a fault
+        # what became of facts and passages from retrieval to the answer
         journey = self._journey.journey()
         # the rows of a run until decided were chosen by their scores
         has_intervals = not run.decisions

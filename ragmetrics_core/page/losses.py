@@ -63,7 +63,7 @@ def loss_in_words(
         return _losses_by_answer(losses, rows)
     n_lost = count_rows(losses)
     words = f"{n_lost:,} of {rows} {'has' if n_lost == 1 else 'have'} a fault"
-    if rows == "the other row":
+    if rows == "the other row":  # "1 of the other row has" would be no English
         words = "The other row has a fault"
     if n_holding_up:
         words += ", and "

@@ -128,6 +128,7 @@ def _test_change(
             "interval": paired.difference_interval(*differences),
             "p": test.p,
             "exact": test.exact,
+            # the least difference that so many pairs would show
             "detectable": paired.detectable(error),
             "needed": n_needed,
             "one_sided": _one_sided_bounds(differences, worst, best),

@@ -52,7 +52,8 @@ def rank_losses(
         samples: Samples whose score of a metric changed; a sample may come once for
             each metric.
         badness: For each metric a key to sort by: the metric of the lowest key is the
-            worst, and its samples come first.
+            worst, and its samples come first. The key is False where the second run is
+            decided to be worse, else True; then the difference of the means.
 
     Returns:
         For each sample its change in the worst metric. Samples of one metric stand in

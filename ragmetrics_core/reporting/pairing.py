@@ -321,6 +321,7 @@ def group_pairs(
         if main_key is None:
             key_of_pairs.append(None)
             continue
+        # equal keys of the two runs need not mean the same: the run is part of the key
         key_of_pairs.append(("first", main_key))
         if second_key is not None:
             groups.join(("first", main_key), ("second", second_key))

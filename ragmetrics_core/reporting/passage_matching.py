@@ -228,6 +228,7 @@ def sentences_resting(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
         evidence = {} if result.evidence is None else dict(result.evidence)
         sentences = evidence.get("sentences") or ()
         for number, sentence in enumerate(sentences, start=1):
+            # evidence that was read from a file holds mappings in place of models
             support = sentence if isinstance(sentence, Mapping) else dict(sentence)
             rank = support.get("rank")
             coverage = support.get("coverage")

@@ -142,30 +142,35 @@ class SampleJourney:
 
 
 def journey_of(row: SampleResult) -> SampleJourney | None:
-    """Follow the passages and facts of one row.
+    """Follow the passages and facts of one row from the search to the answer.
 
-    None for a row that is no sample, or whose application failed.
+    Returns:
+        What became of each passage and fact, and why something is not known. None for
+        a row that is no sample, or whose application failed.
     """
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
         return None
     unknown: dict[str, str] = {}
     passages = _on_their_way(sample, unknown)
-    useful = _useful_by_rank(row, unknown)
-    cited = _ranks_cited(sample, unknown)
-    resting = sentences_resting(row)
-    judged = tuple(
-        replace(
-            passage,
-            useful=useful.get(passage.context) if passage.was_shown else None,
-            cited=passage.context in cited
-            if passage.was_shown and cited is not None
-            else None,
-            sentences=resting.get(passage.context or 0, ()),
+    useful_by_rank = _useful_by_rank(row, unknown)
+    ranks_cited = _ranks_cited(sample, unknown)
+    sentences_by_rank = sentences_resting(row)
+    judged_passages = []
+    for passage in passages:
+        is_useful = None  # not known, like all of what the model was not shown
+        is_cited = None
+        if passage.was_shown:
+            is_useful = useful_by_rank.get(passage.context)
+            if ranks_cited is not None:
+                is_cited = passage.context in ranks_cited
+        context_rank = passage.context or 0  # ranks begin with 1: 0 is that of none
+        sentences = sentences_by_rank.get(context_rank, ())
+        judged_passages.append(
+            replace(passage, useful=is_useful, cited=is_cited, sentences=sentences)
         )
-        for passage in passages
-    )
-    return SampleJourney(judged, _facts(row, sample, judged, unknown), unknown)
+    facts = _facts(row, sample, judged_passages, unknown)
+    return SampleJourney(tuple(judged_passages), facts, unknown)
 
 
 # Of one sample: what was recorded
@@ -193,12 +198,10 @@ def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
         unknown["shown"] = _why_not_told(sample)
     passages = _with_dropped_inside(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
+        unknown["kept"] = "no step between search and prompt was recorded"
         writers = _writers(sample)
-        unknown["kept"] = (
-            _ANEW.format(writers[0])
-            if writers
-            else "no step between search and prompt was recorded"
-        )
+        if writers:
+            unknown["kept"] = _ANEW.format(writers[0])
     return passages
 
 
@@ -303,7 +306,10 @@ def _with_dropped_inside(passages: Sequence[Passage], sample: Sample) -> list[Pa
 def _useful_by_rank(
     row: SampleResult, unknown: dict[str, str]
 ) -> Mapping[int | None, bool | None]:
-    """By rank of a context whether it was judged useful."""
+    """By rank of a context whether it was judged useful.
+
+    Without such a metric it is empty, and ``unknown["useful"]`` says why.
+    """
     for result in row.results.values():
         if isinstance(result.evidence, JudgedChunks):
             return {chunk.rank: chunk.useful for chunk in result.evidence.chunks}

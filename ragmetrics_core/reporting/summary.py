@@ -444,6 +444,7 @@ class Tally:
         self.usage += result.usage
         sample = result.sample
         if sample is not None:
+            # notes which keys of slices and clusters the sample has
             self._keys_sought.look(sample)
         self.rows["rows"] += 1
         if sample is None or result.problem:

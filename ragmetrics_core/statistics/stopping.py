@@ -372,8 +372,8 @@ def draw_order(
 
     Rows are put in the order of a digest of the seed and their content. Rows of one
     cluster stay together, as a unit; any other row is a unit by itself. Equal rows are
-    told apart by a count, else they would be neighbours; which of them comes first
-    makes no difference.
+    told apart by a count, else they would be one unit; which of them comes first makes
+    no difference.
 
     Args:
         contents: What each row says.
