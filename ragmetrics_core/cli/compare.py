@@ -73,13 +73,13 @@ def add_to(commands: Any) -> None:
         unit="KEY",
     )
     flag(parser, "--anyway", "compare runs that were not measured in the same way")
-    parser = command(commands, "push", _push)
-    add(parser, "results", "results over traces", unit="R.jsonl", convert=Path)
+    push_parser = command(commands, "push", _push)
+    add(push_parser, "results", "results over traces", unit="R.jsonl", convert=Path)
     help_text = (
         "otel, openinference, mlflow or langfuse; addresses and keys as their clients"
         " take them"
     )
-    add(parser, "--to", help_text, unit="TARGET", required=True)
+    add(push_parser, "--to", help_text, unit="TARGET", required=True)
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -237,7 +237,7 @@ def _check_place(argument: str, path: Path, options: argparse.Namespace) -> None
         )
     check_leads_nowhere_else(path, argument)
     _check_temporary_file(argument, path)
-    for name in ("corpus", "data"):
+    for name in ("corpus", "data"):  # the options that may name folders
         for folder in _paths_of(options, name):
             if folder.is_dir() and folder.resolve() in path.resolve().parents:
                 raise InputError(

@@ -97,7 +97,7 @@ def _records(
         """Hand the file's lines to the CSV reader, and note them for the record."""
         is_at_top = True
         for line in file:
-            if is_at_top:
+            if is_at_top:  # a file that was set back to its start begins with the mark
                 line = line.lstrip(_BYTE_ORDER_MARK)
                 is_at_top = False
             lines_of_record.append(line)

@@ -205,8 +205,9 @@ class Maker:
     ) -> list[T]:
         """Make as many different products as are wanted, each from one candidate.
 
-        A product is what the plan makes, e.g. a question with its answer. Where a candidate gives no product, or one that was made before, the reason is
-        counted in ``left_out`` and a further candidate is tried.
+        A product is what the plan makes, e.g. a question with its answer. Where a
+        candidate gives no product, or one that was made before, the reason is counted
+        in ``left_out`` and a further candidate is tried.
 
         Args:
             count: How many are wanted. They are fewer if the candidates run out.

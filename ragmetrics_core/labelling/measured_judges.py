@@ -277,13 +277,14 @@ def _card(
         measured_by_question: What was measured on each question. Only adherence brings
             notes and a correction for the number of claims.
     """
+    # empty where adherence was not measured
     adherence = measured_by_question.get("adherent", _MeasuredQuestion(()))
     figures_by_question = {
         question: _drop_undefined(measured.figures)
         for question, measured in measured_by_question.items()
     }
     return Card(
-        judge=run.facts.judges[0],
+        judge=run.facts.judges[0],  # its name; the run has one judge
         details=run.judges[0].details,
         version=run.facts.version,
         made=run.facts.started,

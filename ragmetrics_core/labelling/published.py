@@ -223,7 +223,8 @@ def _from_alce(answers: Sequence[tuple[str, Row]]) -> list[Row]:
     for answer_number, (data_set, answer) in enumerate(answers, start=1):
         for sentence_number, sentence in enumerate(answer["sentences"], start=1):
             text = _without_marks(sentence["text"])
-            if not sentence["citations"] or not any(map(str.isalnum, text)):
+            has_words = any(map(str.isalnum, text))
+            if not sentence["citations"] or not has_words:
                 continue
             contexts = [
                 {"text": f"{cited.get('title', '')}\n{cited['text']}".strip()}

@@ -55,6 +55,7 @@ PADDED_CHARACTERS = 1_000_000
 # Each request form is a repetition of its own, so that no answer to the other form is
 # taken from the store.
 # Numbers of repetitions, see ``AskAgain``: no reply of another one is taken.
+_NO_REPETITION = 0
 _ALONE = 2
 _IN_COMPANY = 3
 
@@ -171,7 +172,7 @@ def _judge_on_foreign_contexts(
         if changed_sample is not None:
             changed_rows.append(row)
             changed_samples.append(changed_sample)
-    results = ask_again(metric, changed_samples, 0)
+    results = ask_again(metric, changed_samples, _NO_REPETITION)
     acceptances: _SourcedValues = []
     for row, result in zip(changed_rows, results, strict=True):
         for acceptance in _acceptances(result):
@@ -526,7 +527,8 @@ def _judge_padded_texts(
         first_row_by_source.setdefault(row.source, row)
     first_rows = list(first_row_by_source.values())
     padded_metric = _probing(metric, _probes_about_padded_text, most_probes=1)
-    results = ask_again(padded_metric, [row.sample for row in first_rows], 0)
+    samples = [row.sample for row in first_rows]
+    results = ask_again(padded_metric, samples, _NO_REPETITION)
     answered: _SourcedValues = []
     for row, result in zip(first_rows, results, strict=True):
         evidence = getattr(result, "evidence", None)

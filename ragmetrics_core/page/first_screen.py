@@ -477,9 +477,11 @@ class ScreenTally:
         is_split = n_spoilt > 0 and n_holding_up > 0
         # rows on which the judge failed are in the range; other unscored ones are not
         is_of_all_rows = self._n_not_scored == self._count_of(JUDGE_FAILED)
-        these = "rows like these" if is_of_all_rows else "rows like the scored ones"
+        which_rows = "rows like these"
+        if not is_of_all_rows:
+            which_rows = "rows like the scored ones"
         share_range = self._range_of(codes, only_spoilt=is_split)
-        words = f"with 95 % confidence, {share_range} of {these} have a fault"
+        words = f"with 95 % confidence, {share_range} of {which_rows} have a fault"
         if is_split:
             words += " and no answer that holds up"
         if len(losses) > 1:

@@ -98,14 +98,14 @@ def _largest_in_words(losses: Sequence[Group]) -> str:
     """Name the largest fault with its number of rows, or several of equal size.
 
     The next one is named as well if it may be smaller by chance alone, which McNemar's
-    test of both numbers says.
+    test of both numbers says (``_CHANCE`` is 5 %).
     """
     largest = equal_largest(losses)
     n_largest = _size(largest[0], losses)
     words = "; ".join(f"{group.title} ({n_largest:,})" for group in largest)
     smaller = [group for group in losses if group not in largest]
     if smaller:
-        next_group = smaller[0]
+        next_group = smaller[0]  # groups with a fault come in the order of their size
         n_next = _size(next_group, losses)
         if n_next and mcnemar(n_largest, n_next) > _CHANCE:
             words += f"; {next_group.title} ({n_next:,}) is not surely smaller"

@@ -257,7 +257,7 @@ def _judge_change(
     if change.difference is None or change.interval is None or change.bounds is None:
         return change  # nothing was scored, so nothing was tested
     worst, best = change.bounds
-    # not one below 0 and the other above, whatever failed rows would have scored
+    # both cases lie on one side of 0, so failed rows could not turn the sign
     sign_is_sure = worst >= -ROUNDING or best <= ROUNDING
     largest_possible = max(
         abs(worst), abs(best), abs(change.interval.low), abs(change.interval.high)

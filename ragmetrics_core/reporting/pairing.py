@@ -463,8 +463,8 @@ def match(before: Sequence[SampleResult], after: Sequence[SampleResult]) -> Matc
     Raises:
         InputError: If the runs have no sample in common.
     """
-    # Rows that a file gives anew at each pass would be other objects: they are told by
-    # id() below.
+    # Rows are told apart by id() below. A sequence that reads its rows from a file
+    # makes new objects each time that it is gone through, so this is done once.
     before = tuple(before)
     after = tuple(after)
     have_ids = _have_ids_of_their_own(before) and _have_ids_of_their_own(after)
