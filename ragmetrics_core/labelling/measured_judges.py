@@ -176,7 +176,9 @@ def judge_samples(
     repetition_number = 1 if again else 0
     results = ask(metric, [row.sample for row in labelled], repetition_number)
     others = [row.other_sample for row in labelled if row.other_sample is not None]
-    results_of_others = iter(ask(metric, others, repetition_number) if others else ())
+    results_of_others: Iterator[MetricResult] = iter(())
+    if others:
+        results_of_others = iter(ask(metric, others, repetition_number))
     judged_rows = []
     for row, result in zip(labelled, results, strict=True):
         other_result = None

@@ -122,7 +122,8 @@ def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
         kind: The kind of judge: "words" compares words; others are models.
         settings: The metric's settings, as its signature names them.
     """
-    # a table of ``_TEXTS`` holds definitions by the metric, or by its combination
+    # A table of ``_TEXTS`` holds definitions by the metric, or by its combination. It
+    # is named after the kind of judge, or after the setting that changes the metric.
     by_words = kind == "words"
     combination = settings.get("combination", "")
     if name == "retrieval_accuracy" and combination in _COMBINATIONS:
@@ -134,7 +135,7 @@ def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
     elif kind == "model" and "verdict_tokens" in settings:
         table = "tokens"
     definition = _TEXTS.get(table, {}).get(name, _METRICS[name])
-    if by_words:
+    if by_words:  # what is so where the judge split the texts itself
         definition += _TEXTS["split"].get(name, "")
     return definition
 
@@ -242,6 +243,7 @@ def quotes_of_cards(run: RunFacts) -> list[str]:
         for signature, (_, figures) in fitting(judge, run).items():
             phrases.append(f"{signature.metric} {_means_over_sources(figures)}")
             if judge in EMBEDDED and signature.metric == "context_adherence":
+                # its figures on sources that its weights never saw
                 phrases.append(unseen_worth())
         if not phrases:
             phrases.append(

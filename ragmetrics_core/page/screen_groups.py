@@ -126,7 +126,7 @@ def example_of(row: SampleResult, group: str, *, is_of_stage: bool) -> Example |
         index=row.index,
         metric=metric,
         question=short_question(row.sample),
-        rank=_rank([value for value, _ in scores]),
+        rank=_rank([value for value, _ in scores]),  # the worst example comes first
         group=group,
         is_of_stage=is_of_stage,
     )

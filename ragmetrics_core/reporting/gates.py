@@ -446,11 +446,17 @@ def _hint(
     number follows from how far the interval reaches beyond the threshold. It is rough
     where the mean is near 0 or 1.
 
+    Args:
+        outcome: What was decided of the gate.
+        numbers: What was measured of its metric.
+        interval: The interval of the mean; None if the mean itself decides.
+        threshold: The mean that is to be reached.
+
     Returns:
-        A sentence; "" if the gate is decided, or rows of unknown score (failed ones)
-        leave it open: then more rows would not help.
+        A sentence; "" if the gate is decided, or if there are rows of unknown score
+        (failed ones), which more rows would not make known.
     """
-    if outcome != "undecided" or numbers.unknown or numbers.mean is None:
+    if outcome != "undecided" or numbers.unknown > 0 or numbers.mean is None:
         return ""
     distance_to_threshold = abs(numbers.mean - threshold)
     if interval is None or distance_to_threshold < _NEAREST:

@@ -19,8 +19,9 @@ def join_reports(reports: Sequence[Report], names: Sequence[str]) -> Report:
         The only report as it is; of several a new one, whose rows are numbered anew.
 
     Raises:
-        SettingError: If a metric was not measured in the same way in all of them, or
-            one stopped when its gates were decided: its bounds speak for it alone.
+        SettingError: If a metric was not measured in the same way in all of them, or a
+            run stopped when its gates were decided: the bounds that it found are those
+            of its own rows alone.
     """
     if len(reports) == 1:
         return reports[0]
