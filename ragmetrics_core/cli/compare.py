@@ -105,7 +105,7 @@ def _compare(options: argparse.Namespace) -> int:
     summary_failure = shared.summary_failure(options, summary)
     if summary_failure:
         exit_code = BAD_INPUT
-        lines = _lines(comparison, decisions, exit_code)
+        lines = _lines(comparison, decisions, exit_code)  # they name the exit code
     lines += _lines_on_losses(comparison)
     if options.report:
         lines.append(f"Report: {options.report}")

@@ -662,9 +662,10 @@ def _gates_to_hold(
         metrics: The metrics of the run, separated by commas; None for the usual ones.
         metrics_of_file: The metrics that the file names; None if it names none.
     """
-    are_metrics_of_file = metrics_of_file is not None and metrics == ",".join(
-        metrics_of_file
-    )
+    are_metrics_of_file = False
+    if metrics_of_file is not None:
+        # where none were typed, those of the file were taken, in this form
+        are_metrics_of_file = metrics == ",".join(metrics_of_file)
     if metrics is None or are_metrics_of_file:
         return list(gates)
     names_measured = [_metric_name(name) for name in metrics.split(",")]

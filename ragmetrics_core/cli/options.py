@@ -283,7 +283,8 @@ def add_settings(
     for name in only or settings.model_fields:
         field = settings.model_fields[name]
         option = f"--{name.replace('_', '-')}"
-        types = {field.annotation, *get_args(field.annotation)}  # of int | None both
+        # of ``int | None`` also its parts, int and the type of None
+        types = {field.annotation, *get_args(field.annotation)}
         help_text = f"{about}{field.description}"
         if field.default is not None:
             help_text += f" ({field.default})"

@@ -620,11 +620,13 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
     for source in sources:
         of_source = [answer for answer in answers if answer.source == source]
         of_others = [answer for answer in answers if answer.source != source]
+        # by rule, the correction; the plain rule has none
         correction_by_rule: dict[str, ClaimCorrection | None] = {_PLAIN_RULE: None}
         correction = fit_correction(of_others or of_source)
         if correction is not None:  # None: too few answers to fit it on
             correction_by_rule[_CORRECTED_RULE] = correction
         for rule, rule_correction in correction_by_rule.items():
+            # of the supported answers, then of the unsupported ones
             shares = shares_rejected(of_source, rule_correction)
             for label, share in zip(("supported", "unsupported"), shares, strict=True):
                 if share is not None:

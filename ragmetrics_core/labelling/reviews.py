@@ -107,6 +107,7 @@ class Reviews:
         Raises:
             InputError: If the file cannot be written.
         """
+        # 1: the version of the file's form
         header = json.dumps({_MAGIC: 1, "set": self._digest_of_set})
         line = replace_surrogates(json.dumps(review.model_dump(), ensure_ascii=False))
         with (

@@ -104,6 +104,7 @@ class TurnTally:
             return
         grounds = result.evidence.ledger
         if grounds.shares is not None:
+            # "own": the claims that rest on the assistant's own words
             self._own_words_shares.append(grounds.shares.get("own", 0.0))
         if grounds.kept is not None:  # items of earlier turns: still shown, and in all
             n_shown, n_known = grounds.kept

@@ -353,6 +353,7 @@ def _decide_by_mean(
     is_interval_used = on == "interval" or bool(summary.decisions)
     interval = numbers.interval if is_interval_used else None
     low, high = _bounds(numbers, mean, interval)
+    # passed if both ends reach the threshold, failed if both miss it
     outcome = three_way(low, high, gate.at_least)
     words = [
         f" {_claim(outcome, mean, interval, gate.at_least)}:",

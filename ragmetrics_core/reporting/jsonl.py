@@ -186,7 +186,7 @@ class _ReportContent:
         elif not isinstance(value, dict):
             kind = type(value).__name__
             raise InputError(f"{place}: a JSON object is needed, got {kind}")
-        elif "run" in value and "index" not in value:  # the closing line
+        elif "run" in value and "index" not in value:  # the closing line: no row
             self.run = validate_data(RunFacts, value["run"], place)
             self._number_of_closing_line = line_number
         else:

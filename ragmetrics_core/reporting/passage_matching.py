@@ -6,7 +6,7 @@ from ragmetrics_core.data import Context, SampleResult
 
 _CUT_SIGN = "…"  # between parts of a cut context, as capturing writes it
 _DOTS = " ….\t\n"
-_LONGEST_BY_CHANCE = 32  # signs; a shorter text stands in another by chance
+_FEWEST_SIGNS = 32  # a shorter text stands in another by chance
 _WORDS_BY_NO_CHANCE = 8  # that two texts share in a row
 _HALF = 0.5
 
@@ -67,7 +67,7 @@ def parts_shown(
 
 def _index_of_holder(text: str, texts: Sequence[str]) -> int | None:
     """The index of the first context inside which a passage stands as it is."""
-    if len(text) < _LONGEST_BY_CHANCE:
+    if len(text) < _FEWEST_SIGNS:
         return None
     for index, context_text in enumerate(texts):
         if text in context_text:
@@ -175,8 +175,8 @@ def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:
     "…" between them. A short text stands in another one by chance, so it counts only
     where the context has the passage's id.
     """
-    shortest = 1 if has_same_id else _LONGEST_BY_CHANCE
-    if len(text) >= shortest and text in context_text:
+    fewest_signs = 1 if has_same_id else _FEWEST_SIGNS
+    if len(text) >= fewest_signs and text in context_text:
         return 1.0
     n_letters_shown = 0
     has_pieces = False
@@ -184,7 +184,7 @@ def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:
         stripped_piece = piece.strip(_DOTS)
         if not stripped_piece:
             continue
-        if len(stripped_piece) < shortest or stripped_piece not in text:
+        if len(stripped_piece) < fewest_signs or stripped_piece not in text:
             return 0.0  # the context holds something else
         has_pieces = True
         n_letters_shown += _n_letters(stripped_piece)

@@ -337,10 +337,7 @@ def _facts(
     none did, or it asked of other texts, there are none, and ``unknown["facts"]`` says
     why.
     """
-    matrices = (result.evidence for result in row.results.values())
-    matrix = next(
-        (evidence for evidence in matrices if isinstance(evidence, FactMatrix)), None
-    )
+    matrix = _fact_matrix(row)
     if matrix is None:
         unknown["facts"] = "no metric asked which facts of a reference were retrieved"
         return ()
@@ -355,6 +352,14 @@ def _facts(
     if not all(fact.known for fact in facts):
         unknown["facts"] = _why_facts_are_unknown(sample, passages)
     return tuple(facts)
+
+
+def _fact_matrix(row: SampleResult) -> FactMatrix | None:
+    """Which facts the texts hold, of the first metric that asked for it; else None."""
+    for result in row.results.values():
+        if isinstance(result.evidence, FactMatrix):
+            return result.evidence
+    return None
 
 
 def _fact(
@@ -443,11 +448,14 @@ def _through_stages(
             fact without a holder may be in a passage that was not judged.
     """
     if not holders:
-        return answered, "not_retrieved" if answered else None
-    showings = {passage.shown for passage in holders}
+        if answered:
+            return True, "not_retrieved"
+        return False, None
+    showings = {passage.shown for passage in holders}  # None: it is not known how
     if "whole" in showings:
         return True, None
-    if None in showings and any(passage.kept is not False for passage in holders):
+    may_reach_prompt = any(passage.kept is not False for passage in holders)
+    if None in showings and may_reach_prompt:
         return False, None
     if "cut" in showings:
         return True, "cut"

@@ -118,8 +118,7 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
     n_unlabelled = len(unlabelled.values)
     n_positive = sum(bool(label) for label in labels)
     n_rarer = min(n_positive, len(labels) - n_positive)
-    # ``*unlabelled``: the scores, and the number of the cluster of each
-    unlabelled_sums, _ = sum_clusters(*unlabelled)
+    unlabelled_sums, _ = sum_clusters(unlabelled.values, unlabelled.cluster_numbers)
     n_unlabelled_clusters = len(unlabelled_sums)
     if n_rarer < FEWEST or n_unlabelled_clusters < 2:
         return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
@@ -158,10 +157,12 @@ def _interval(
         unlabelled: The scores of the unlabelled samples with their clusters.
         mean_weight: The mean weight of the scores in the correction, 0 to 1.
     """
+    sums, sizes = sum_clusters(corrected.values, corrected.cluster_numbers)
     padded_mean, labelled_error, labelled_freedom = ratio_mean(
-        *sum_clusters(*corrected), added=(0.0, 1.0)
+        sums, sizes, added=(0.0, 1.0)
     )
-    _, unlabelled_error, unlabelled_freedom = ratio_mean(*sum_clusters(*unlabelled))
+    sums, sizes = sum_clusters(unlabelled.values, unlabelled.cluster_numbers)
+    _, unlabelled_error, unlabelled_freedom = ratio_mean(sums, sizes)
     half_width = _half_width(
         (labelled_error, labelled_freedom),
         (mean_weight * unlabelled_error, unlabelled_freedom),
@@ -239,10 +240,11 @@ def _weights(
 ) -> list[float]:
     """The weight that the scores get in the correction of each label.
 
-    The best weight is the covariance of labels and scores over the variance of the
-    scores, times 1 + labelled / unlabelled. The clusters are dealt into five parts, the
-    folds; the weight for a label is estimated on the four folds that it is not in, so
-    that no label has a say in its own weight. Scores that do not vary get 0.
+    The best weight is a / b, where a is the covariance of labels and scores, and b the
+    variance of the scores times (1 + labelled / unlabelled). The clusters are dealt
+    into five parts, the folds; the weight for a label is estimated on the four folds
+    that it is not in, so that no label has a say in its own weight. Scores that do not
+    vary get 0.
     """
     variance = pvariance([*scores.values, *unlabelled.values])
     if variance < _CONSTANT:
