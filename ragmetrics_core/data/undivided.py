@@ -37,7 +37,7 @@ def how_to_name_tools(names: Sequence[str]) -> str:
         >>> sentence = how_to_name_tools(["search_notes"])
         >>> sentence.partition("; ")[0]
         'tool search_notes returned text without documents'
-        >>> sentence.rpartition(" by ")[2]
+        >>> sentence.rpartition(" by ")[2].partition(";")[0]
         'context_tools={"search_notes"}'
     """
     listed = ", ".join(names)
@@ -45,5 +45,6 @@ def how_to_name_tools(names: Sequence[str]) -> str:
     tools = "tool" if len(names) == 1 else "tools"
     return (
         f"{tools} {listed} returned text without documents; if that was searched for,"
-        f" make it contexts by context_tools={{{setting}}}"
+        f" make it contexts by context_tools={{{setting}}}; if not, name there the"
+        " tools that do search"
     )

@@ -17,15 +17,24 @@ from langchain_classic.chains import create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolCall
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall
 from langchain_core.output_parsers import (
     JsonOutputParser,
     StrOutputParser,
     XMLOutputParser,
 )
-from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+from langchain_core.prompts import (
+    ChatPromptTemplate,
+    MessagesPlaceholder,
+    PromptTemplate,
+)
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBranch,
+    RunnableLambda,
+    RunnablePassthrough,
+)
 from langchain_core.tools import tool
 from langchain_ragmetrics import capture
 from langgraph.graph import END, START, StateGraph
@@ -141,6 +150,49 @@ def summaries() -> Any:
         return str(model.invoke(f"Cite.\n{listed}\n\n{question}").content)
 
     return RunnableLambda(answer).invoke(QUESTION)
+
+
+def branch(answer: str, *, asked_before: bool) -> Callable[[], Any]:
+    """langchain-ai/chat-langchain, backend/chain.py: where there was talk before, a branch rephrases the question.
+
+    The documents stand in the system's message, as elements counted from 0.
+    """
+
+    def run() -> Any:
+        lines = ["When was the bridge over the Velm opened?"] if asked_before else []
+        model = FakeListChatModel(responses=[*lines, answer])
+        rephrase = ChatPromptTemplate.from_template(
+            "Talk: {chat_history}\nAsked: {question}\nAsk it in one question:"
+        )
+        with_talk = rephrase | model | StrOutputParser() | Found()
+        without_talk = RunnableLambda(lambda state: state["question"]) | Found()
+        search: Any = RunnableBranch(
+            (lambda state: bool(state.get("chat_history")), with_talk), without_talk
+        )
+        label = "<doc id='{i}'>{text}</doc>"
+        context = RunnablePassthrough.assign(docs=search).assign(
+            context=lambda state: numbered(label)(state["docs"])
+        )
+        prompt = ChatPromptTemplate.from_messages(
+            [
+                ("system", "Cite by [number].\n<context>\n{context}\n</context>"),
+                MessagesPlaceholder("chat_history"),
+                ("human", "{question}"),
+            ]
+        )
+        talk = [HumanMessage("Which rivers are there?"), AIMessage("The Velm.")]
+        state = {"question": QUESTION, "chat_history": talk if asked_before else []}
+        return (context | prompt | model | StrOutputParser()).invoke(state)
+
+    return run
+
+
+FROM_ZERO = "It was opened in 1874 [2]. It rises in the hills [0]. It is red [7]."
+MARKS_FROM_ZERO: Expected = [
+    ("It was opened in 1874 [2].", (2,), ()),
+    ("It rises in the hills [0].", (0,), ()),
+    ("It is red [7].", (), ("7",)),
+]
 
 
 class CitedAnswer(BaseModel):
@@ -384,6 +436,10 @@ class App:
 
 APPS: dict[str, App] = {
     "notes, numbers in brackets": App(chain("[{n}] {text}", ANSWER), MARKS),
+    "a branch without talk": App(
+        branch(FROM_ZERO, asked_before=False), MARKS_FROM_ZERO
+    ),
+    "a branch with talk": App(branch(FROM_ZERO, asked_before=True), MARKS_FROM_ZERO),
     "a verdict with its clauses": App(
         lambda: (
             asked(
