@@ -9,7 +9,7 @@ is told by what stands before the first text and behind the last.
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ragmetrics_core.data.marks import SOURCE_WORD, plain_label
 
@@ -36,6 +36,12 @@ _ITEM = re.compile(r"\s*[0-9]{1,2}[.)]\s+(?:\S+\s+){3,}\S+[.!?]\s*$")
 # "key: value", as metadata and JSON write it.
 _FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
 _PART = re.compile(r"\s[|–—-]\s|[|,;]")
+# Where a label may begin in a line: behind a blank, a colon, a quote, a tag.
+_WORD_BEGINS = re.compile(r"(?<![\w\[(（.@/\\-])(?=\S)")
+# "report.pdf:", "**docs/report.pdf**"
+_FILE_ALONE = re.compile(
+    r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4})["'*]*\s*[:|–—-]?["'*\s]*"""
+)
 _NUMBER = re.compile(r"[0-9]{1,4}")
 _NUMBER_FIRST = re.compile(r"([0-9]{1,4})(?:\Z|[ \t]*[:|,(–—-])")
 # What may stand before a number in brackets: "Document [1]", "- [2]".
@@ -227,11 +233,13 @@ class _Surroundings:
     """The lines that stand around the contexts of a prompt.
 
     Args:
+        text_before: What stands before the first context.
         before: Lines that label, before the first context.
         between: For each context but the last, the lines up to the next one.
         behind: Lines that label, behind the last context.
     """
 
+    text_before: str
     before: Sequence[_Line]
     between: Sequence[Sequence[_Line]]
     behind: Sequence[_Line]
@@ -245,6 +253,9 @@ def _lines_of(blocks: Sequence[_Block], prompt: str) -> list[list[_Line]]:
     if not around.between:
         return [_lines_of_a_single_text(around)]
     n_behind = _count_behind(around)
+    if n_behind is None:
+        around = _with_labels_behind_a_lead(around)
+        n_behind = _count_behind(around)
     if n_behind is None:
         return [[] for _ in blocks]
     n_above = len(around.between[0]) - n_behind
@@ -267,10 +278,47 @@ def _surroundings(blocks: Sequence[_Block], prompt: str) -> _Surroundings:
         for block, following in itertools.pairwise(blocks)
     ]
     return _Surroundings(
+        text_before=before,
         before=_run(before, direction=-1),
         between=[_lines(region) for region in between],
         behind=_run(behind, direction=1),
     )
+
+
+def _with_labels_behind_a_lead(around: _Surroundings) -> _Surroundings:
+    """The surroundings, where the first label stands behind other words in its line.
+
+    In ``Context: [1] It is old.`` the label is ``[1]``: the labels between the texts
+    show what labels look like. They are taken for labels above the texts. Returns the
+    surroundings as they are where the first text has no such label.
+    """
+    shapes = [line.shape for line in around.between[0]]
+    raw_lines = [
+        raw for raw in around.text_before.split("\n") if not _RULE.fullmatch(raw)
+    ]
+    if not shapes or len(raw_lines) < len(shapes):
+        return around
+    first_raw, *other_raw = raw_lines[-len(shapes) :]
+    first = _label_at_the_end(first_raw, shapes[0])
+    others = [_line(raw) for raw in other_raw]
+    labels = [line for line in (first, *others) if line is not None]
+    if [line.shape for line in labels] != shapes:
+        return around
+    return replace(around, before=labels)
+
+
+def _label_at_the_end(raw: str, shape: str) -> _Line | None:
+    """The label of a shape that ends a line; None if none does, or several may.
+
+    Args:
+        raw: The line, such as ``Context: [1]``.
+        shape: The shape of the label, as that of ``[1]``.
+    """
+    endings = (raw[begin.start() :] for begin in _WORD_BEGINS.finditer(raw))
+    lines = [line for line in map(_line, endings) if line is not None]
+    labels = [line for line in lines if line.shape == shape]
+    numbers = {label.number for label in labels}
+    return labels[-1] if len(numbers) == 1 else None
 
 
 def _lines_of_a_single_text(around: _Surroundings) -> list[_Line]:
@@ -342,7 +390,13 @@ def _line(raw: str) -> _Line | None:
     line = raw.strip()
     if len(line) > _LONGEST_LINE:
         return None
-    readers = (_line_of_tags, _line_of_brackets, _line_of_number, _line_of_field)
+    readers = (
+        _line_of_tags,
+        _line_of_brackets,
+        _line_of_number,
+        _line_of_field,
+        _line_of_file,
+    )
     return next(filter(None, (reader(line) for reader in readers)), None)
 
 
@@ -397,6 +451,15 @@ def _line_of_field(line: str) -> _Line | None:
         _number_of(key, value),
         is_heading=not value,
     )
+
+
+def _line_of_file(line: str) -> _Line | None:
+    """A line that is the name of a file, such as ``report.pdf:``."""
+    named = _FILE_ALONE.fullmatch(line)
+    if named is None:
+        return None
+    shape = line.replace(named["file"], "a file")
+    return _Line(shape.strip(), _labels([named["file"]]))
 
 
 def _number_of(key: str, value: str) -> str | None:
