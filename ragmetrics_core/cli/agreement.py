@@ -79,8 +79,8 @@ def add_to(commands: Any) -> None:
         "--calibrate",
         "also the mean that people would give, from labels drawn at random (PPI++)",
     )
-    shared.add_cluster(parser)
-    help_text = (
+    shared.add_clusters_of_samples(parser)
+    help_text = (  # argparse shows %% as %
         "also the lowest threshold from which on at least this share of scores is"
         " right, with 95 %% confidence"
     )
@@ -94,8 +94,12 @@ def add_to(commands: Any) -> None:
         convert=positive,
         default=500,
     )
-    labels = shared.group(commands, "label")
-    drawing = command(labels, "draw", _draw)
+    _add_draw(shared.group(commands, "label"))
+
+
+def _add_draw(label_commands: Any) -> None:
+    """Add the command ``label draw``, which draws samples for people to label."""
+    drawing = command(label_commands, "draw", _draw)
     add(drawing, "results", _RESULTS, unit="RESULTS.jsonl", convert=Path)
     add(drawing, "--n", "how many (100)", unit="N", convert=int, default=100)
     shared.add_metric(drawing)

@@ -65,7 +65,7 @@ def add_to(commands: Any) -> None:
     flag(parser, "--fail-on-regression", "hold a gate against the margin")
     shared.add_undecided(parser)
     shared.add_summary(parser)
-    shared.add_cluster(parser)
+    shared.add_clusters_of_samples(parser)
     add(
         parser,
         "--slice",

@@ -65,7 +65,7 @@ def add_to(commands: Any) -> None:
     _add_input(parser)
     _add_metrics(parser)
     _add_output(parser)
-    shared.add_cluster(parser)
+    shared.add_clusters_of_samples(parser)
     add(
         parser,
         "--limit",
@@ -340,9 +340,9 @@ def _measure(plan: _Plan, budget: Budget) -> _Measured:
     run = Run(
         plan.metrics,
         plan.judge,
-        options.concurrency,
-        shared.store(options),
-        budget,
+        concurrency=options.concurrency,
+        store=shared.store(options),
+        limits=budget,
         until=plan.until,
         gates=plan.gates if plan.until else (),
         batch=options.batch or options.wait,

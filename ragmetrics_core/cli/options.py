@@ -245,7 +245,7 @@ def add_name(parser: argparse.ArgumentParser) -> None:
     add(parser, "--name", "what to call the run, in results and titles", unit="NAME")
 
 
-def add_cluster(parser: argparse.ArgumentParser, only: str = "") -> None:
+def add_clusters_of_samples(parser: argparse.ArgumentParser, only: str = "") -> None:
     """Add the option that says which samples belong together.
 
     None if each stands alone.

@@ -42,7 +42,7 @@ def add_to(commands: Any) -> None:
     )
     add(parser, "--html", help_text, unit="FILE", convert=Path)
     shared.add_name(parser)
-    shared.add_cluster(parser)
+    shared.add_clusters_of_samples(parser)
     shared.add_gates(parser)
     parser.set_defaults(settle=settle)
 
@@ -106,9 +106,9 @@ def _run(options: argparse.Namespace) -> int:
         summary,
         report.run,
         decisions,
-        options.cluster,
-        warnings,
-        exit_code,
+        cluster=options.cluster,
+        warnings=warnings,
+        exit_code=exit_code,
     )
     write_page_from(screen, options.html, page_report.results, summary, page_report.run)
     show("\n".join(_lines(screen, summary, report.run, options)))

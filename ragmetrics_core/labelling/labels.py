@@ -554,8 +554,8 @@ def calibrate(
 ) -> CorrectedMean:
     """Estimate the mean label of all scored samples from the labels of a random few.
 
-    The scores of the samples that nobody labelled enter as well. How scores and labels
-    differ on the labelled samples corrects them (prediction-powered inference).
+    The scores of the samples that nobody labelled enter as well. They are corrected by
+    how scores and labels differ on the labelled samples (prediction-powered inference).
 
     Args:
         report: The run.
@@ -591,8 +591,13 @@ def calibrate(
         cluster_numbers = [cluster_number_by_id[sample_id] for sample_id in ids]
         return Scores(scores, cluster_numbers)
 
-    labelled_ids = [name for name in scored_by_id if name in label_by_id]
-    unlabelled_ids = [name for name in scored_by_id if name not in label_by_id]
+    labelled_ids = []
+    unlabelled_ids = []
+    for sample_id in scored_by_id:
+        if sample_id in label_by_id:
+            labelled_ids.append(sample_id)
+        else:
+            unlabelled_ids.append(sample_id)
     labels_of_people = [label_by_id[sample_id] for sample_id in labelled_ids]
     return ppi(labels_of_people, scores_of(labelled_ids), scores_of(unlabelled_ids))
 

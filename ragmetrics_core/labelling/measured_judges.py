@@ -117,11 +117,12 @@ def asking(
                 resolve_judge(judge), repetition_number
             )
             if judge_of_repetition is None:
-                # an empty store, so that no reply of an earlier repetition is taken
+                # Its replies cannot be stored apart from those of other repetitions. An
+                # empty store holds none of them.
                 store_of_run = MemoryStore()
             else:
                 judge_of_run = judge_of_repetition
-        run = Run([metric], judge_of_run, concurrency, store_of_run, budget)
+        run = Run([metric], judge_of_run, concurrency, store_of_run, limits=budget)
         run.check_prices()
         rows = list(stream(run, samples, progress=progress, columns={}))
         if run.interrupted:

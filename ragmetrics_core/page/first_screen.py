@@ -409,7 +409,7 @@ class ScreenTally:
         """
         n_scored = self._n_rows - self._n_not_scored
         are_few = n_scored < n_rows_wanted(summary)
-        declined_range = ""
+        declined_range = ""  # of rows that decline, where they are most of the rows
         fault_ranges = ""
         if not run.decisions:
             declined_range = self._range_of_declined()
@@ -550,7 +550,8 @@ class ScreenTally:
         for code_index, holds_up, cluster_number in rows:
             code = _CODES[code_index]
             has_judge_failed = code == JUDGE_FAILED
-            if code not in among and not has_judge_failed:
+            is_of_the_whole = code in among or has_judge_failed
+            if not is_of_the_whole:
                 continue
             is_left_out = only_spoilt and bool(holds_up)
             does_count = code in codes and not is_left_out

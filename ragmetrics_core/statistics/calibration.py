@@ -97,9 +97,8 @@ def _logistic_weights(
         log_odds = design @ weights
         probabilities = (1 + numpy.tanh(log_odds / 2)) / 2
         variances = probabilities * (1 - probabilities)
-        curvature = (
-            design.T * variances
-        ) @ design  # minus the log-likelihood's Hessian
+        # minus the second derivatives (Hessian) of the log-likelihood
+        curvature = (design.T * variances) @ design
         is_solvable = numpy.linalg.cond(curvature) < 1 / _TOLERANCE
         if not is_solvable:
             return None

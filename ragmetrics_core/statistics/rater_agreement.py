@@ -41,7 +41,7 @@ def auroc(pairs: Sequence[tuple[float, bool]]) -> float | None:
     n_negative = labels.count(False)
     if n_positive == 0 or n_negative == 0:
         return None
-    ranks = _ranks([score for score, _ in pairs])
+    ranks = _ranks([score for score, _ in pairs])  # from 0
     rank_sum_of_positive = 0.0
     for rank, label in zip(ranks, labels, strict=True):
         if label:
