@@ -151,14 +151,15 @@ class EncoderJudge(Judge):
             trust_remote_code=self.trust_remote_code,
         )
         self.name = name_of(self.model)
-        self.free = True
-        self.takes_correction = True
+        self.free = True  # no call costs anything
+        self.takes_correction = True  # of a score, for the number of claims
         self.commit = checkpoint.commit
         self._tokenizer = checkpoint.tokenizer
         self._logits_of = checkpoint.logits
         self._support_index = checkpoint.support_index
         self._most_tokens = checkpoint.window
         self._tensors = checkpoint.tensors
+        # a pattern of the tokenizer's own marks, which are taken out of texts
         self._special_tokens = _any_of(self._tokenizer.all_special_tokens)
         # a tokenizer keeps the settings of a call in itself, so one call is made at a
         # time
@@ -251,6 +252,7 @@ class EncoderJudge(Judge):
         """
         answer = question["answer"]
         parts = parts_of(answer, user_question_of(question))
+        # parts that claim nothing are listed without a probability
         unjudged = tuple(ClaimSupport(text=text) for text in parts.others)
         if not parts.claims:
             poll = Poll(
@@ -283,7 +285,7 @@ class EncoderJudge(Judge):
             encoder_claims=claims + unjudged,
         )
         weight = Weight(round(score, 4), "encoder")
-        return Asked((poll,), weights=(weight,), windows=_where_several(n_windows))
+        return Asked((poll,), weights=(weight,), windows=_windows_if_several(n_windows))
 
     def _score(self, weakest: float, n_claims: int) -> float:
         """The probability of the weakest claim, corrected for the number of claims."""
@@ -327,7 +329,7 @@ class EncoderJudge(Judge):
         # the reply about one fact is its verdict, that about several a list of verdicts
         reply = question.read({**verdicts[0], "facts": verdicts})
         weights = tuple(Weight(probability, "encoder") for probability in probabilities)
-        windows = _where_several(n_windows) * len(probabilities)
+        windows = _windows_if_several(n_windows) * len(probabilities)
         return Asked((reply,), weights=weights, windows=windows)
 
     def _probabilities_of_claims(
@@ -397,7 +399,7 @@ class EncoderJudge(Judge):
         Raises:
             JudgeError: If the model read no token of a claim.
         """
-        answer = self._clean(answer)
+        answer = self._without_special_tokens(answer)
         windows = self.windows(premise, [answer])
         chances_by_window = self._outputs([(window, answer) for window in windows])
         best_by_token: dict[tuple[int, int], float] = {}  # by where a token stands
@@ -408,7 +410,9 @@ class EncoderJudge(Judge):
         probabilities: list[float] = []
         end_of_previous = 0
         for claim in claims:
-            claim_start, claim_end = _span(answer, self._clean(claim), end_of_previous)
+            claim_start, claim_end = _span(
+                answer, self._without_special_tokens(claim), end_of_previous
+            )
             end_of_previous = claim_end
             chances_in_claim: list[float] = []
             for (start, end), chance in best_by_token.items():
@@ -441,7 +445,7 @@ class EncoderJudge(Judge):
                 f" in a window of {self._most_tokens}; give window=, if the model can read"
                 " more"
             )
-        premise = self._clean(premise)
+        premise = self._without_special_tokens(premise)
         spans = self._token_spans(premise)
         if not spans:
             return [""]
@@ -594,8 +598,10 @@ class EncoderJudge(Judge):
             padding: Whether shorter pairs are padded to the longest.
             return_tensors: The form of the tensors, "pt" or "np"; None for lists.
         """
-        premises = [self._clean(premise) for premise, _ in pairs]
-        hypotheses = [self._clean(hypothesis) for _, hypothesis in pairs]
+        premises = [self._without_special_tokens(premise) for premise, _ in pairs]
+        hypotheses = [
+            self._without_special_tokens(hypothesis) for _, hypothesis in pairs
+        ]
         if self.template is None:
             texts = [premises, hypotheses]
         else:
@@ -610,7 +616,7 @@ class EncoderJudge(Judge):
                 *texts, padding=padding, return_tensors=return_tensors
             )
 
-    def _clean(self, text: str) -> str:
+    def _without_special_tokens(self, text: str) -> str:
         """Return a text without the model's own marks.
 
         Without them it cannot pose as the other text.
@@ -713,7 +719,7 @@ def _any_of(marks: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(escaped) or r"(?!)")
 
 
-def _where_several(n_windows: int) -> tuple[int, ...]:
+def _windows_if_several(n_windows: int) -> tuple[int, ...]:
     """The number of windows as results give it: nothing for a single one."""
     return (n_windows,) if n_windows > 1 else ()
 

@@ -112,6 +112,7 @@ class LocalDecisionModel(DecisionModel):
         self._window = _window(model, self._pipeline, window)
         # The tokenizer would warn of texts that are never given to the model.
         self._pipeline.tokenizer.model_max_length = sys.maxsize
+        # digits that name the weights and what changes the model's answers
         self._commit = _commit_with_settings(folder)
         self.name = f"{LOCAL}{name_of(model)}"
         self.cache_key = f"{LOCAL}{self._commit}|{self._window}"

@@ -127,7 +127,7 @@ class CountingJudge(Judge):
         self._models = [
             _CountedModel(model.capabilities(), model.prices()) for model in models
         ]
-        self._high = high
+        self._counts_most = high
         self._digests_counted: set[int] = set()  # of questions
 
     @property
@@ -218,7 +218,7 @@ class CountingJudge(Judge):
         if examples is None:
             return ()
         least_reply, most_reply = examples
-        if not self._high:
+        if not self._counts_most:
             return (least_reply,) * question.polls
         if question.first_poll is None:  # it is not polled in rounds
             return (most_reply,) * question.polls
@@ -239,12 +239,12 @@ class CountingJudge(Judge):
             model: What the model can do, and its prices.
         """
         n_replies, n_calls = self._replies_and_calls(question, model.capabilities)
-        characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
+        characters_per_token = _SHORT_TOKEN if self._counts_most else _LONG_TOKEN
         if replies:
             n_characters = len(replies[0].model_dump_json(exclude_defaults=True))
             tokens_of_reply = n_characters // characters_per_token
         else:
-            tokens_of_reply = _LONG_REPLY if self._high else _SHORT_REPLY
+            tokens_of_reply = _LONG_REPLY if self._counts_most else _SHORT_REPLY
         tokens_of_prompt = _characters(question) // characters_per_token
         tokens_received = n_replies * tokens_of_reply
         tokens_sent = n_calls * (tokens_of_prompt + _TOKENS_AROUND_PROMPT)
@@ -290,7 +290,7 @@ class CountingJudge(Judge):
     def _supposed(self, capability: bool | None) -> bool:
         """Whether a model is counted as able to do something; None: nobody knows."""
         if capability is None:
-            return not self._high
+            return not self._counts_most
         return capability
 
 
@@ -368,10 +368,11 @@ class CountingDecisions(CountingJudge):
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
-        # Questions about the same share a request: at the least those about equal
-        # texts, at the most only those that were made of one question.
-        about = (form.state, form.texts) if self._high else form.state
-        for typed_question in form.typed:
+        # Typed questions about the same share a request. To count the least, these are
+        # all about equal texts (the state). To count the most, they are only those
+        # that were made of one question.
+        about = (form.state, form.typed_texts) if self._counts_most else form.state
+        for typed_question in form.typed_by_text:
             self._add(hash(about), form.state, typed_question)
         replies = self._example_replies(question)[:1]
         if not replies:
@@ -396,10 +397,10 @@ class CountingDecisions(CountingJudge):
         # the requests that there are about this are full, or there is none yet
         needs_request = len(digests) % self._model.most_questions == 0
         digests.add(hash(typed_question))
-        n_characters = characters_of_question(typed_question, most=self._high)
+        n_characters = characters_of_question(typed_question, most=self._counts_most)
         n_tokens = n_characters // self._characters_per_token
         if needs_request:
-            n_characters = characters_of_state(state, most=self._high)
+            n_characters = characters_of_state(state, most=self._counts_most)
             n_tokens += n_characters // self._characters_per_token
         cost = None
         prices = self._model.prices()
@@ -473,7 +474,7 @@ class CountingGuards(CountingJudge):
         if request in self._requests:
             return
         self._requests.add(request)
-        characters_per_token = _SHORT_TOKEN if self._high else _LONG_TOKEN
+        characters_per_token = _SHORT_TOKEN if self._counts_most else _LONG_TOKEN
         body = json.dumps(self._model.form.fields(request))
         tokens_sent = len(body) // characters_per_token
         prices = self._model.prices()

@@ -81,6 +81,7 @@ class Rounds:
         finally:
             if plan in self._waiting_plans:
                 self._waiting_plans.remove(plan)
+            # of the plans whose questions were asked with its own
             somebody_waits = any(
                 not other_plan.answers.cancelled() for other_plan in plan.round
             )

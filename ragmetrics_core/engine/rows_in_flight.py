@@ -32,7 +32,8 @@ class RowsInFlight:
     judged, up to ``AHEAD`` rows behind it.
 
     Attributes:
-        untaken: Results that are ready and that nobody has got yet, by their index.
+        results_not_taken: Results that are ready and that nobody has got yet, by
+            their index.
     """
 
     def __init__(self, judging: SampleJudging, window: int) -> None:
@@ -42,7 +43,7 @@ class RowsInFlight:
             judging: What judges a row.
             window: Most rows that are judged at a time.
         """
-        self.untaken: dict[int, SampleResult] = {}
+        self.results_not_taken: dict[int, SampleResult] = {}
         self._judging = judging
         self._most_judged = window
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -75,7 +76,7 @@ class RowsInFlight:
             result = await self._judging.judge(index, row, metrics)
         finally:
             self._tasks.discard(task)
-        self.untaken[index] = result
+        self.results_not_taken[index] = result
         return result
 
     def _note_end(self, future: Future[SampleResult]) -> None:
@@ -145,8 +146,8 @@ class RowsInFlight:
         """
         with suppress(TimeoutError):
             submit(self._end_tasks()).result(timeout=2 * _SECONDS_TO_END)
-        for index in sorted(self.untaken):
-            result = self.untaken.pop(index)
+        for index in sorted(self.results_not_taken):
+            result = self.results_not_taken.pop(index)
             # A row whose metrics were all cut off before they spent anything says
             # nothing.
             if result.results or result.unfinished or result.problem:

@@ -241,13 +241,13 @@ class Run:
             columns: Per field of the sample where rows have it.
             on_further: Called for each row with how many samples it holds beyond one.
         """
-        self._note_part(samples)
+        self._note_part(samples)  # whether they are only a part of all, and why
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
         numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
         if self.decider is not None:
             is_listed = isinstance(samples, Sized)
             numbered_rows = self.decider.rows_in_order(rows, listed=is_listed)
-        self.rows.untaken.clear()
+        self.rows.results_not_taken.clear()
         # Metrics that look at other samples are given the first ones.
         first_rows = list(islice(numbered_rows, POOL))
         first_samples = [row for _, row in first_rows if isinstance(row, Sample)]
@@ -466,7 +466,7 @@ def stream(
                 index = result.index
                 # No statement stands between these two: an interrupt there would lose
                 # the result, as it is no longer among those that nobody has taken.
-                del run.rows.untaken[index]
+                del run.rows.results_not_taken[index]
                 yield result
             if run.parking is not None:
                 wait_for(run.do_in_time(run.parking.submit()))
@@ -498,7 +498,7 @@ async def astream(
                 if next_result is None:  # another row than the next one is done
                     continue
                 result = display.add(run.take(next_result))
-                del run.rows.untaken[result.index]
+                del run.rows.results_not_taken[result.index]
                 yield result
         finally:
             run.give_up()

@@ -132,7 +132,7 @@ class DecisionJudge(ModelJudge):
 
     async def _ask_typed_questions(
         self, session: Session, forms: Sequence[TypedForm]
-    ) -> _DecisionByPlace:
+    ) -> _DecisionByTypedQuestion:
         """Ask the typed questions of several questions, all at once.
 
         The state of a typed question is the texts that it is about, as JSON. Typed
@@ -149,7 +149,7 @@ class DecisionJudge(ModelJudge):
         # by the state the typed questions about it, by their JSON
         typed_by_state: dict[str, dict[str, Typed]] = {}
         for form in forms:
-            typed_by_state.setdefault(form.state, {}).update(form.typed)
+            typed_by_state.setdefault(form.state, {}).update(form.typed_by_text)
         requests: list[_TypedRequest] = []
         for state, typed_by_text in typed_by_state.items():
             texts = list(typed_by_text)
@@ -164,13 +164,13 @@ class DecisionJudge(ModelJudge):
             )
             for request in requests
         )
-        decision_by_place: dict[tuple[str, str], Decision[Chances]] = {}
+        decision_by_state_and_text: dict[tuple[str, str], Decision[Chances]] = {}
         for request, decision_by_text in zip(
             requests, decisions_of_requests, strict=True
         ):
             for typed_text, decision in decision_by_text.items():
-                decision_by_place[request.state, typed_text] = decision
-        return decision_by_place
+                decision_by_state_and_text[request.state, typed_text] = decision
+        return decision_by_state_and_text
 
 
 class _TypedRequest(NamedTuple):
@@ -181,7 +181,7 @@ class _TypedRequest(NamedTuple):
 
 
 # What came of a typed question, by the state that it is about and the question: JSON.
-_DecisionByPlace = Mapping[tuple[str, str], Decision[Chances]]
+_DecisionByTypedQuestion = Mapping[tuple[str, str], Decision[Chances]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -191,16 +191,16 @@ class TypedForm:
     Args:
         question: The question.
         state: What is asked about, as JSON.
-        typed: The typed questions, by their JSON. Equal ones are one.
-        texts: The JSON of each, in the order in which the answers are read.
+        typed_by_text: The typed questions, by their JSON. Equal ones are one.
+        typed_texts: The JSON of each, in the order in which the answers are read.
         reply: What is known without asking: the reply that the texts settle, or why the
             question cannot be asked. None where it has to be asked.
     """
 
     question: Question[Any]
     state: str = ""
-    typed: Mapping[str, Typed] = field(default_factory=dict)
-    texts: tuple[str, ...] = ()
+    typed_by_text: Mapping[str, Typed] = field(default_factory=dict)
+    typed_texts: tuple[str, ...] = ()
     reply: Asked[Any] | NotAnswered | None = None
 
 
@@ -270,7 +270,7 @@ def _read_typed_form(
 
 
 def _answers_with_usage(
-    forms: Sequence[TypedForm], decisions: _DecisionByPlace
+    forms: Sequence[TypedForm], decisions: _DecisionByTypedQuestion
 ) -> list[Answer[Any]]:
     """Make the answers to questions of what came of their typed questions.
 
@@ -286,7 +286,7 @@ def _answers_with_usage(
     answers: list[Answer[Any]] = []
     for form in forms:
         usage = Usage()
-        for typed_text in form.typed:
+        for typed_text in form.typed_by_text:
             state_and_text = (form.state, typed_text)
             if state_and_text not in paid:
                 usage += decisions[state_and_text].usage
@@ -296,7 +296,7 @@ def _answers_with_usage(
 
 
 def _make_reply(
-    form: TypedForm, decisions: _DecisionByPlace
+    form: TypedForm, decisions: _DecisionByTypedQuestion
 ) -> Asked[Any] | NotAnswered:
     """Make the reply to a question of the answers to its typed questions.
 
@@ -316,7 +316,7 @@ def _make_reply(
     # of each typed question, in the order in which the form reads them
     chances: list[Chances] = []
     errors: list[JudgeError] = []
-    for typed_text in form.texts:
+    for typed_text in form.typed_texts:
         outcome = decisions[form.state, typed_text].outcome
         if isinstance(outcome, JudgeError):
             errors.append(outcome.with_traceback(None))

@@ -185,7 +185,7 @@ class Budget:
         self.reached: LimitReached | None = None  # the cap that ended the run
         self.interrupted = False  # whether somebody ended the run before it was done
         # whether a run in batches asks live what no batch has answered
-        self.live = False
+        self.asks_live = False
         self._began_at = clock()
         # Which cap ended the run, without what was spent; "" if none did.
         self._cap_in_words = ""

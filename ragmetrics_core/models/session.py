@@ -193,7 +193,7 @@ class Session:
             return
         await call_authors_code(self.model.name, self.model.prepare)
         check_prices(self.model.name, self.model.prices())
-        shared = self._shared_on(loop)
+        shared = self._shared_on(loop)  # what all runs share on this loop
         if self._shared is shared:  # another call of the run was faster
             return
         # Asked for once: it may take a while, and shall not change.
@@ -202,7 +202,7 @@ class Session:
         self._model_identity = (self.model.name, cache_key or "")
         # Replies of a model that does not tell its settings are kept for the process
         # only.
-        self._replies_kept = shared.memory if cache_key is None else self._store
+        self._reply_store = shared.memory if cache_key is None else self._store
         self._attempts = self._make_attempts(shared)
         self._shared = shared
 
@@ -218,7 +218,7 @@ class Session:
             asyncio.Semaphore(self._concurrency),
             limiters,
             self._budget,
-            self._replies_kept,
+            self._reply_store,
             self.attempts,
             self.timeout,
         )
@@ -269,7 +269,7 @@ class Session:
             ``JudgeUnavailable``. The usage counts every call that left.
         """
         await self.prepare()
-        shared = self._prepared
+        shared = self._prepared  # what all runs share on this loop
         n_characters = sum(len(message.content) for message in request.messages)
         # The keys go by the request as it is given, whether or not a schema is sent
         # with it.
@@ -351,7 +351,7 @@ class Session:
         Returns:
             What was read at last, or the last problem; and what asking again cost.
         """
-        stored_reply = self._replies_kept.get(key)
+        stored_reply = self._reply_store.get(key)
         if stored_reply is not None and stored_reply != reply:
             # Another run has repaired it meanwhile.
             (result,) = await read_all([stored_reply])
@@ -367,12 +367,12 @@ class Session:
                 # Without a call of our own the reply is that of another run, which had
                 # asked for the same repair and has kept it.
                 if isinstance(outcome, Choice) and cost.calls:
-                    self._replies_kept.put({key: outcome})
+                    self._reply_store.put({key: outcome})
                 return result, usage
             problem = result
             if not isinstance(outcome, Choice):  # the call itself failed
                 break
-        self._replies_kept.reject(key)
+        self._reply_store.reject(key)
         return problem, usage
 
     async def _ask_once_more(
@@ -484,7 +484,7 @@ class Session:
             result = _read_decision(outcome, partial(read, question))
             is_unusable = isinstance(result, errors.JudgeError)
             if isinstance(outcome, Choice) and is_unusable:
-                self._replies_kept.reject(key)
+                self._reply_store.reject(key)
             cost = cost_by_key.get(key, cost_of_stored)
             decisions[question] = Decision(result, cost)
         return decisions
@@ -513,7 +513,7 @@ class Session:
         return {
             key: question
             for key, question in question_by_key.items()
-            if key not in flights and self._replies_kept.get(key) is None
+            if key not in flights and self._reply_store.get(key) is None
         }
 
     # Stored replies, and one call for equal requests in flight.
@@ -542,7 +542,7 @@ class Session:
         Returns:
             For each key a reply or an error, and what all of it cost.
         """
-        shared = self._prepared
+        shared = self._prepared  # what all runs share on this loop
         usages: list[Usage] = []
         # None for a reply that is not there yet
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
@@ -568,7 +568,7 @@ class Session:
         """Fill in the replies that are stored; return a usage for each of them."""
         usages: list[Usage] = []
         for key, outcome in outcomes.items():
-            stored_reply = self._replies_kept.get(key) if outcome is None else None
+            stored_reply = self._reply_store.get(key) if outcome is None else None
             if stored_reply is None:
                 continue
             outcomes[key] = stored_reply
@@ -603,15 +603,15 @@ class Session:
             outcomes[key] = outcome
             if isinstance(outcome, Choice):
                 usages.append(Usage(stored=1))
-                if keep and flight.store is not self._replies_kept:
-                    self._replies_kept.put({key: outcome})
+                if keep and flight.store is not self._reply_store:
+                    self._reply_store.put({key: outcome})
         return usages
 
     def _announce_flights(self, shared: _Shared, keys: Sequence[str]) -> None:
         """Say that these replies are being asked for, so that others wait for them."""
         loop = asyncio.get_running_loop()
         for key in keys:
-            shared.flights[key] = _Flight(self._replies_kept, loop.create_future())
+            shared.flights[key] = _Flight(self._reply_store, loop.create_future())
 
     async def _fetch(
         self,
@@ -632,22 +632,20 @@ class Session:
             keep: Whether they are kept in the store.
             complete: Sends the request in one call or in several, by ``send``.
         """
-        shared = self._prepared
+        shared = self._prepared  # what all runs share on this loop
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
             """Send a call for the replies from a position among the keys on."""
             keys_wanted = keys[position:]
             # In a run in batches the store answers in place of the endpoint.
-            reply = self._replies_kept.reply_from_batch(
-                self.model, keys_wanted, request
-            )
+            reply = self._reply_store.reply_from_batch(self.model, keys_wanted, request)
             if reply is not None:
                 spending_here().note(reply.usage)
             else:
                 reply = await self._attempts.send(request)
             choices = _choices_by_key(reply, keys_wanted)
             if keep and choices:
-                self._replies_kept.put(choices)
+                self._reply_store.put(choices)
             outcomes.update(choices)
             return reply
 

@@ -124,7 +124,7 @@ class ParkingStore(SqliteStore):
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex
         self._budget = budget or Budget()
-        asks_in_batches = not self._budget.live
+        asks_in_batches = not self._budget.asks_live
         if asks_in_batches:
             # Each pass takes all answers of batches again, and counts them again.
             self._budget.calls = 0
@@ -137,7 +137,7 @@ class ParkingStore(SqliteStore):
         # Ids of failed requests whose tries are counted already.
         self._counted_failures: set[str] = set()
         # Tokens of batches whose other key variable was logged already.
-        self._said_of_key: set[str] = set()
+        self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
 
@@ -198,7 +198,7 @@ class ParkingStore(SqliteStore):
         is_in_a_batch = token and result is None
         if is_in_a_batch:
             self.waiting.add(token.decode())
-        elif self._budget.live:
+        elif self._budget.asks_live:
             # The reply to the call is stored as in any run. A **repair** asks again
             # after an unusable reply. Its key is the key of the first try, a bar, and
             # more; so what the batch said of the first try is forgotten as well.
@@ -240,7 +240,7 @@ class ParkingStore(SqliteStore):
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
-        if not self._budget.live:
+        if not self._budget.asks_live:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
@@ -282,7 +282,7 @@ class ParkingStore(SqliteStore):
             self._check_limits()
             if self._is_small_round():
                 logger.info("%d requests are asked live", self._n_parked)
-                self._budget.live = True
+                self._budget.asks_live = True
                 self.asks_live_next = True
                 self.waiting.add(_WITHOUT_BATCH)  # a further pass is needed
                 return
@@ -295,7 +295,7 @@ class ParkingStore(SqliteStore):
                         requests_of_batch = requests[start : start + _MAX_REQUESTS]
                         await self._make_batch(model, requests_of_batch)
         if not self.waiting:
-            await self._committed_change(
+            await self._run_and_commit(
                 partial(batch_table.forget_answers_of, self._pass_token)
             )
 
@@ -341,7 +341,7 @@ class ParkingStore(SqliteStore):
         """
         token = uuid4().hex
         variable = model.api_key_env or ""
-        lines = await self._committed_change(
+        lines = await self._run_and_commit(
             partial(
                 batch_table.claim_requests, requests, token, model.base_url, variable
             )
@@ -353,7 +353,7 @@ class ParkingStore(SqliteStore):
         file_id = ""
         try:
             file_id = await batch_calls.upload_file(model, lines)
-            is_still_ours = await self._committed_change(
+            is_still_ours = await self._run_and_commit(
                 partial(batch_table.restart_clock, token)
             )
             if not is_still_ours:
@@ -366,7 +366,7 @@ class ParkingStore(SqliteStore):
         except asyncio.CancelledError:  # the run's deadline has come
             if not file_id:  # without a file there is surely no batch to look for
                 self.waiting.discard(token)
-                await self._committed_change(
+                await self._run_and_commit(
                     partial(batch_table.forget_batch, token, None)
                 )
             raise
@@ -379,7 +379,7 @@ class ParkingStore(SqliteStore):
                     "a batch may have been made, and is looked for: %s", error
                 )
                 return
-            await self._committed_change(partial(batch_table.forget_batch, token, None))
+            await self._run_and_commit(partial(batch_table.forget_batch, token, None))
             raise errors.BatchFailed(
                 f"a batch was not made, and the next run asks its requests: {error}"
             ) from None
@@ -395,9 +395,7 @@ class ParkingStore(SqliteStore):
 
         async def make() -> str:
             batch_id = await batch_calls.make_batch(model, file_id, token)
-            await self._committed_change(
-                partial(batch_table.name_batch, token, batch_id)
-            )
+            await self._run_and_commit(partial(batch_table.name_batch, token, batch_id))
             return batch_id
 
         making = asyncio.ensure_future(make())
@@ -428,12 +426,12 @@ class ParkingStore(SqliteStore):
             JudgeError: If a service cannot be asked.
         """
         states: dict[str, dict[str, Any]] = {}
-        for batch in await self._committed_change(batch_table.all_batches):
+        for batch in await self._run_and_commit(batch_table.all_batches):
             model = self._model_by_address.get(batch.endpoint)
             if model is None:
                 self._leave_alone(batch)
                 continue
-            self._say_of_key(model, batch)
+            self._log_key_of_other_variable(model, batch)
             state = await self._state_of(model, batch)
             is_going = bool(state["id"]) and state["status"] not in ENDED
             if cancel and is_going:
@@ -460,7 +458,7 @@ class ParkingStore(SqliteStore):
             return state
         state = await batch_calls.batch_by_token(model, batch.token)
         if state["id"]:
-            await self._committed_change(
+            await self._run_and_commit(
                 partial(batch_table.name_batch, batch.token, str(state["id"]))
             )
         elif time.time() < batch.since + SETTLED_SECONDS:  # since it was entered
@@ -479,12 +477,14 @@ class ParkingStore(SqliteStore):
             "a batch of this store is at %s, which is not asked here", address
         )
 
-    def _say_of_key(self, model: OpenAICompatibleModel, batch: Batch) -> None:
+    def _log_key_of_other_variable(
+        self, model: OpenAICompatibleModel, batch: Batch
+    ) -> None:
         """Say, once, that a batch was made with the key of another variable."""
         is_same_variable = (model.api_key_env or "") == batch.variable
-        if is_same_variable or batch.token in self._said_of_key:
+        if is_same_variable or batch.token in self._batches_with_logged_key:
             return
-        self._said_of_key.add(batch.token)
+        self._batches_with_logged_key.add(batch.token)
         logger.info(
             "a batch of this store was made with the key of another variable than it is"
             " asked with now"
@@ -546,17 +546,17 @@ class ParkingStore(SqliteStore):
         if status == "completed" and n_entered == 0:
             is_lost = await self._is_lost(token)
         count_failed = partial(batch_table.count_passing_failures, token)
-        n_failed = await self._committed_change(count_failed)
+        n_failed = await self._run_and_commit(count_failed)
         # The error that is entered for requests without an answer. It is None after a
         # refusal of the batch: its requests then count as never asked.
         code = _CODES_BY_STATUS.get(status)
-        n_unanswered = await self._committed_change(
+        n_unanswered = await self._run_and_commit(
             partial(batch_table.forget_batch, token, code)
         )
         if code is None:
             n_to_ask_again = n_unanswered + n_failed
         else:  # counted again, since requests without an answer have an error now
-            n_to_ask_again = await self._committed_change(count_failed)
+            n_to_ask_again = await self._run_and_commit(count_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
@@ -570,7 +570,7 @@ class ParkingStore(SqliteStore):
         To ask at once again would pay again, without a word.
         """
         count = partial(batch_table.count_first_tries_unanswered, token)
-        return bool(await self._committed_change(count))
+        return bool(await self._run_and_commit(count))
 
     async def _enter_answers_of(
         self, model: OpenAICompatibleModel, token: str, state: dict[str, Any]
@@ -591,7 +591,7 @@ class ParkingStore(SqliteStore):
             # a service deletes a file after a while
             with suppress(errors.BatchFailed):
                 content = await batch_calls.file_content(model, state[name])
-                n_entered += await self._committed_change(
+                n_entered += await self._run_and_commit(
                     partial(batch_table.enter_answers, token, content)
                 )
                 if name == "output_file_id":
@@ -603,13 +603,20 @@ class ParkingStore(SqliteStore):
         first_look = batch.unreadable_since
         if first_look is None:
             first_look = time.time()
-            await self._committed_change(
+            await self._run_and_commit(
                 partial(batch_table.note_unreadable, batch.token)
             )
         return time.time() - first_look < SETTLED_SECONDS
 
-    async def _committed_change(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        """Make a change of the file, and return what it gives, once it is committed."""
+    async def _run_and_commit(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a function of ``batch_table`` on the file, and commit what it changes.
+
+        Returns:
+            What the function returns.
+
+        Raises:
+            SettingError: If the file cannot be written.
+        """
         results: list[T] = []
         self.write(lambda connection: results.append(change(connection)))
         await self.settled()

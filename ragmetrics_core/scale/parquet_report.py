@@ -286,8 +286,8 @@ class ParquetRows(Sequence[SampleResult]):
         names_in_file = {field.name for field in schema.field("sample").type}
         fields: dict[str, Any] = {}
         for name in _SAMPLE_COLUMNS:
-            # An earlier file lacks columns that were added later. Without any other
-            # column it is no file of ours: reading it fails.
+            # An earlier file lacks columns that were added later. A file that lacks any
+            # other column is none of ours: reading it fails, as it should.
             if name in names_in_file or name not in _LATER_COLUMNS:
                 fields[name] = self._field("sample", name)
         for metric in self.metrics:
@@ -362,7 +362,7 @@ class ParquetRows(Sequence[SampleResult]):
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
         groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
         keys = array([_cluster_number(group, clustered) for group in groups])
-        is_judged: Any = False
+        is_judged: Any = False  # of each row, whether any metric has judged it
         tally.usage += _sum_of_usages(batch["unfinished"])
         for metric, metric_tally in tally.metrics.items():
             cells = {name: batch[f"{metric}/{name}"] for name in _COUNTED_FIELDS}
