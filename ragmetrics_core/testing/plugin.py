@@ -100,7 +100,7 @@ def _measure(test: pytest.Item, samples: Any, arguments: dict[str, Any]) -> Any:
     if until is not None:
         arguments["until"] = UntilDecided(on=on) if until == "decided" else until
         arguments["gates"] = gates
-    # a test with gates in its markers that measures nothing fails: this one measures
+    # A test that has gates fails if it measures nothing. This note says that it did.
     test.stash[_MEASURED] = True
     report = evaluate(samples, progress=False, **arguments)
     decisions: list[Decision] = list(report.decisions)
