@@ -234,6 +234,48 @@ ROWS: dict[str, Row] = {
         grade="inferred",
         evidence_from="listed",
     ),
+    "a reranker behind another, with more than that gave": Row(
+        # a search of the web is added between the two
+        lambda c: tree(
+            c,
+            retriever(c, *DOCS[:2]),
+            _reranked(c, DOCS[:2], DOCS[:1]),
+            _reranked(c, (DOCS[0], DOCS[2]), DOCS[2:]),
+            answers=SAYS,
+        ),
+        [EVORA],
+        grade="inferred",
+        evidence_from="listed",
+    ),
+    "a page whose only piece of a later step it holds": Row(
+        lambda c: tree(
+            c,
+            retriever(c, DOCS[0]),
+            _reranked(c, DOCS[:1], (Document(HALF, "half"),)),
+            model(c, asked(PORTO)),
+            answers=SAYS,
+        ),
+        [PORTO],
+        retrieved=["p"],
+    ),
+    "a grader was shown what the prompt may hold": Row(
+        # short texts without a space between them
+        lambda c: tree(
+            c,
+            retriever(c, Document("Porto", "p"), Document("Faro", "f")),
+            model(c, "Document:\nPorto\n\nRelevant?", "yes"),
+            model(c, "PortoFaro"),
+            answers=SAYS,
+        ),
+        ["Porto", "Faro"],
+        retrieved=["p", "f"],
+        grade="inferred",
+        evidence_from="listed",
+        warnings=[
+            "the answering prompt does not tell which retrieved texts it shows; all"
+            " stand for it"
+        ],
+    ),
     "rerankers one behind the other": Row(
         lambda c: tree(
             c,

@@ -326,8 +326,18 @@ def test_a_thread_that_keeps_the_whole_prompts_has_a_turn_for_each_question(
         assert [context.id for context in sample.contexts] == [talk[2 * place]]
 
 
-def test_two_messages_of_the_user_in_a_row_that_say_different_things_are_two() -> None:
-    said = [HumanMessage("Hello there."), HumanMessage("Hello there, are you awake?")]
+@pytest.mark.parametrize(
+    "second",
+    [
+        "Hello there, are you awake?",
+        "Hello there.\nAre you awake?",
+        "I said it twice already in this long message: Hello there. And nobody hears it.",
+    ],
+)
+def test_two_messages_of_the_user_in_a_row_that_say_different_things_are_two(
+    second: str,
+) -> None:
+    said = [HumanMessage("Hello there."), HumanMessage(second)]
     sample = asked_with(chat_history=[*said, AIMessage("I am.")])
     assert len(sample.history) == 3
 
@@ -442,6 +452,44 @@ def test_a_history_that_is_not_shown_hides_no_document_of_the_same_words() -> No
         chain.invoke({"input": QUESTION, "chat_history": history})
     (sample,) = captured.samples
     assert [context.text for context in sample.contexts] == [FERRY]
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
+
+
+def test_a_history_that_was_read_puts_no_document_in_doubt_that_it_quotes() -> None:
+    talk = f"Human: Is there a ferry?\nAI: {FERRY}\nHuman: Thanks.\nAI: Welcome."
+    sample = asked_with(chat_history=talk)
+    assert [context.text for context in sample.contexts] == [FERRY]
+    assert len(sample.history) == 4
+    assert sample.capture is not None
+    assert (sample.capture.grade, sample.capture.warnings) == ("exact", ())
+
+
+@pytest.mark.parametrize("with_question", [True, False])
+def test_what_an_earlier_answer_quotes_in_a_prompt_without_speakers_is_no_evidence(
+    with_question: bool,
+) -> None:
+    """A function keeps the talk, and writes it into its prompt without saying who speaks."""
+    bridge = "The bridge of Osta was opened in 1874 by the mayor of the town."
+    shelf = Shelf(books=[document(FERRY, "ferry"), document(bridge, "bridge")])
+    earlier = "When was the bridge opened?"
+    answer_to_it = f"The notes of the town say that {bridge[:-1].lower()} indeed."
+    said: list[str] = []
+
+    def asked(question: str) -> str:
+        found = shelf.invoke(question)[:1]
+        return "\n".join(["Before:", *said, joined(found), question])
+
+    with capture() as captured:
+        (RunnableLambda(asked) | Speaker(lines=answer_to_it)).invoke(earlier)
+        said += [earlier, answer_to_it] if with_question else [answer_to_it]
+        (RunnableLambda(asked) | Speaker(lines="Every hour.")).invoke(QUESTION)
+    _, sample = captured.samples
+    assert [context.text for context in sample.contexts] == [FERRY]
+    assert sample.ledger is not None
+    assert sample.ledger.calls[-1].shown == (0,)
+    assert sample.capture is not None
+    assert sample.capture.grade == "inferred"
 
 
 @pytest.mark.parametrize(

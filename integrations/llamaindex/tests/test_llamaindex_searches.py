@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 from llama_index.core import SQLDatabase, get_response_synthesizer
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.query_engine import NLSQLTableQueryEngine, RetrieverQueryEngine
+from llama_index.core.query_engine import (
+    CustomQueryEngine,
+    NLSQLTableQueryEngine,
+    RetrieverQueryEngine,
+)
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
@@ -253,3 +257,35 @@ def test_rows_that_an_engine_makes_a_node_of_are_what_it_retrieved(
     assert (call.kind, call.query, call.shown) == ("retrieval", question, (0,))
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
+
+
+@pytest.mark.parametrize("given_to_the_run", [True, False])
+def test_nodes_that_a_workflow_was_given_or_kept_are_not_what_it_retrieved(
+    kit: ModuleType, given_to_the_run: bool
+) -> None:
+    kept = [kit.node("b", BRIDGE)]
+    synthesizer = get_response_synthesizer(llm=kit.ScriptedLLM())
+
+    class OfGivenNodes(CustomQueryEngine):
+        def custom_query(self, query_str: str) -> Any:
+            return synthesizer.synthesize(query_str, nodes=kept)
+
+    class Asking(Workflow):
+        @step
+        async def answer(self, event: StartEvent) -> StopEvent:
+            if given_to_the_run:
+                return StopEvent(result=OfGivenNodes().query(QUESTION))
+            found = await synthesizer.asynthesize(QUESTION, nodes=kept)
+            return StopEvent(result=found)
+
+    async def run() -> None:
+        given = {"nodes": kept} if given_to_the_run else {}
+        await Asking(timeout=20).run(query=QUESTION, **given)
+
+    with capture() as captured:
+        asyncio.run(run())
+    (sample,) = captured.samples
+    assert sample.retrieved is None
+    assert [context.text for context in sample.contexts] == [BRIDGE]
+    assert sample.ledger is not None
+    assert all(call.kind != "retrieval" for call in sample.ledger.calls)
