@@ -37,8 +37,9 @@ _FAILED = "the run failed: its answer is missing or not whole"
 _UNFINISHED = "the run did not end: its answer is missing or not whole"
 _UNANSWERED = "no answer was found: the run only retrieved, or gave none"
 _WITHOUT_EVIDENCE = (
-    "no contexts were found: nothing was searched in this turn, and no tool returned"
-    " text"
+    "no contexts were found: no search was recorded in this turn that found a text, and"
+    " no tool that returned one; if something was found, name its place by"
+    " contexts_from="
 )
 
 

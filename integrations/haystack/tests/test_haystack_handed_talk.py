@@ -199,3 +199,46 @@ def test_what_a_printed_history_quotes_of_a_document_is_no_evidence(
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"
     assert any("history" in words for words in sample.capture.warnings)
+
+
+@pytest.mark.parametrize(
+    "roles", ["u", "uu", "uau", "ua", "uaua", "uuau"], ids=lambda roles: str(roles)
+)
+@pytest.mark.parametrize("with_question", [True, False])
+def test_a_last_message_of_the_user_is_left_out_only_if_it_is_the_question(
+    roles: str, with_question: bool
+) -> None:
+    """A memory may keep nothing but what the user asked."""
+    made = {"u": ChatMessage.from_user, "a": ChatMessage.from_assistant}
+    said = [f"Words number {place} of the talk." for place in range(len(roles))]
+    memories = [made[role](text) for role, text in zip(roles, said, strict=True)]
+    if with_question:
+        memories.append(ChatMessage.from_user(QUESTION))
+    talk = "{% for one in memories %}{{ one.text }}\n{% endfor %}"
+    pipeline = connected(
+        ("shelf.documents", "prompt.documents"),
+        ("prompt.prompt", "llm.messages"),
+        shelf=Shelf(),
+        prompt=ChatPromptBuilder(
+            [
+                ChatMessage.from_user(
+                    f"{talk}{{% for one in documents %}}{{{{ one.content }}}}\n"
+                    "{% endfor %}Question: {{ query }}"
+                )
+            ],
+            required_variables="*",
+        ),
+        llm=MockChatGenerator("It is 41 metres deep."),
+    )
+    with capture() as captured:
+        pipeline.run(
+            {
+                "shelf": {"query": QUESTION},
+                "prompt": {"query": QUESTION, "memories": memories},
+            }
+        )
+    sample = only(captured.samples)
+    assert sample.question == QUESTION
+    assert [turn.content for turn in sample.history] == said
+    assert sample.ledger is not None
+    assert sample.ledger.turn == 1 + roles.count("u")

@@ -569,7 +569,7 @@ def _earlier_talk(calls: Calls, before: int | None, asked: _Given | None) -> _Ea
         *handed_in,
         *_messages_of_components(calls, before, question),
     ]:
-        turns = _turns_of(messages)
+        turns = _turns_of(messages, question) if messages else ()
         if turns:
             earlier = _Earlier(Talk(turns), is_of_prompt)
     if earlier.talk.turns:
@@ -577,10 +577,17 @@ def _earlier_talk(calls: Calls, before: int | None, asked: _Given | None) -> _Ea
     return _Earlier(_talk_in_texts(calls.run, asked))
 
 
-def _turns_of(messages: Sequence[Message]) -> tuple[Turn, ...]:
-    """The turns of messages of which the last one of the user is the question of now."""
-    # behind words of the assistant the question stands somewhere else
-    if messages and messages[-1].role != "user":
+def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, ...]:
+    """The turns of messages, without the question of now at their end.
+
+    A last message of the user that does not hold the question is an earlier one. Where
+    the question is not known, the last message of the user is taken for it.
+    """
+    asked = as_one_line(question)
+    is_question_last = False
+    if messages and messages[-1].role == "user":
+        is_question_last = asked in as_one_line(messages[-1].text)
+    if not is_question_last:
         messages = [*messages, Message("user", "now")]
     return capture.history_in(messages)
 
