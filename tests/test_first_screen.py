@@ -39,6 +39,7 @@ from ragmetrics_core.statistics.means import mean_interval
 from ragmetrics_core.statistics.paired import mcnemar
 
 ERROR = ErrorInfo(type="RateLimited", message="slow")
+CRASH = ErrorInfo(type="MetricCrashed", message="no name")
 METRICS = ("context_utilization", "context_adherence", "context_recall", "mine")
 
 
@@ -460,6 +461,19 @@ def test_rows_that_nobody_measured_are_no_evidence() -> None:
     assert screen(failed).loss == (
         "30 of 30 rows were not scored: 30 the judge failed on."
     )
+    crashed = [
+        row(place, Failed(metric="mine", reason="r", error=CRASH))
+        for place in range(30, 60)
+    ]
+    beside_crashed = screen([*well, *crashed])
+    assert beside_crashed.loss.startswith(
+        "30 of 60 rows were not scored: 30 a metric's own code failed on."
+    )
+    assert beside_crashed.mend_first is not None
+    assert beside_crashed.mend_first.code == "metric_failed"
+    assert range_of(beside_crashed) == range_of(beside_failed)
+    both = row(0, *(Failed(metric=e.type, reason="r", error=e) for e in (CRASH, ERROR)))
+    assert group_of_row(both) == "judge_failed"
 
 
 @given(ROWS)

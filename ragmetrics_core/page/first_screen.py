@@ -39,7 +39,7 @@ from ragmetrics_core.page.mending import (
     why_first,
 )
 from ragmetrics_core.page.row_groups import (
-    JUDGE_FAILED,
+    FAILED_GROUPS,
     LOSSES,
     NOT_JUDGED,
     NOT_SCORED,
@@ -475,8 +475,8 @@ class ScreenTally:
         n_spoilt = count_spoilt(losses)
         n_holding_up = count_holding_up(losses)
         is_split = n_spoilt > 0 and n_holding_up > 0
-        # rows on which the judge failed are in the range; other unscored ones are not
-        is_of_all_rows = self._n_not_scored == self._count_of(JUDGE_FAILED)
+        # rows without a score that failed are in the range; other unscored ones are not
+        is_of_all_rows = self._n_not_scored == self._count_of(*FAILED_GROUPS)
         which_rows = "rows like these"
         if not is_of_all_rows:
             which_rows = "rows like the scored ones"
@@ -549,14 +549,14 @@ class ScreenTally:
         )
         for code_index, holds_up, cluster_number in rows:
             code = _CODES[code_index]
-            has_judge_failed = code == JUDGE_FAILED
-            is_of_the_whole = code in among or has_judge_failed
+            has_failed = code in FAILED_GROUPS
+            is_of_the_whole = code in among or has_failed
             if not is_of_the_whole:
                 continue
             is_left_out = only_spoilt and bool(holds_up)
             does_count = code in codes and not is_left_out
             flags_if_failed_are_not.append(does_count)
-            flags_if_failed_are.append(does_count or has_judge_failed)
+            flags_if_failed_are.append(does_count or has_failed)
             clusters.append(cluster_number)
         interval_if_not = mean_interval(flags_if_failed_are_not, clusters)
         interval_if_are = mean_interval(flags_if_failed_are, clusters)

@@ -8,6 +8,7 @@ say nothing, and last those without a loss.
 from typing import NamedTuple
 
 from ragmetrics_core.data import Failed, SampleResult, Scored, Undefined
+from ragmetrics_core.data.errors import MetricCrashed, ScoreOutOfRange
 from ragmetrics_core.page.diagnosis import HALF, RULES, diagnose
 from ragmetrics_core.page.stage_losses import STAGE_ADVICE
 from ragmetrics_core.statistics.stopping import ROUNDING
@@ -26,14 +27,20 @@ LOSSES = {
 """Groups of rows that went wrong: by the rules, then those of which no rule speaks."""
 
 JUDGE_FAILED = "judge_failed"
+METRIC_FAILED = "metric_failed"
+FAILED_GROUPS = (JUDGE_FAILED, METRIC_FAILED)
+"""Groups of rows that may have a fault or not: a score was to be expected, and failed."""
 
 NOT_SCORED = {
     JUDGE_FAILED: "the judge failed on",
+    METRIC_FAILED: "a metric's own code failed on",
     "abstained": "declined",
     "missing": "without context or another input",
     "undefined": "for which no metric has a meaning",
 }
 """Groups of judged rows whose outcomes do not say whether anything was lost."""
+
+_ERRORS_OF_METRICS = {MetricCrashed.__name__, ScoreOutOfRange.__name__}
 
 TITLES = {**NOT_JUDGED, **LOSSES, **NOT_SCORED, "no_loss": "no fault found"}
 """Every group with what is said of it."""
@@ -55,6 +62,11 @@ MENDINGS = {
         "the judge",
         "Why it failed stands above; check its model, key, address and limits, and"
         " run again.",
+    ),
+    METRIC_FAILED: Mending(
+        "the metric",
+        "Its code raised an error, or gave a score out of range; the opened row shows"
+        " which.",
     ),
     "abstained": Mending(
         "what makes the application decline",
@@ -90,15 +102,19 @@ def group_of_row(row: SampleResult) -> str:
 def _group_without_diagnosis(row: SampleResult) -> str:
     """The code of the group of a judged sample that no rule of diagnosis speaks of.
 
-    The first that fits: a low score, a failure of the judge, no loss, an answer that
-    declined, a missing input, or metrics that are undefined for another reason.
+    The first that fits: a low score, a failure of the judge, a failure of a metric's
+    own code, no loss, an answer that declined, a missing input, or metrics that are
+    undefined for another reason.
     """
     results = row.results.values()
     scores = [result.value for result in results if isinstance(result, Scored)]
     if any(score < HALF - ROUNDING for score in scores):
         return "low"
-    if any(isinstance(result, Failed) for result in results):
+    errors = {result.error.type for result in results if isinstance(result, Failed)}
+    if errors - _ERRORS_OF_METRICS:
         return JUDGE_FAILED
+    if errors:
+        return METRIC_FAILED
     if scores:
         return "no_loss"
     codes = {result.code for result in results if isinstance(result, Undefined)}
