@@ -158,8 +158,9 @@ def _check_replaced(options: argparse.Namespace) -> None:
             f"--out {path} is written as JSON, which nobody reads from a {path.suffix}"
             " file; name it .jsonl"
         )
-    is_written = "replaces" in options and not getattr(options, "dry_run", False)
-    if not is_written or not path.is_file() or path.stat().st_size == 0:
+    is_dry_run = getattr(options, "dry_run", False)  # which writes nothing
+    may_replace = "replaces" in options and not is_dry_run
+    if not may_replace or not path.is_file() or path.stat().st_size == 0:
         return
     if options.replaces is None:
         raise InputError(

@@ -209,7 +209,14 @@ def match_labels(
                 continue
             rival_score = rival_scored_by_id[sample_id].score
         score = scored_by_id[sample_id].score
-        rows.append(Labelled(score, label.votes, label.source, rival_score, sample_id))
+        row = Labelled(
+            score,
+            votes=label.votes,
+            source=label.source,
+            rival_score=rival_score,
+            id=sample_id,
+        )
+        rows.append(row)
     if not rows:
         ids = [label.id for label in labels]
         raise InputError(

@@ -634,8 +634,13 @@ def _measure_rejection(answers: Sequence[WeakestClaim]) -> Iterator[Measured]:
                     measure = _name_of_rejection(label, rule)
                     shares_by_measure.setdefault(measure, []).append(share)
     for measure, shares_of_sources in shares_by_measure.items():
-        mean_share = fmean(shares_of_sources)
-        yield Measured(measure, None, len(shares_of_sources), mean_share, None)
+        yield Measured(
+            measure,
+            source=None,  # all sources
+            count=len(shares_of_sources),
+            value=fmean(shares_of_sources),
+            interval=None,
+        )
 
 
 def _name_of_rejection(label: str, rule: str) -> str:
@@ -780,6 +785,12 @@ def _shares(observations: Iterable[Observation]) -> list[Measured]:
     shares = []
     for (measure, source_or_none), flags in flags_by_measure.items():
         interval = wilson(sum(flags), len(flags))
-        share = Measured(measure, source_or_none, len(flags), fmean(flags), interval)
+        share = Measured(
+            measure,
+            source=source_or_none,
+            count=len(flags),
+            value=fmean(flags),
+            interval=interval,
+        )
         shares.append(share)
     return shares

@@ -217,6 +217,7 @@ def _sayings_of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
             least_share, most_share, value, value_of_prompt
         ),
         "any_fact": any_fact,
+        # many of the facts that were retrieved are not in the prompt
         "facts_lost": value - value_of_prompt >= _LOST,
     }
 

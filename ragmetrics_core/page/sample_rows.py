@@ -264,6 +264,7 @@ def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
         n_cut: Gets the number of characters that were cut, by path.
     """
     if isinstance(value, str):
+        # at most LONGEST bytes, without a character that is cut in its middle
         text = value.encode()[:LONGEST].decode(errors="ignore")
         n_cut[path] += len(value) - len(text)
         return text
@@ -275,11 +276,13 @@ def _short(value: Any, path: str, n_cut: Counter[str]) -> Any:
     if isinstance(value, dict):
         # of the sample, or of one of its contexts
         is_metadata = path.startswith("sample.") and ".metadata" in path
-        return {
-            cut(key): _short(item, f"{path}.{key[:60]}".lstrip("."), n_cut)
-            for key, item in value.items()
-            if is_metadata or not _is_left_out(key, item)
-        }
+        short_fields = {}
+        for key, item in value.items():
+            if is_metadata or not _is_left_out(key, item):
+                path_of_item = f"{path}.{key[:60]}"
+                path_of_item = path_of_item.lstrip(".")  # the whole row's path is ""
+                short_fields[cut(key)] = _short(item, path_of_item, n_cut)
+        return short_fields
     return value
 
 

@@ -374,16 +374,20 @@ def _fact(
         sample: The sample.
         passages: Its passages, with what became of each.
     """
-    holding = tuple(rank for rank, cell in enumerate(cells, 1) if cell.covered)
+    ranks_holding = tuple(
+        rank for rank, cell in enumerate(cells, start=1) if cell.covered
+    )
     answered = all(cell.probability is not None for cell in cells)
     if sample.retrieved is None:
-        is_known, lost = _fate_in_contexts(sample, bool(holding), answered)
+        is_known, lost = _fate_in_contexts(sample, bool(ranks_holding), answered)
     else:
-        holders = [passage for passage in passages if passage.rank in holding]
+        holders = [passage for passage in passages if passage.rank in ranks_holding]
         is_known, lost = _through_stages(holders, answered)
-        if lost == "not_retrieved" and _why_it_may_be_found(sample, passages):
+        # it may stand in what a search found and nobody asked about
+        may_be_found = _why_it_may_be_found(sample, passages) != ""
+        if lost == "not_retrieved" and may_be_found:
             is_known, lost = False, None
-    return FactOnItsWay(number, lost, is_known, holding)
+    return FactOnItsWay(number, lost, is_known, ranks_holding)
 
 
 def _why_facts_are_unknown(sample: Sample, passages: Sequence[Passage]) -> str:

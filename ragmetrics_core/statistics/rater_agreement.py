@@ -310,6 +310,8 @@ def _bounds(values_by_source: Sequence[Sequence[float]]) -> Bounds | None:
     values_of_defined = [values for values in values_by_source if values]
     if not values_of_defined or any(_agree(values) for values in values_of_defined):
         return None
+    # A source has fewer values if the measure is undefined in some of its resamples.
+    # Then the last values of the others are not used.
     means = [fmean(values) for values in zip(*values_of_defined, strict=False)]
     means.sort()
     last_index = len(means) - 1
