@@ -191,7 +191,7 @@ class CountingJudge(Judge):
             question: The question.
             replies: Its example replies, whose length is counted.
         """
-        if not self._models:
+        if not self._models:  # such a judge sends nothing
             return
         parts = tuple(question.parts.values())
         number_of_first_poll = question.first_poll or 0

@@ -313,6 +313,7 @@ class OwnJudge(Judge):
                 ``JudgeError``.
             SettingError: What a judge of ours says of a question.
         """
+        # a judge with a session of its own calls models through that session
         has_session = type(self._judge).session is not Judge.session
         holds_up_nobody = is_ours(self._judge) or bool(self.models) or has_session
         try:

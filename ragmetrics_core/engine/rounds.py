@@ -64,9 +64,10 @@ class Rounds:
     async def ask(self, questions: Batch, usage: list[Usage]) -> list[Answer[Any]]:
         """Ask the questions of a plan, with those of all others; return its answers.
 
-        This waits until every plan of the sample asks or has ended. A plan that stops
-        waiting, e.g. at its deadline, takes back questions that were not asked yet. A
-        round for which no plan waits any more is given up.
+        A plan is a metric at work on the sample. This waits until every plan of the
+        sample asks or has ended; then the questions of all go out in one request, which
+        is a round. A plan that stops waiting, e.g. at its deadline, takes back questions
+        that were not asked yet. A round for which no plan waits any more is given up.
 
         Args:
             questions: What the plan asks.
@@ -81,7 +82,8 @@ class Rounds:
         finally:
             if plan in self._waiting_plans:
                 self._waiting_plans.remove(plan)
-            # of the plans whose questions were asked with its own
+            # ``round`` is the plans whose questions were asked together, this one among
+            # them. The future of a plan that stopped waiting is cancelled.
             somebody_waits = any(
                 not other_plan.answers.cancelled() for other_plan in plan.round
             )

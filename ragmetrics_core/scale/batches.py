@@ -353,6 +353,7 @@ class ParkingStore(SqliteStore):
         file_id = ""
         try:
             file_id = await batch_calls.upload_file(model, lines)
+            # other processes wait from now on, not from before the upload
             is_still_ours = await self._run_and_commit(
                 partial(batch_table.restart_clock, token)
             )

@@ -277,11 +277,13 @@ class ParquetRows(Sequence[SampleResult]):
         )
 
     def _columns_to_count(self, schema: Any) -> dict[str, Any]:
-        """The columns that a summary reads.
+        """Return the columns that a summary reads, as Arrow expressions.
+
+        A column is a field of the struct ``sample``, or of the struct of a metric.
 
         Returns:
-            What reads each column, by the name that the column has in a batch: that of
-            a fact of the sample, or ``METRIC/FIELD``.
+            The expression that reads each column, by the name that the column gets: the
+            field's name for ``sample``, and ``METRIC/FIELD`` for a metric.
         """
         names_in_file = {field.name for field in schema.field("sample").type}
         fields: dict[str, Any] = {}
@@ -450,14 +452,17 @@ def _schema_of_results(data: Any) -> Any:
 
 
 def _sum_of_usages(usages: Any) -> Usage:
-    """Sum up a column of usages.
+    """Sum up the usages in an Arrow column of structs.
 
     Numbers are added; names of models and fallbacks are collected, each once. A sum
     with an unknown number, such as a cost, is unknown.
+
+    Args:
+        usages: The column; a struct has the fields of ``Usage``.
     """
     pc = import_extra("pyarrow.compute", "parquet", "a report from Parquet")
     totals: dict[str, Any] = {}
-    # a struct column has a column for each field of a usage
+    # ``flatten`` makes a column of each field, in the order of the struct's fields
     for field, column in zip(usages.type, usages.drop_null().flatten(), strict=True):
         if field.name in ("fallbacks", "models"):
             totals[field.name] = tuple(sorted(column.flatten().unique().to_pylist()))

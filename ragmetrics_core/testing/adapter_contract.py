@@ -351,8 +351,9 @@ class AdapterContract:
     async def _request(self, tenant: str, turn: GoldenTurn) -> None:
         """Play a turn as the request of a tenant, and assert that the sample is theirs.
 
-        The tenant's name is given as metadata, as the conversation and by ``redact``;
-        all three must arrive in the sample, and the contexts must be those of the turn.
+        The tenant's name is given as metadata, as the conversation and by ``redact``,
+        which puts the name before the question and in place of the answer. All three
+        must arrive in the sample, and the contexts must be those of the turn.
         """
         with self.door().capture(
             metadata={"tenant": tenant},
@@ -372,8 +373,10 @@ class AdapterContract:
     def test_nothing_gets_a_sample_before_redact(self) -> None:
         """Whoever listens gets what ``redact`` returned, and nothing where it raises.
 
-        Two watches and a block listen. One watch masks; the other watch and the block
-        have a ``redact`` that raises, which is counted among their problems.
+        A watch records until it is stopped; a block, as long as its ``with`` statement
+        runs. Here two watches and a block listen. One watch masks the sample. The other
+        watch and the block have a ``redact`` that raises: each time is counted among
+        their problems.
         """
         door = self.door()
         turn = GOLDEN_TURNS[0]
