@@ -179,9 +179,10 @@ class LocalDecisionModel(DecisionModel):
                 outcome = self._answer_one(single_request)
             n_tokens += outcome.n_tokens
             if outcome.failure is None:
-                answers |= outcome.answers
+                answers.update(outcome.answers)
             else:
                 failure_by_place[place] = outcome.failure
+        # one for each question; those of questions that failed are replaced below
         choices = list(systemone_choices(self.name, request, {"answers": answers}))
         for place, failure in failure_by_place.items():
             choices[place] = failure

@@ -130,23 +130,25 @@ class Estimate:
             f" {n_questions:,} questions pass on to the strong one"
         )
 
-    def _price(self, live: int) -> str:
+    def _price(self, n_live: int) -> str:
         """Say the price of a run: in calls, in batches, and of requests asked live.
 
         Args:
-            live: How many requests a run in batches asks live beside them; 0 for none.
+            n_live: How many requests a run in batches asks live beside its batches; 0
+                for none.
         """
         low, high = self.low.cost, self.high.cost
         if low is None or high is None:
             return "unknown"
         price = _range_in_words(f"${low:.4f}", f"${high:.4f}")
+        # ``batch_share`` is the price in a batch, as a share of the usual price
         if self.batch_share != 1.0:
             low_in_batches = f"${self.batch_share * low:.4f}"
             high_in_batches = f"${self.batch_share * high:.4f}"
             price += f", in batches {_range_in_words(low_in_batches, high_in_batches)}"
-        if live:
-            price_live = live * high / max(1, self.high.calls)
-            price += f", {live:,} requests live ${price_live:.4f}"
+        if n_live:
+            price_live = n_live * high / max(1, self.high.calls)
+            price += f", {n_live:,} requests live ${price_live:.4f}"
         return price
 
 

@@ -66,8 +66,8 @@ class Rounds:
 
         A plan is a metric at work on the sample. This waits until every plan of the
         sample asks or has ended; then the questions of all go out in one request, which
-        is a round. A plan that stops waiting, e.g. at its deadline, takes back questions
-        that were not asked yet. A round for which no plan waits any more is given up.
+        is a round. A plan that stops waiting, e.g. at its deadline, takes back what was
+        not asked yet. A round for which no plan waits any more is given up.
 
         Args:
             questions: What the plan asks.

@@ -172,7 +172,7 @@ def _problem_of(answer: object, question: Question[Any]) -> str:
 
 
 def problem_of_reply(reply: object, question: Question[Any]) -> str:
-    """Say what is wrong with somebody's reply to a question; "" for nothing.
+    """Say what is wrong with a reply to a question; "" if nothing is.
 
     Args:
         reply: What a judge of a user's own, or a form, returned. It should be
@@ -197,9 +197,9 @@ def problem_of_reply(reply: object, question: Question[Any]) -> str:
             " NotAnswered and why"
         )
     wrong_classes = {
-        type(poll).__name__
-        for poll in reply.replies
-        if not isinstance(poll, question.Reply)
+        type(single_reply).__name__
+        for single_reply in reply.replies
+        if not isinstance(single_reply, question.Reply)
     }
     if wrong_classes:
         return (

@@ -192,20 +192,20 @@ def _weight_at(
     Returns:
         None if the text ends before the offset, or the token does not settle the label.
     """
-    index = bisect_right(token_ends, offset)
+    index = bisect_right(token_ends, offset)  # of the first token that ends behind it
     if index == len(token_ends):
         return None
     token = tokens[index]
     token_start = token_ends[index] - len(token.token)
     before_label = token.token[: offset - token_start]
-    # The token itself is usually listed among its alternatives. As a dict, each text
-    # counts once.
+    # The token itself is usually listed among its alternatives, too. In a mapping by
+    # text it counts once.
     logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
-    listed = [
+    labels_with_logprobs = [
         (_label_of_text(text, before_label, label_probability.labels), logprob)
         for text, logprob in logprob_by_text.items()
     ]
-    return probability_of_positive(listed, label_probability, mode)
+    return probability_of_positive(labels_with_logprobs, label_probability, mode)
 
 
 def _label_of_text(

@@ -446,7 +446,7 @@ def _support_of_sentences(
             sentence=sentence.text,
             rank=rank,
             evidence=evidence,
-            coverage=n_covered / len(terms),
+            coverage=n_covered / len(terms),  # a parsed sentence has a term at least
             uncovered=words_with_terms(sentence.text, terms - shared_terms),
             numbers=tuple(find_unknown_numbers(sentence.text, context_numbers)),
         )

@@ -205,7 +205,8 @@ class Fitting:
                 await self._ask_with_less(progress, left_out)
         if progress.is_rejected:
             self._remember_rejection(key, progress.failures[0])
-            left_out &= lacking_before  # nothing was gained by what was removed
+            # what was left out since was left out in vain, and is not reported
+            left_out &= lacking_before
         elif "logprobs" not in left_out and _lacks_logprobs(request, progress.choices):
             self.found_missing.add("logprobs")
             left_out.add("logprobs")

@@ -324,7 +324,7 @@ class FolderStore(ReplyStore):
         return store
 
     def _stores(self) -> list[SqliteStore]:
-        """The store of this process, then those that other processes have in the folder.
+        """The store of this process, then those of other processes in the folder.
 
         The folder is looked through for new files at most every two seconds.
         """

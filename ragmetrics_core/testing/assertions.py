@@ -154,8 +154,8 @@ def _decide_rows(
     if metric is None:
         rows = list(iterate_samples(rows, {}))
         samples = [row for row in rows if isinstance(row, Sample)]
-        metrics = [metric for metric in metrics if _applies_to_any(metric, samples)]
-    gates = [Gate(metric=metric.name, at_least=at_least) for metric in metrics]
+        metrics = [known for known in metrics if _applies_to_any(known, samples)]
+    gates = [Gate(metric=judged.name, at_least=at_least) for judged in metrics]
     report = evaluate(rows, metrics, until=until, gates=gates, **settings)
     if not report.results:
         raise InputError("there are no rows to assert anything of")

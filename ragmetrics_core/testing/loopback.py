@@ -350,6 +350,7 @@ def tokens(text: str, probability: float | None, mass: float) -> list[dict[str, 
     """
     entries = []
     for token in _TOKEN.findall(text):
+        # of the token itself, and of its alternatives
         probability_by_text = _alternatives(token, probability, mass)
         entry_by_text = {}
         for alternative, chance in probability_by_text.items():
