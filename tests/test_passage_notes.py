@@ -112,3 +112,38 @@ def test_what_is_shown_is_told_in_part() -> None:
     assert notes[0].context == 0
     assert notes[0].share is not None
     assert 0.6 < notes[0].share < 0.95
+
+
+def plain_step(
+    handed: Sequence[Document], passed_on: Sequence[Document]
+) -> Callable[[float], Node]:
+    return lambda at: Node(
+        "step",
+        "node",
+        at,
+        at + 0.5,
+        handed=tuple(handed),
+        passed_on=tuple(passed_on),
+    )
+
+
+UNKNOWN = [(None, None)] * 3
+DROPPED = [(True, None), (False, "node"), (False, "node")]
+
+
+@pytest.mark.parametrize(
+    ("handed_later", "expected"),
+    [
+        # what it passed on went on, and nothing else did
+        ((P,), DROPPED),
+        # the state keeps all of them: the step picked one
+        (DOCS, UNKNOWN),
+        # nobody knows what went on
+        ((), UNKNOWN),
+    ],
+)
+def test_a_plain_step_is_a_filter_if_what_it_left_out_went_no_further(
+    handed_later: Sequence[Document], expected: list[tuple[bool | None, str | None]]
+) -> None:
+    steps = [plain_step(DOCS, [P]), plain_step(handed_later, []), answers(P)]
+    assert told(run(*steps)) == expected

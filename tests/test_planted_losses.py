@@ -74,8 +74,8 @@ class Expected:
     unknown: str = ""  # a stage of which it must say that nothing is known
 
 
-# A step of a chain that returns fewer documents is a plain function to LangChain.
-_UNSEEN = Expected("not_shown", "not_shown", unknown="kept")
+# A plain function of a chain is known by what it was handed and passed on.
+_BY_KEEP = Expected("not_kept", "not_kept", by="keep")
 _INSIDE = Expected(
     "not_kept", "not_kept", by="ContextualCompressionRetriever", unknown="facts"
 )
@@ -84,8 +84,8 @@ _OUT = Expected("not_shown", "not_shown")
 _NOISE = Expected("not_useful", None, unknown="cited")
 
 EXPECTED: dict[tuple[str, str], Expected] = {
-    ("chain", "reranked"): _UNSEEN,
-    ("chain", "filtered"): _UNSEEN,
+    ("chain", "reranked"): _BY_KEEP,
+    ("chain", "filtered"): _BY_KEEP,
     ("chain", "cut"): _CUT,
     ("chain", "not shown"): _OUT,
     ("chain", "not useful"): _NOISE,

@@ -104,9 +104,9 @@ def _expected(dropped: Expected) -> dict[str, Expected]:
 
 
 EXPECTED: dict[str, dict[str, Expected]] = {
-    # a node that returns fewer documents is a plain function, too
-    "graph": _expected(_UNSEEN),
-    "fusion": _expected(_UNSEEN),
+    # a node that returns fewer documents is known by what it was handed
+    "graph": _expected(Expected("not_kept", "not_kept", by="grade_documents")),
+    "fusion": _expected(Expected("not_kept", "not_kept", by="fuse")),
     "agent": _expected(_UNSEEN),
     "citation engine": _expected(
         Expected("not_kept", "not_kept", by="SimilarityPostprocessor")

@@ -74,8 +74,8 @@ _BY_JOINER = Expected("not_kept", "not_kept", by="joiner")
 _BY_RANKER = Expected("not_kept", "not_kept", by="ranker")
 
 EXPECTED: dict[str, dict[str, Expected]] = {
-    "chain": _expected(_UNSEEN),
-    "graph": _expected(_UNSEEN),
+    "chain": _expected(Expected("not_kept", "not_kept", by="keep")),
+    "graph": _expected(Expected("not_kept", "not_kept", by="keep")),
     "compression": _expected(_INSIDE),
     "query engine": _expected(
         Expected("not_kept", "not_kept", by="SimilarityPostprocessor")

@@ -18,7 +18,11 @@ from ragmetrics_core.capture.origins import (
     keys_unexplained,
 )
 from ragmetrics_core.capture.passages import share_a_passage
-from ragmetrics_core.capture.rewriting import documents_gone, takes_and_writes
+from ragmetrics_core.capture.rewriting import (
+    documents_gone,
+    is_filter,
+    takes_and_writes,
+)
 from ragmetrics_core.capture.showings import Shown
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
@@ -441,8 +445,7 @@ def _steps_before_answer(
 ) -> list[_Step]:
     """The rerankers and filters between the searches and the answer, in their order.
 
-    Plain steps are left out: nobody knows whether such a step dropped the documents
-    that it does not return.
+    Of plain steps those count that are known to drop documents (``is_filter``).
 
     Args:
         calls: The calls of the run.
@@ -454,7 +457,10 @@ def _steps_before_answer(
     }
     steps: list[_Step] = []
     for node in sorted(calls.nodes, key=end_of):
-        if node.kind != "reranker" or node.documents is None:
+        gave_documents = node.documents
+        if is_filter(node, _steps_behind(node, calls)):
+            gave_documents = node.passed_on
+        elif node.kind != "reranker" or node.documents is None:
             continue
         is_too_late = answered_by is not None and end_of(node) > answered_by.began
         *around, _ = calls.paths[node]
@@ -462,13 +468,20 @@ def _steps_before_answer(
         is_search = node in calls.retrievals
         if is_too_late or is_in_retriever or is_search:
             continue
-        taken_documents = node.taken or _documents_found_before(node, calls)
+        taken_documents = (
+            node.taken or node.handed or _documents_found_before(node, calls)
+        )
         took = _places(taken_documents, retrieved, place_by_identity)
-        gave = _places(node.documents, retrieved, place_by_identity)
+        gave = _places(gave_documents or (), retrieved, place_by_identity)
         wrote_anew = takes_and_writes(node) and _gave_unknown_texts(node, retrieved)
         step = _Step(node.name, node, frozenset(took), tuple(gave), wrote_anew)
         steps.append(step)
     return steps
+
+
+def _steps_behind(node: Node, calls: Calls) -> list[Node]:
+    """The calls that began when a call had ended."""
+    return [later for later in calls.nodes if later.began >= end_of(node)]
 
 
 def _gave_unknown_texts(step: Node, retrieved: Sequence[Document]) -> bool:

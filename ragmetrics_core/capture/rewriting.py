@@ -56,6 +56,30 @@ def takes_and_writes(step: Node) -> bool:
     return bool(gone and new)
 
 
+def is_filter(step: Node, later_steps: Iterable[Node]) -> bool:
+    """Whether a plain step passed on some of the documents that it was handed, and dropped the others.
+
+    It wrote none. A later step must have been handed what it passed on, and nothing of
+    the others: a step may also pick some documents out of a state that keeps all.
+
+    Args:
+        step: The step.
+        later_steps: Steps that began when it had ended.
+    """
+    gone, new = _gone_and_new(step)
+    if step.kind != "step" or not gone or new or not step.passed_on:
+        return False
+    keys_gone = {document.key for document in gone}
+    keys_passed_on = {document.key for document in step.passed_on}
+    is_read_later = False
+    for later in later_steps:
+        keys_handed = {document.key for document in _taken_by(later)}
+        if not keys_handed.isdisjoint(keys_gone):
+            return False
+        is_read_later = is_read_later or not keys_handed.isdisjoint(keys_passed_on)
+    return is_read_later
+
+
 def documents_gone(step: Node) -> list[Document]:
     """The documents that a step took and did not hand on."""
     gone, _ = _gone_and_new(step)

@@ -564,10 +564,10 @@ def _fill_step(node: Node, run: AnyRun) -> None:
     """
     if run.name.startswith("HumanInTheLoop"):
         node.children += _replies_of_a_person(node, run)
+    node.handed = tuple(documents_in(plain(run.inputs)))
     documents = list(documents_in(plain(run.outputs or {})))
     if not documents:
         return
-    node.handed = tuple(documents_in(plain(run.inputs)))
     handed = {(document.id, document.text, document.score) for document in node.handed}
     brought: list[Document] = []
     passed_on: list[Document] = []
