@@ -292,7 +292,9 @@ def _make_plan(options: argparse.Namespace) -> _Plan:
     keys_of_slices = {gate.by for gate in gates if gate.by}
     source = Source(options, KeysSought(keys_of_slices, options.cluster))
     is_judge_named = bool(options.judge or options.api_base or options.api_key_env)
-    judge = shared.judge_from(options.judge, options) if is_judge_named else None
+    judge = None
+    if is_judge_named:
+        judge = shared.judge_from(options.judge, options)
     return _Plan(options, tuple(metrics), gates, until, source, judge)
 
 

@@ -71,11 +71,9 @@ def _check_named_once(paths: Iterable[Path]) -> None:
         keys = _keys(path)
         same_file = next((earlier[key] for key in keys if key in earlier), None)
         if same_file is not None:
-            problem = (
-                "is named twice"
-                if path == same_file
-                else f"and {same_file} are one file"
-            )
+            problem = "is named twice"
+            if path != same_file:
+                problem = f"and {same_file} are one file"
             raise InputError(f"{path} {problem}")
         earlier |= dict.fromkeys(keys, path)
 

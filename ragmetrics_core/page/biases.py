@@ -130,8 +130,15 @@ def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
         n_useful = sum(verdicts)
         n_chunks = len(verdicts)
         low, high = wilson(n_useful, n_chunks)
-        share = n_useful / n_chunks
-        shares.append(RankShare(rank, n_useful, n_chunks, share, low, high))
+        rank_share = RankShare(
+            rank,
+            useful=n_useful,
+            count=n_chunks,
+            share=n_useful / n_chunks,
+            low=low,
+            high=high,
+        )
+        shares.append(rank_share)
     return shares
 
 

@@ -71,7 +71,9 @@ def groups_to_mend(
     if stage is not None:
         candidates = _with_stage(candidates, stage)
     to_mend = largest_first(candidates)
-    if gate is not None and gate.n_rows and to_mend and _is_fault(to_mend[0]):
+    is_fault_first = bool(to_mend) and _is_fault(to_mend[0])
+    if gate is not None and gate.n_rows > 0 and is_fault_first:
+        # the group with most rows of the gate first
         to_mend.sort(key=lambda group: -gate.n_rows_by_group.get(group.code, 0))
     return to_mend
 

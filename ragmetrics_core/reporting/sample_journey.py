@@ -283,21 +283,26 @@ def _showing(share: float | None) -> Showing | None:
 
 
 def _with_dropped_inside(passages: Sequence[Passage], sample: Sample) -> list[Passage]:
-    """The passages, and behind them those that a retriever found inside and did not hand on.
+    """The passages, and behind them those that a retriever's inner searches found only.
 
-    Nothing else is known of these; those that it gave it handed on.
+    The retriever did not hand these on, and nothing else is known of them. The
+    passages that the same retriever gave are marked as kept.
     """
     notes = sample.capture
-    count_by_name = (notes.dropped_inside if notes is not None else None) or {}
-    handed_on = [
-        replace(passage, kept=True)
-        if passage.kept is None and passage.retriever in count_by_name
-        else passage
-        for passage in passages
-    ]
-    for name, count in count_by_name.items():
-        handed_on += [Passage(kept=False, dropped_by=name)] * count
-    return handed_on
+    # by name of the retriever, how many passages it did not hand on
+    n_dropped_by_name: Mapping[str, int] = {}
+    if notes is not None and notes.dropped_inside:
+        n_dropped_by_name = notes.dropped_inside
+    all_passages = []
+    for passage in passages:
+        was_handed_on = passage.retriever in n_dropped_by_name
+        if passage.kept is None and was_handed_on:
+            all_passages.append(replace(passage, kept=True))
+        else:
+            all_passages.append(passage)
+    for name, n_dropped in n_dropped_by_name.items():
+        all_passages += [Passage(kept=False, dropped_by=name)] * n_dropped
+    return all_passages
 
 
 # Of one sample: what was judged

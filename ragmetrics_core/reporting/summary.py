@@ -653,7 +653,8 @@ class MetricTally:
         n_unknown = len(self.clusters_of_unknown)
         interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)
         worst = best = interval
-        if scores and (n_unknown or bootstrap):
+        are_worst_and_best_other = n_unknown > 0 or bootstrap
+        if scores and are_worst_and_best_other:
             worst = self._interval_if_unknown_scored(0.0)
             best = self._interval_if_unknown_scored(1.0)
         scores_if_useful = array("d", compress(scores, self.has_useful_chunk))

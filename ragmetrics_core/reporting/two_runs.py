@@ -68,6 +68,7 @@ def compare(
     names = _names_in_both(before, after, metrics)
     _check_keys(before, after, slices, cluster)
     matched = match(before.results, after.results)
+    # why the runs are not comparable, a phrase for each reason
     differing = _differing(before, after, matched, names, slices)
     if not anyway:
         _refuse_differing(differing)

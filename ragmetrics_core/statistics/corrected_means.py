@@ -218,11 +218,9 @@ def _labels_alone(
     The interval is Wilson's; where labels share a cluster, one over clusters.
     """
     n_positive = sum(bool(label) for label in labels)
-    interval = (
-        mean_interval(labels, cluster_numbers)
-        if share_clusters(cluster_numbers)
-        else None
-    )
+    interval = None
+    if share_clusters(cluster_numbers):
+        interval = mean_interval(labels, cluster_numbers)
     if interval is None:
         low, high = wilson(n_positive, len(labels))
         interval = Interval(low, high, "Wilson on the labels alone")

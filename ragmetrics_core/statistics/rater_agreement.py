@@ -546,9 +546,14 @@ def measure_all(
             interval = None
             if value is not None:
                 interval = _bounds([resampled_values[source][name]])
-            on_sources.append(
-                Measured(name, source, len(groups_of_source), value, interval)
+            on_source = Measured(
+                name,
+                source=source,
+                count=len(groups_of_source),
+                value=value,
+                interval=interval,
             )
+            on_sources.append(on_source)
         mean_over_sources = _over_sources(
             name, group_statistic, on_sources, groups_by_source, draws=draws
         )
@@ -579,7 +584,7 @@ def _over_sources(
     if len(on_sources) == 1:  # the mean of one is itself
         (only_source,) = on_sources
         n_sources = 0 if only_source.value is None else 1
-        return Measured(name, None, n_sources, only_source.value, only_source.interval)
+        return replace(only_source, source=None, count=n_sources)
     values = []
     groups_where_defined = []
     for on_source in on_sources:
@@ -587,8 +592,13 @@ def _over_sources(
             values.append(on_source.value)
             groups_where_defined.append(groups_by_source[on_source.source])
     interval = bootstrap(groups_where_defined, group_statistic, draws=draws)
-    mean_value = fmean(values) if values else None
-    return Measured(name, None, len(values), mean_value, interval)
+    return Measured(
+        name,
+        source=None,
+        count=len(values),
+        value=fmean(values) if values else None,
+        interval=interval,
+    )
 
 
 def _of_groups(
