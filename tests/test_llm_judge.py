@@ -313,6 +313,16 @@ def test_labels_that_no_token_tells_apart_are_refused(
         LabelProbability("field", positive, labels)
 
 
+@pytest.mark.parametrize(
+    "number", [10**400, -(10**400), 10**5000], ids=["large", "low", "unwritable"]
+)
+def test_a_number_that_no_float_can_hold_is_refused(number: int) -> None:
+    with pytest.raises(SettingError, match="got a number that is too large"):
+        LabelProbability("field", fallback_polls=number)
+    with pytest.raises(SettingError, match="got a number that is too large"):
+        ContextAdherence(temperature=number)
+
+
 def test_polls_need_a_majority() -> None:
     model = Toy("no", "no", '{"covered": 1}', "no", "no")
     assert isinstance(error(model, fact()), TooFewPolls)

@@ -176,7 +176,7 @@ class Settings(Frozen):
             names = ", ".join(cls.model_fields)
             message = f"no such setting{hint}; there are: {names}"
         elif isinstance(value, (int, float)):
-            message += f", got {value}"
+            message += f", got {_number_in_words(value)}"
         if name:
             message = f"{name}: {message}"
         raised_by_check = problem.get("ctx", {}).get("error")
@@ -184,6 +184,22 @@ class Settings(Frozen):
         if isinstance(raised_by_check, SettingError):
             kind = type(raised_by_check)
         return kind(f"{cls.__name__}: {message}")
+
+
+def _is_finite(number: float) -> bool:
+    """Whether a number is finite as a float: neither NaN nor infinite nor too large."""
+    try:
+        return isfinite(number)
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
+def _number_in_words(number: float) -> str:
+    """A number as an error says it."""
+    if isinstance(number, int) and not _is_finite(number):
+        # Python writes out no number of thousands of digits, and nobody could read it
+        return "a number that is too large"
+    return repr(number)
 
 
 def check_number(
@@ -200,15 +216,15 @@ def check_number(
     """
     is_number = isinstance(value, int if whole else (int, float))
     is_truth_value = isinstance(value, bool)  # which Python counts as an int
-    if is_number and not is_truth_value and isfinite(cast("float", value)):
+    if is_number and not is_truth_value and _is_finite(cast("float", value)):
         number = cast("float", value)
         if number > least or (number == least and not above):
             return
     kind = "a whole number" if whole else "a finite number"
     bound = f"above {least:g}" if above else f"of at least {least:g}"
     if isinstance(value, (int, float)):
-        value_in_words = repr(value)
-    else:  # never what a text says
+        value_in_words = _number_in_words(value)
+    else:  # a text may be private: an error never says it
         value_in_words = f"a {type(value).__name__}"
     raise SettingError(f"{where} must be {kind} {bound}, got {value_in_words}")
 

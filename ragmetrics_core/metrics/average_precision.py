@@ -91,18 +91,24 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # Both lists go by the number of useful chunks so far: the probability of that
-    # number, and the sum over k of p_k / k · (1 + S_<k) with that many useful.
-    number_probabilities = [1.0]
-    term_sums = [0.0]
+    # The index of both lists is the number of useful chunks so far. They hold the
+    # probability of that number, and for exactly that number the sum over the ranks k
+    # of p_k / k · (1 + S_<k). S_<k is the number of useful chunks before rank k.
+    probability_by_number = [1.0]
+    term_sum_by_number = [0.0]
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)
-        term_sums = _convolve(term_sums, probability)
-        for number, share in enumerate(number_probabilities, start=1):
-            term_sums[number] += probability / rank * number * share
-        number_probabilities = _convolve(number_probabilities, probability)
+        term_sum_by_number = _convolve(term_sum_by_number, probability)
+        # if this chunk is useful, there is one useful chunk more than before it
+        for number, chance in enumerate(probability_by_number, start=1):
+            term_sum_by_number[number] += probability / rank * number * chance
+        probability_by_number = _convolve(probability_by_number, probability)
     # Without a useful chunk average precision is 0, so that number 0 adds nothing.
-    terms = [term_sum / number for number, term_sum in enumerate(term_sums) if number]
+    terms = [
+        term_sum / number
+        for number, term_sum in enumerate(term_sum_by_number)
+        if number > 0
+    ]
     return min(1.0, fsum(terms))
 
 

@@ -68,6 +68,7 @@ from ragmetrics_core.metrics.typed_states import state_of_answer
 Cause = Literal["insufficient_context", "reasoning_error", "misread_question"]
 
 
+# Ways to obtain a probability that read it from the token of the verdict.
 _BY_TOKEN = frozenset({"logprobs", "conditional"})
 
 
@@ -346,13 +347,13 @@ class ContextAdherence(Metric):
             ),
         )
 
-    def _instructions_for(self, sample: Sample, texts: Groups) -> Instructions:
+    def _instructions_for(self, sample: Sample, groups: Groups) -> Instructions:
         """How an answer is judged, with no example that is about this very sample."""
         instructions = self.instructions()[0]
         others = drop_examples_about(
             self.labelled_examples,
             sample.answer or "",
-            (*texts.evidence, *texts.earlier),
+            (*groups.evidence, *groups.earlier),
         )
         if len(others) == len(self.labelled_examples):
             return instructions
@@ -368,113 +369,133 @@ class ContextAdherence(Metric):
         return settings
 
     def plan(self, sample: Sample) -> Plan:
-        """Poll the judge, conclude by majority, and seek the cause of a low score."""
-        texts = groups_of_texts(sample)
+        """Poll the judge, conclude by majority, and seek the cause of a low score.
+
+        The judge is shown the evidence of this turn, and behind it that of earlier
+        turns.
+        """
+        groups = groups_of_texts(sample)
         parts = parts_of_turn(sample)
-        evidence_and_earlier = texts.evidence + texts.earlier
-        if not evidence_and_earlier:
+        evidence_of_all_turns = groups.evidence + groups.earlier
+        if not evidence_of_all_turns:
             return self.undefined("no contexts")
-        parts["contexts"] = replace(parts["contexts"], text=evidence_and_earlier)
+        parts["contexts"] = replace(parts["contexts"], text=evidence_of_all_turns)
         polls, grounds = yield from self._poll(
-            texts, parts, self._instructions_for(sample, texts)
+            groups, parts, self._instructions_for(sample, groups)
         )
         if isinstance(polls, NotAnswered):
             return self.failed(polls.error)
-        outcome = self._conclude(polls, texts.ranks, grounds)
-        # The cause is looked for only where it is wanted, and the score is low.
+        outcome = self._conclude(polls, groups.ranks, grounds)
         evidence = outcome.evidence
-        if not self.cause or evidence is None or not _is_low(outcome):
+        wants_cause = self.cause and _is_low(outcome)
+        if not wants_cause or evidence is None:
             return outcome
-        in_windows = bool(polls.windows)
-        cause = yield from self._find_cause(parts, in_windows=in_windows)
+        was_judged_in_windows = bool(polls.windows)
+        fields_of_cause = yield from self._find_cause(
+            parts, in_windows=was_judged_in_windows
+        )
         return outcome.model_copy(
-            update={"evidence": evidence.model_copy(update=cause)}
+            update={"evidence": evidence.model_copy(update=fields_of_cause)}
         )
 
     def _poll(
-        self, texts: Groups, parts: Mapping[str, Part], instructions: Instructions
+        self, groups: Groups, parts: Mapping[str, Part], instructions: Instructions
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge whether the answer is based on the texts.
 
-        Where the answer may rest on earlier turns, polls label each claim with what it
-        rests on. Where the judge cannot label, it is polled over the evidence of all
-        turns, and a note says why.
+        Where the answer may rest on earlier turns, the judge is asked to label each
+        claim with what the claim rests on. Where that is not possible, the judge is
+        asked for a verdict alone, over the evidence of all turns, and a note says why
+        claims have no labels.
 
         Args:
-            texts: What the answer may rest on.
+            groups: The texts that the answer may rest on.
             parts: What the judge is shown.
             instructions: What the judge is told.
 
         Returns:
-            The polls, or why there are none; and what the claims rest on, None where
-            this turn alone has evidence.
+            The polls, or why there are none; and what the claims rest on. The latter is
+            None where this turn alone has evidence, and where the polls with labels
+            failed.
         """
-        question = Adherent(
+        question_of_verdict = Adherent(
             parts=parts,
             instructions=instructions,
             Reply=Poll,
             polls=self.polls,
             temperature=self.temperature,
             weigh=_verdict_token(self.polls) if self.verdict_tokens else None,
+            # how judges are asked that read no prompts: they could not heed a template
             decided=SENTENCES if self.template is None else None,
             example=EXAMPLES,
         )
-        if not texts.go_beyond_this_turn:
-            polls = yield from self._poll_in_rounds(question)
+        if not groups.go_beyond_this_turn:
+            polls = yield from self._poll_in_rounds(question_of_verdict)
             return polls, None
         has_examples = bool(instructions.examples or instructions.quoted)
         if self.template is not None or has_examples:
             why_unlabelled = "the metric has a prompt or examples of its own"
         else:
-            labels = question_what_claims_rest_on(texts, question, self.language)
-            labelled = yield from self._poll_in_rounds(replace(labels, decided=LABELS))
+            labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
-                return _drop_labels(labelled), _grounds_of_labels(labelled, texts)
-            if isinstance(labelled.error, QuestionNotSupported):
-                why_unlabelled = "the judge cannot label claims"
-            elif was_too_long(labelled):
-                why_unlabelled = "all groups are longer than the judge's window"
-            else:
+                return _drop_labels(labelled), _grounds_of_labels(labelled, groups)
+            why_unlabelled = _why_unlabelled(labelled)
+            if not why_unlabelled:
                 return labelled, None
-        polls = yield from self._poll_in_rounds(question)
+        polls = yield from self._poll_in_rounds(question_of_verdict)
         note = (
             "Asked over the evidence of this and earlier turns, without labels:"
             f" {why_unlabelled}."
         )
-        return polls, Grounds(kept=texts.earlier_shown, note=note)
+        return polls, Grounds(kept=groups.earlier_shown, note=note)
+
+    def _poll_for_labels(
+        self, question_of_verdict: Adherent, groups: Groups
+    ) -> Generator[Batch, Replies, Asked[LabelledPoll] | NotAnswered]:
+        """Ask what each claim of the answer rests on, in as many polls as for a verdict."""
+        question_of_labels = replace(
+            question_what_claims_rest_on(groups, question_of_verdict, self.language),
+            decided=LABELS,  # how judges are asked that read no prompts
+        )
+        return (yield from self._poll_in_rounds(question_of_labels))
 
     def _poll_in_rounds(
         self, question: Question[Any]
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
-        """Ask for all polls: in one round, or in several where a run may stop early.
+        """Ask for all polls: in one round, or in several where polling may stop early.
 
-        A round then has as many polls as are needed at least to decide, so that none is
-        asked in vain. A judge that says that the texts are too long is asked claim by
-        claim.
+        With early stopping, a round has the fewest polls that can decide, so that none
+        is asked in vain. Where the judge says that the texts are too long, the judge is
+        asked claim by claim.
 
         Returns:
-            All polls; or why the first round has none.
+            All polls; or why there are none: no poll was answered, or a limit of the
+            run was reached. A later round that fails for another reason counts as
+            missing polls.
         """
-        total: Asked[Any] = Asked(())
+        polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
-            first_poll = total.asked if self.early_stop else None
-            reply: Asked[Any] | NotAnswered
-            (reply,) = yield from ask(
+            first_poll = polls_so_far.asked if self.early_stop else None
+            new_polls: Asked[Any] | NotAnswered
+            (new_polls,) = yield from ask(
                 [replace(question, polls=n_polls, first_poll=first_poll)]
             )
-            if isinstance(reply, NotAnswered):
-                if not total.replies and was_too_long(reply):
-                    return (yield from self._claim_by_claim(question, reply))
-                if not total.replies or isinstance(reply.error, LimitReached):
-                    return reply
-                reply = Asked((), (reply.error,) * n_polls)
-            total = _polls_so_far(total, reply)
-            # a deterministic judge: asking again would tell nothing new
-            if reply.asked < n_polls:
+            if isinstance(new_polls, NotAnswered):
+                if not polls_so_far.replies and was_too_long(new_polls):
+                    return (yield from self._claim_by_claim(question, new_polls))
+                is_limit_reached = isinstance(new_polls.error, LimitReached)
+                if is_limit_reached or not polls_so_far.replies:
+                    return new_polls
+                new_polls = Asked((), (new_polls.error,) * n_polls)
+            polls_so_far = _add_polls(polls_so_far, new_polls)
+            # A deterministic judge answers once, however many polls are asked for:
+            # asking again would tell nothing new.
+            if new_polls.asked < n_polls:
                 break
-            n_polls = min(self.polls - total.asked, self._count_open_polls(total))
-        return total
+            n_not_asked = self.polls - polls_so_far.asked
+            n_polls = min(n_not_asked, self._count_open_polls(polls_so_far))
+        return polls_so_far
 
     def _claim_by_claim(
         self, question: Question[Any], too_long_reply: NotAnswered
@@ -538,6 +559,8 @@ class ContextAdherence(Metric):
         if evidence.probability is not None:
             value = evidence.probability
         if self._has_stopped_early(polls):
+            # Where polling stops at a majority, the bare share of yes is biased. The
+            # estimate needs the numbers of the verdicts and not their order.
             verdicts = [True] * evidence.yes + [False] * evidence.no
             value = stopped_estimate(verdicts, self.polls)
             evidence = evidence.model_copy(update={"early_stopped": True})
@@ -558,7 +581,17 @@ class ContextAdherence(Metric):
     def _find_cause(
         self, parts: Mapping[str, Part], *, in_windows: bool
     ) -> Generator[Batch, Replies, dict[str, object]]:
-        """A hypothesis why the answer does not adhere, from a question of its own."""
+        """A hypothesis why the answer does not adhere, by one more question.
+
+        Args:
+            parts: What the judge is shown.
+            in_windows: Whether the contexts were too long for the judge: then it is not
+                asked about the cause.
+
+        Returns:
+            Fields of the evidence: the cause, a remedy and the judge's reason; or only
+            a note why no cause was determined.
+        """
         if parts["question"].text is None:
             return {"cause_note": "no cause could be looked for without the question"}
         if in_windows:
@@ -603,20 +636,32 @@ def _drop_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
     )
 
 
-def _grounds_of_labels(labelled: Asked[LabelledPoll], texts: Groups) -> Grounds:
+def _why_unlabelled(labelled: NotAnswered) -> str:
+    """Why claims can have no labels, so that a verdict alone is asked for.
+
+    "" where the judge failed for a reason for which the verdict would fail as well.
+    """
+    if isinstance(labelled.error, QuestionNotSupported):
+        return "the judge cannot label claims"
+    if was_too_long(labelled):
+        return "all groups are longer than the judge's window"
+    return ""
+
+
+def _grounds_of_labels(labelled: Asked[LabelledPoll], groups: Groups) -> Grounds:
     """What the claims rest on, by the labels of all polls."""
     claims = [reply.claims for reply in labelled.replies]
-    return Grounds.of(claims, texts.earlier_shown)
+    return Grounds.of(claims, groups.earlier_shown)
 
 
-def _polls_so_far(total: Asked[Any], reply: Asked[Any]) -> Asked[Any]:
-    """The polls of all rounds up to this one."""
+def _add_polls(earlier_polls: Asked[Any], new_polls: Asked[Any]) -> Asked[Any]:
+    """The polls of all rounds; weights and windows are those of the last round."""
     return Asked(
-        replies=total.replies + reply.replies,
-        failures=total.failures + reply.failures,
-        weights=reply.weights,
-        windows=reply.windows,
-        together=total.together or reply.together,
+        replies=earlier_polls.replies + new_polls.replies,
+        failures=earlier_polls.failures + new_polls.failures,
+        weights=new_polls.weights,
+        windows=new_polls.windows,
+        together=earlier_polls.together or new_polls.together,
     )
 
 
@@ -691,9 +736,9 @@ def _evidence(
     """What the polls say, without a score.
 
     Args:
-        polls: The polls.
-        ranks: The rank among all contexts of each text that was shown.
-        grounds: What the claims rest on, where that was asked.
+        polls: The polls that were answered, and those that failed.
+        ranks: For each text that the judge was shown its rank among all contexts.
+        grounds: What the claims rest on; None where that was not asked.
     """
     polls = _with_verdict_of_token(polls)
     yes_polls = _polls_saying("yes", polls)
@@ -758,13 +803,15 @@ def _unsupported_claims(no_polls: Sequence[Poll]) -> tuple[str, ...]:
 
 
 def _with_verdict_of_token(polls: Asked[Poll]) -> Asked[Poll]:
-    """The polls; a single one gets the verdict that is the likelier by its token.
+    """The polls, where a single poll gets the verdict that its token makes likelier.
 
-    A reply is drawn at random, so that it may hold the less likely verdict. Where it
-    does, the verdict is turned, and the reason says so. Several polls, and a poll
-    without a probability of a token, stay as they are.
+    A judge draws its reply at random, so that a reply may hold the less likely verdict.
+    Where it does, the verdict is turned, and the reason says so. Several polls, and a
+    poll without a probability of a token, stay as they are.
     """
-    if polls.asked != 1 or not polls.weights or polls.weights[0].mode not in _BY_TOKEN:
+    if polls.asked != 1 or not polls.weights:
+        return polls
+    if polls.weights[0].mode not in _BY_TOKEN:
         return polls
     (poll,) = polls.replies
     if poll.encoder_claims:  # made of verdicts on claims: no token of its own

@@ -93,7 +93,11 @@ class Rating(SilentData, extra="ignore"):
 
     @model_validator(mode="after")
     def _check_score_within_band(self, info: ValidationInfo) -> Self:
-        """Refuse a score outside of the band that the judge named."""
+        """Refuse a score outside of the band that the judge named.
+
+        A band is a range of scores that has a name. The bands are those of the
+        question, which the judge's reply is read with as context.
+        """
         bands = info.context.bands if isinstance(info.context, RateRecall) else ()
         if not self.band or not bands:
             return self
@@ -157,18 +161,20 @@ def _rating_of_probabilities(
 ) -> Asked[Rating]:
     """The rating that probabilities of the bands amount to.
 
-    Its band is the likeliest one. Its score is the mean of the bands' middles, weighed
-    by the probabilities, or the end of the likeliest band that is nearest to it.
+    The band of the rating is the likeliest one. The score is the mean of the bands'
+    middles, weighed by the probabilities. A mean outside of the likeliest band is moved
+    to the nearest end of that band.
     """
+    # One question was asked; the probabilities are in the order of the bands.
     (chances,) = answers
-    band, low, high = question.bands[most_likely(chances)]
+    band, lowest, highest = question.bands[most_likely(chances)]
     middles = [(low + high) / 2 for _, low, high in question.bands]
     expected = sum(
         chance * middle for chance, middle in zip(chances, middles, strict=True)
     )
     rating = {
         "band": band,
-        "score": min(max(expected, low), high),
+        "score": min(max(expected, lowest), highest),
         "reason": f"{band}, p = {max(chances):.2f}.",
     }
     return Asked((question.read(rating),))
@@ -266,31 +272,35 @@ class ContextRecall(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Ask once about each distinct reference.
 
-        Every reference has its rating, and the best one counts.
+        Every reference has its rating, and the best one counts. The metric fails where
+        the judge did not rate one of the references.
         """
         parts = parts_of_turn(sample)
-        distinct = tuple(dict.fromkeys(sample.reference))
+        distinct_references = tuple(dict.fromkeys(sample.reference))
         replies = yield from ask(
-            [self._question(parts, reference) for reference in distinct]
+            [self._question(parts, reference) for reference in distinct_references]
         )
-        rating_of = {
+        rating_by_reference = {
             reference: _rating(reply)
-            for reference, reply in zip(distinct, replies, strict=True)
+            for reference, reply in zip(distinct_references, replies, strict=True)
         }
-        ratings = tuple(rating_of[reference] for reference in sample.reference)
+        ratings = tuple(
+            rating_by_reference[reference] for reference in sample.reference
+        )
+        # one that was not rated has no score
         scores = [rating.score or 0.0 for rating in ratings]
         best_score = max(scores)
-        best = scores.index(best_score)
+        best_index = scores.index(best_score)
         with_contexts = bool(parts["contexts"].texts)
         evidence = RecallEvidence(
-            band=ratings[best].band,
-            best=best,
+            band=ratings[best_index].band,
+            best=best_index,
             ratings=ratings,
             with_contexts=with_contexts,
         )
         if error := error_of_unanswered(replies):
             return self.failed(error, evidence)
-        reason = ratings[best].reason
+        reason = ratings[best_index].reason
         if not with_contexts:
             reason += " Rated against the reference alone, without contexts."
         return self.scored(best_score, reason, evidence)

@@ -319,10 +319,13 @@ class ContextSufficiency(Metric):
     def _evidence(self, judged: Asked[SufficientReply] | None) -> SufficiencyEvidence:
         """The evidence of what the judge says of the contexts.
 
-        None stands for no contexts, of which it was not asked: they are not sufficient.
+        Args:
+            judged: What the judge says; None where there are no contexts, so that the
+                judge was not asked. No contexts are not sufficient.
         """
         if judged is None:
             return SufficiencyEvidence(sufficient=False, probability=0.0)
+        # The probability that the contexts are sufficient, else the share of polls.
         weights = judged.weights or weights_by_share(judged.replies, self._weigh)
         weight = weights[0]
         is_sufficient = weight.p > 0.5

@@ -356,7 +356,11 @@ class ContextUtilization(Metric):
         return settings
 
     def plan(self, sample: Sample) -> Plan:
-        """Ask for one verdict per distinct chunk and combine them over the ranks."""
+        """Ask for one verdict per distinct chunk and combine them over the ranks.
+
+        Listwise judging is one question about all chunks, in an order that does not
+        tell their ranks. Pointwise judging is a question for each chunk.
+        """
         contexts = sample.contexts[: self.k]
         texts = tuple(
             dict.fromkeys(context.text for context in contexts if not context.blank)
@@ -380,32 +384,39 @@ class ContextUtilization(Metric):
         return self._outcome(sample, evidence)
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
-        """The question which of the chunks are useful; pointwise there is one."""
-        target = sample.answer
+        """The question which of the chunks are useful to arrive at the answer.
+
+        Args:
+            sample: The sample; the answer is its own, or its references together.
+            chunks: All chunks for listwise judging; else a single one.
+        """
+        answer = sample.answer
         if self.against == "reference":
-            target = "\n".join(sample.reference)
+            answer = "\n".join(sample.reference)
+        label_field = None
         if self.judging == "listwise":
-            chunk_name, cell_key = "chunks", "label"
-            chunk = Part("Chunk", chunks, "letters")
+            part_name = "chunks"
+            chunk_part = Part("Chunk", chunks, "letters")
+            label_field = "label"  # tells which chunk a verdict of the list is about
         else:
-            chunk_name, cell_key = "chunk", None
-            chunk = Part("Chunk", chunks[0])
+            part_name = "chunk"
+            chunk_part = Part("Chunk", chunks[0])
         weigh = None
         if self.relevance == "probability":
             weigh = LabelProbability(
-                "useful", cell_key=cell_key, fallback_polls=self.polls
+                "useful", cell_key=label_field, fallback_polls=self.polls
             )
         verdict_field = "grade" if self.relevance == "graded" else "useful"
         return Useful(
             parts={
                 **question_part(sample),
-                "answer": Part("Answer", target or ""),
-                chunk_name: chunk,
+                "answer": Part("Answer", answer or ""),
+                part_name: chunk_part,
             },
             instructions=self.instructions()[0],
             Reply=_REPLIES[self._form],
             weigh=weigh,
-            split=Split(chunk_name, verdict_field),
+            split=Split(part_name, verdict_field),
             decided=self._decided,
             example=_examples,
         )
@@ -424,8 +435,9 @@ class ContextUtilization(Metric):
 
         Args:
             contexts: The contexts in their order; several may have one text.
-            verdicts: What the judge said, by text. A text that it did not judge is
-                missing, and the precisions are then left open.
+            verdicts: What the judge said, by text. A text that the judge did not judge
+                is missing. Then no precision is given, since each depends on the
+                verdicts on all chunks before it.
         """
         by_place = [
             _BLANK if context.blank else verdicts.get(context.text, _NOT_JUDGED)
@@ -433,6 +445,7 @@ class ContextUtilization(Metric):
         ]
         is_complete = _NOT_JUDGED not in by_place
         precisions = ap.precisions([bool(verdict.useful) for verdict in by_place])
+        # the place of the first context that has the same text
         original_places = originals_by_place(contexts)
         chunks: list[JudgedChunk] = []
         for place, verdict in enumerate(by_place):
@@ -451,32 +464,32 @@ class ContextUtilization(Metric):
         )
 
     def _outcome(self, sample: Sample, evidence: UtilizationEvidence) -> Outcome:
-        """The score of complete verdicts, with the counts that stand beside it.
+        """The score of complete verdicts, with the counts that evidence adds to it.
 
-        It fails where probabilities are wanted and a chunk has none.
+        The metric fails where probabilities are wanted and a chunk has none.
         """
         chunks = evidence.chunks
         useful = [bool(chunk.useful) for chunk in chunks]
         probabilities = [
             chunk.probability for chunk in chunks if chunk.probability is not None
         ]
-        beside: dict[str, Any] = {}
+        further_fields: dict[str, Any] = {}
         if self.relevance == "graded":
             grades = [chunk.grade for chunk in chunks if chunk.grade is not None]
-            value, beside = _score_of_grades(grades)
+            value, further_fields = _score_of_grades(grades)
         elif self.relevance == "binary":
-            value, beside = _binary_score(useful)
+            value, further_fields = _binary_score(useful)
         elif len(probabilities) < len(chunks):
             return self._fail_without_probabilities()
         else:
             value = ap.expected_average_precision(probabilities)
         n_useful = sum(useful)
-        beside["useful"] = n_useful
-        beside["noise_share"] = (len(chunks) - n_useful) / len(chunks)
+        further_fields["useful"] = n_useful
+        further_fields["noise_share"] = (len(chunks) - n_useful) / len(chunks)
         if sample.ledger is not None:
             contexts = sample.contexts[: self.k]
-            beside["ledger"] = call_table(sample, contexts, useful)
-        evidence = evidence.model_copy(update=beside)
+            further_fields["ledger"] = call_table(sample, contexts, useful)
+        evidence = evidence.model_copy(update=further_fields)
         return self.scored(value, _reason(useful, value), evidence)
 
     def _fail_without_probabilities(self) -> Outcome:
@@ -490,41 +503,53 @@ class ContextUtilization(Metric):
 
 
 def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk]:
-    """What the judge said of each chunk of a question."""
-    verdicts_by_reply = [verdicts_of(reply) for reply in asked.replies]
-    polls_by_chunk = zip(*verdicts_by_reply, strict=True)
-    judged: dict[str, JudgedChunk] = {}
-    for place, (text, polls) in enumerate(zip(chunks, polls_by_chunk, strict=True)):
+    """What the judge said of each chunk of a question, by the chunk's text.
+
+    Args:
+        asked: The replies of the polls. Verdicts, weights and windows are in the order
+            of the chunks.
+        chunks: The texts of the chunks.
+    """
+    verdicts_by_poll = [verdicts_of(reply) for reply in asked.replies]
+    verdicts_by_chunk = zip(*verdicts_by_poll, strict=True)
+    judged_by_text: dict[str, JudgedChunk] = {}
+    for place, (text, verdicts) in enumerate(
+        zip(chunks, verdicts_by_chunk, strict=True)
+    ):
         weight = asked.weights[place] if asked.weights else None
         n_windows = asked.windows[place] if asked.windows else 1
-        judged[text] = _chunk_with_verdict(polls, weight, n_windows)
-    return judged
+        judged_by_text[text] = _chunk_with_verdict(verdicts, weight, n_windows)
+    return judged_by_text
 
 
 def _chunk_with_verdict(
-    polls: Sequence[Any], weight: Weight | None, n_windows: int
+    verdicts: Sequence[Any], weight: Weight | None, n_windows: int
 ) -> JudgedChunk:
     """The verdict on a chunk, still without its rank.
 
+    The chunk is useful where its probability is above one half. Without a probability
+    the first poll decides.
+
     Args:
-        polls: What each poll says of the chunk: the first counts, or the weight.
-        weight: The probability that it is useful, where there is one.
-        n_windows: In how many windows it was judged.
+        verdicts: What each poll says of the chunk: a grade, or whether it is useful.
+        weight: The probability that the chunk is useful, where there is one.
+        n_windows: In how many windows the chunk was judged.
     """
-    grade = getattr(polls[0], "grade", None)
-    useful = polls[0].useful if grade is None else grade > 0
+    first = verdicts[0]
+    grade = getattr(first, "grade", None)
+    useful = first.useful if grade is None else grade > 0
     if weight is not None and weight.mode not in _VERDICT_MODES:
         useful = weight.p > 0.5
-    reasons = [poll.reason for poll in polls]
+    reasons = [verdict.reason for verdict in verdicts]
     if grade is None:
         # Polls that are tied are explained from the side that counts, "not useful".
-        reasons = [poll.reason for poll in polls if poll.useful == useful]
+        reasons = [verdict.reason for verdict in verdicts if verdict.useful == useful]
     return JudgedChunk(
         rank=0,
         useful=useful,
         probability=weight.p if weight else None,
         grade=grade,
-        reason=reasons[0] if reasons else polls[0].reason,
+        reason=reasons[0] if reasons else first.reason,
         mode=weight.mode if weight else "verdict",
         windows=n_windows if n_windows > 1 else None,
     )
@@ -551,10 +576,16 @@ def _score_of_grades(grades: Sequence[int]) -> tuple[float, dict[str, Any]]:
 
 
 def _reason(useful: Sequence[bool], value: float) -> str:
-    """How many chunks are useful, and at which ranks."""
-    ranks = [str(rank) for rank, verdict in enumerate(useful, start=1) if verdict]
-    # Without a useful chunk there may be a value all the same, from probabilities.
-    if not ranks and not value:
+    """How many chunks are useful, and at which ranks.
+
+    Args:
+        useful: The verdict on the chunk of each rank.
+        value: The score.
+    """
+    ranks = [str(rank) for rank, is_useful in enumerate(useful, start=1) if is_useful]
+    # A score made of probabilities may be above 0 though no chunk counts as useful:
+    # "none is useful" would contradict it.
+    if not ranks and value == 0:
         return f"None of the {len(useful)} chunks is useful to arrive at the answer."
     reason = f"{len(ranks)} of {len(useful)} chunks useful"
     if ranks:

@@ -195,7 +195,12 @@ def _typed_questions_on_facts(question: FactInContext) -> list[Typed]:
 def _reply_of_probabilities(
     question: FactInContext, answers: Sequence[Chances]
 ) -> Asked[Any]:
-    """The reply of a probability for each fact: covered above one half."""
+    """The reply that the probability of each fact makes: covered above one half.
+
+    Args:
+        question: One question about all facts, or a question about a single fact.
+        answers: For each fact its one probability.
+    """
     probabilities = [chance for (chance,) in answers]
     verdicts: list[dict[str, Any]] = [
         {"covered": int(chance > 0.5), "reason": f"p = {chance:.2f}"}
@@ -273,9 +278,12 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
     )
 
     def combine(self, subset: Iterable[int]) -> float:
-        """Value that the metric takes on some of the contexts, by their indices from 0.
+        """The value that the metric has if only some of the contexts are counted.
 
-        No call is made.
+        The judge is not asked again.
+
+        Args:
+            subset: The indices from 0 of the contexts that count.
 
         Returns:
             Weighted mean over the facts, in [0, 1], of the logical OR over these
@@ -291,7 +299,7 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
                 f"contexts are numbered 0 to {len(self.context_ids) - 1}, got"
                 f" {sorted(columns)}"
             )
-        if self.duplicate_of:
+        if self.duplicate_of:  # equal texts count once
             columns = {self._original(column) for column in columns}
         values = [
             fact.weight * self._value_of([row[column] for column in sorted(columns)])
@@ -392,23 +400,30 @@ def grid_of_cells(
 
 
 def _cells(reply: Asked[Any] | NotAnswered, n_facts: int) -> list[Cell]:
-    """One cell per fact of a question; JudgeError if the judge gave more or fewer."""
+    """One cell per fact of a question: what the judge says of the fact in a context.
+
+    Where the question was not answered, each cell names the error. A ``JudgeError`` is
+    raised if the judge gave more verdicts or fewer than there are facts.
+    """
     if isinstance(reply, NotAnswered):
         return [Cell(probability=None, reason=type(reply.error).__name__)] * n_facts
+    # reasons are those of the first poll, probabilities those of all
     verdicts: tuple[Any, ...] = verdicts_of(reply.reply)
     if len(verdicts) != n_facts:
         raise JudgeError(f"the judge gave {len(verdicts)} verdicts for {n_facts} facts")
     weights = reply.weights or weights_by_share(
         reply.replies, LabelProbability("covered")
     )
-    n_windows = reply.windows or (1,) * n_facts
+    windows_by_fact = reply.windows or (1,) * n_facts
     return [
         Cell(
             probability=weight.p,
             mode=weight.mode,
             mass=weight.mass,
             reason=verdict.reason,
-            windows=count if count > 1 else None,
+            windows=n_windows if n_windows > 1 else None,
         )
-        for verdict, weight, count in zip(verdicts, weights, n_windows, strict=True)
+        for verdict, weight, n_windows in zip(
+            verdicts, weights, windows_by_fact, strict=True
+        )
     ]

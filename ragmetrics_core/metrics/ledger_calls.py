@@ -82,6 +82,7 @@ def groups_of_texts(sample: Sample) -> Groups:
     brought = _evidence_of_ledger(sample.ledger)
     all_brought = ids_and_texts(sample.ledger)
     written_texts = _texts_of_models(sample.ledger)
+    # What a model of the application wrote is no evidence, unless a call brought it too.
     only_written = set(written_texts) - {entry.context.text for entry in brought}
     context_by_rank = _context_by_rank(sample.contexts, without=only_written)
     contexts = list(context_by_rank.values())
@@ -97,7 +98,7 @@ def groups_of_texts(sample: Sample) -> Groups:
         of_earlier_turns, contexts, all_brought, known_texts=evidence
     )
 
-    # What stands among no contexts is ranked behind all of them.
+    # A text that is none of the contexts is ranked behind all of them.
     n_beside_contexts = len(beside_contexts) + len(earlier)
     behind_last_rank = _numbers_behind(len(sample.contexts), n_beside_contexts)
     return Groups(
@@ -256,34 +257,37 @@ def calls_with_contexts(sample: Sample, contexts: Sequence[Context]) -> list[Arr
     for number, call in enumerate(sample.ledger.calls):
         if call.kind == "written":
             continue
-        places = [
-            place_of_text(context, contexts, all_brought) for context in call.items
-        ]
-        brought = dict.fromkeys(place for place in places if place is not None)
+        places = [place_of_text(item, contexts, all_brought) for item in call.items]
+        # each place once; an item that is none of the contexts has no place
+        distinct_places = dict.fromkeys(place for place in places if place is not None)
         is_search = call.kind == "retrieval" and call.turn == sample.ledger.turn
-        if brought or is_search:
-            arrived.append(Arrival(number, call, tuple(brought)))
+        if distinct_places or is_search:
+            arrived.append(Arrival(number, call, tuple(distinct_places)))
     return arrived
 
 
 def call_table(
     sample: Sample, contexts: Sequence[Context], useful: Sequence[bool]
 ) -> CallTable | None:
-    """Return what each call of a sample was good for; None where there is none.
+    """Return what each call of a sample was good for.
 
-    It looks at the calls that retrieved in this turn, or brought one of the contexts.
+    Only calls that retrieved in this turn, or brought one of the contexts, are looked
+    at. Returns None where there is no such call.
 
     Args:
         sample: The sample.
         contexts: The contexts that were judged.
-        useful: The verdict on each of them.
+        useful: For each of these contexts whether it is useful.
     """
     arrived = calls_with_contexts(sample, contexts)
     if not arrived:
         return None
     verdicts = _call_verdicts(arrived, useful)
+    # counted from 1 among the calls that were looked at
     useful_calls = [
-        number for number, line in enumerate(verdicts, 1) if line.verdict == "useful"
+        number
+        for number, call_verdict in enumerate(verdicts, start=1)
+        if call_verdict.verdict == "useful"
     ]
     is_repeated = _are_repeated(arrived)
     precisions = _precisions_inside(arrived, useful)
@@ -300,21 +304,29 @@ def call_table(
 def _call_verdicts(
     arrived: Sequence[Arrival], useful: Sequence[bool]
 ) -> list[CallVerdict]:
-    """What each call was good for, given the calls before it."""
+    """What each call was good for, given the calls before it.
+
+    A call is useful if it brought a useful context that no call before it had brought.
+    It is repeated if calls before it had brought all its useful contexts.
+
+    Args:
+        arrived: The calls, with the places of the contexts that each brought.
+        useful: By place whether a context is useful.
+    """
     verdicts: list[CallVerdict] = []
-    arrived_places: set[int] = set()
+    places_so_far: set[int] = set()
     for arrival in arrived:
         useful_places = {place for place in arrival.places if useful[place]}
         verdict: CallUse
         if not useful_places:
             verdict = _verdict_on_useless(arrival)
-        elif useful_places <= arrived_places:
+        elif useful_places <= places_so_far:
             verdict = "repeated"
         else:
             verdict = "useful"
         ranks = tuple(place + 1 for place in arrival.places)
         verdicts.append(CallVerdict(call=arrival.number, verdict=verdict, ranks=ranks))
-        arrived_places.update(arrival.places)
+        places_so_far.update(arrival.places)
     return verdicts
 
 
@@ -360,17 +372,19 @@ def curve_by_call(
     Args:
         sample: The sample with its calls.
         contexts: The contexts.
-        value: Gives the value of some of the contexts, by their places from 0.
+        value: Gives the value that some of the contexts have together, by the places of
+            these contexts, counted from 0.
     """
     arrived = calls_with_contexts(sample, contexts)
-    counted = set(originals_by_place(contexts))
+    # of contexts with equal texts the first counts
+    counted_places = set(originals_by_place(contexts))
     for arrival in arrived:
-        counted -= set(arrival.places)
+        counted_places -= set(arrival.places)
     gains: list[CallGain] = []
     for arrival in arrived:
-        value_before = value(counted)
-        counted = counted.union(arrival.places)
-        total = value(counted)
+        value_before = value(counted_places)
+        counted_places = counted_places.union(arrival.places)
+        total = value(counted_places)
         gain = CallGain(
             call=arrival.number,
             alone=value(set(arrival.places)),

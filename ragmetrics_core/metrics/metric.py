@@ -84,12 +84,13 @@ def parts_of_turn(sample: Sample) -> dict[str, Part]:
 
 
 def _field_groups(requires: Any) -> _FieldGroups:
-    """What ``requires=`` says, as groups of fields of which one must be there.
+    """What ``requires=`` says, as groups of fields.
 
-    A name alone is a group of one field. ``SettingError`` if it names anything else
-    than fields of a sample.
+    Of each group a sample must have one field. A name alone is a group of one field.
+    Raises ``SettingError`` where ``requires`` names anything else than fields of a
+    sample.
     """
-    try:
+    try:  # what is no sequence raises a TypeError
         names_or_groups = [requires] if isinstance(requires, str) else list(requires)
         groups = tuple(
             (group,) if isinstance(group, str) else tuple(group)
@@ -180,9 +181,9 @@ class Metric(SilentData, Settings, ABC):
         return self.requires
 
     def gap(self, sample: Sample) -> Undefined | None:
-        """Why the metric is undefined for a sample, before any call.
+        """Why the metric is undefined for a sample, before any judge is asked.
 
-        None if it applies.
+        None if the metric applies to the sample.
         """
         if sample.error is not None:
             return self.undefined(
@@ -191,15 +192,18 @@ class Metric(SilentData, Settings, ABC):
                 "other",
             )
         for group in self.needs:
-            if all(sample.missing(field) for field in group):
-                tools = tools_with_undivided_text(sample)
-                if "contexts" in group and tools:
-                    reason = f"undivided: {how_to_name_tools(tools)}"
-                    return self.undefined(reason, "undivided")
-                # Where other evidence would do as well, its absence adds nothing to "no
-                # contexts".
-                lacking = ("contexts",) if "contexts" in group else group
-                return self.undefined(" and ".join(f"no {field}" for field in lacking))
+            has_any_field = not all(sample.missing(field) for field in group)
+            if has_any_field:
+                continue
+            # Tools that gave evidence as one text, which cannot be told into contexts.
+            tools = tools_with_undivided_text(sample)
+            if "contexts" in group and tools:
+                reason = f"undivided: {how_to_name_tools(tools)}"
+                return self.undefined(reason, "undivided")
+            # Other evidence may stand in for contexts: that it is absent as well need
+            # not be said.
+            lacking = ("contexts",) if "contexts" in group else group
+            return self.undefined(" and ".join(f"no {field}" for field in lacking))
         return None
 
     @property
@@ -227,7 +231,7 @@ class Metric(SilentData, Settings, ABC):
         for field in type(self).model_fields:
             if field in Metric.model_fields:
                 continue
-            # the signature has fields of its own
+            # A setting that has the name of a field of the signature gets a prefix.
             name = f"own_{field}" if field in Signature.model_fields else field
             value = _as_json(self, field)
             if value is None or isinstance(value, (int, float)):
@@ -420,7 +424,12 @@ class FunctionMetric(Metric):
         return tuple(value for value in values if isinstance(value, Instructions))
 
     def plan(self, sample: Sample) -> Plan:
-        """Carry out the function; what it returns becomes the outcome."""
+        """Call the user's function; what it returns becomes the outcome.
+
+        A number is the score, a truth value is 0 or 1, None is undefined, and an
+        outcome stays one. The metric fails where a judge's error is raised, or where
+        anything else is returned. A generator function may ask questions on the way.
+        """
         try:
             returned = type(self).function(sample)
             if isinstance(returned, Generator):

@@ -208,10 +208,12 @@ def was_too_long(reply: Asked[Any] | NotAnswered) -> bool:
 def poll_by_claims(
     whole_answer: Adherent, listing: Instructions
 ) -> Generator[Batch, Replies, Asked[Poll] | NotAnswered]:
-    """Make polls about the answer of polls about its claims.
+    """Make polls about the whole answer out of polls about each of its claims.
 
-    There are as many as were asked for. Each claim is set against windows of the
-    contexts until a window supports it; a window that is too long is divided.
+    A window is some of the contexts, or a piece of one. The judge is asked about each
+    claim in one window after the other, until a window supports the claim. A window
+    that is too long for the judge is divided. The result has as many polls as the
+    question wants.
 
     Args:
         whole_answer: The question that is too long for the judge.
@@ -228,25 +230,27 @@ def poll_by_claims(
         return Asked((_NO_CLAIM,))
     polls_by_claim: dict[str, list[Asked[Poll]]] = {claim: [] for claim in claims}
     waiting_windows = _first_windows(whole_answer)
-    n_judged = 0
+    n_windows_judged = 0
     while waiting_windows:
-        pending = [
+        open_claims = [
             claim for claim, polls in polls_by_claim.items() if not _is_settled(polls)
         ]
-        if not pending:
+        if not open_claims:
             break
         window = waiting_windows.pop(0)
-        replies = yield from _judge_claims_in_window(window, pending, whole_answer)
-        if not isinstance(replies, NotAnswered):
-            n_judged += 1
-            for claim, polls in replies.items():
+        new_polls = yield from _judge_claims_in_window(
+            window, open_claims, whole_answer
+        )
+        if not isinstance(new_polls, NotAnswered):
+            n_windows_judged += 1
+            for claim, polls in new_polls.items():
                 polls_by_claim[claim].append(polls)
             continue
-        shorter_windows = divide_texts(window) if was_too_long(replies) else ()
+        shorter_windows = divide_texts(window) if was_too_long(new_polls) else ()
         if not shorter_windows:
-            return replies
+            return new_polls
         waiting_windows = [*shorter_windows, *waiting_windows]
-    return _combine_polls(polls_by_claim, n_judged)
+    return _combine_polls(polls_by_claim, n_windows_judged)
 
 
 def _ask_for_claims(
@@ -278,21 +282,23 @@ def _first_windows(whole_answer: Adherent) -> list[tuple[str, ...]]:
 def _judge_claims_in_window(
     window: tuple[str, ...], claims: Sequence[str], whole_answer: Adherent
 ) -> Generator[Batch, Replies, dict[str, Asked[Poll]] | NotAnswered]:
-    """Polls by claim whether the window supports it; or why one was not answered.
+    """Polls by claim: does this window of the contexts support the claim?
 
-    The longest claim is asked about first: it shows whether the window is small enough.
+    The longest claim is asked about first: its reply shows whether the window is small
+    enough for the judge. Where the question about one claim is not answered, the reason
+    is returned instead of all polls.
     """
     shorter_claims = sorted(claims, key=len)
     longest_claim = shorter_claims.pop()
-    (reply,) = yield from ask(
+    (first_reply,) = yield from ask(
         [_question_about_claim(whole_answer, window, longest_claim)]
     )
-    if isinstance(reply, NotAnswered):
-        return reply
+    if isinstance(first_reply, NotAnswered):
+        return first_reply
     replies = yield from ask(
         [_question_about_claim(whole_answer, window, claim) for claim in shorter_claims]
     )
-    polls_by_claim = {longest_claim: reply}
+    polls_by_claim = {longest_claim: first_reply}
     for claim, reply in zip(shorter_claims, replies, strict=True):
         if isinstance(reply, NotAnswered):
             return reply
@@ -349,18 +355,20 @@ def _combine_verdicts(windows: Sequence[Poll | None]) -> Poll | None:
 def _combine_polls(
     polls_by_claim: Mapping[str, Sequence[Asked[Poll]]], n_windows: int
 ) -> Asked[Poll]:
-    """Make polls about the whole answer of the polls about its claims.
+    """Make polls about the whole answer out of the polls about its claims.
 
     The first poll on each claim makes the first poll on the answer, and so on. A poll
-    on the answer that lacks a verdict counts as missing, with the failure behind it.
+    on the answer that has no verdict counts as missing. As many failures are returned
+    as polls are missing.
 
     Args:
-        polls_by_claim: By claim its polls, of each window in turn.
+        polls_by_claim: For each claim its polls, window by window.
         n_windows: In how many windows the contexts were judged.
     """
     verdicts_by_claim = [
         _combine_over_windows(polls) for polls in polls_by_claim.values()
     ]
+    # claims may have been polled unequally often: what is missing is None
     verdicts_by_poll = list(zip_longest(*verdicts_by_claim))
     polls = [
         _combine_claims(dict(zip(polls_by_claim, verdicts, strict=True)))
@@ -393,19 +401,19 @@ def _failures_over_windows(windows: Sequence[Asked[Poll]]) -> list[JudgeError]:
 def _combine_claims(verdicts: Mapping[str, Poll | None]) -> Poll | None:
     """One poll's verdict on the answer, from its verdicts on the claims.
 
-    It is no where a claim is not supported, and yes where each is. Where all are no
-    claims after all, it abstains. None where nothing speaks against the answer and the
-    verdict on a claim is missing.
+    The verdict is "no" where any claim is not supported. Else it is "yes" if a claim is
+    supported, and "abstains" if the poll found that none of them claims anything.
+    Returns None where no claim is unsupported, but the verdict on one is missing.
     """
     answered = [poll for poll in verdicts.values() if poll is not None]
-    against = {
+    unsupported = {
         claim: poll
         for claim, poll in verdicts.items()
         if poll is not None and poll.verdict == "no"
     }
-    if against:
-        reason = max((poll.reason for poll in against.values()), key=len)
-        return Poll(verdict="no", reason=reason, unsupported=tuple(against))
+    if unsupported:
+        reason = max((poll.reason for poll in unsupported.values()), key=len)
+        return Poll(verdict="no", reason=reason, unsupported=tuple(unsupported))
     if len(answered) < len(verdicts):
         return None
     n_supported = sum(poll.verdict == "yes" for poll in answered)

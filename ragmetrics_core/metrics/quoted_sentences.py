@@ -45,11 +45,14 @@ _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 def holds_sentence(passage: str, statement: str) -> bool:
     """Whether a passage says a statement in the same words, so that nobody need be asked.
 
-    It does where the statement is a whole sentence of it, whatever the white space, and
-    nothing leaves a doubt what the sentence means. The statement is a sentence of five
-    words or more in English, without words that lean on another sentence, such as "it".
-    Nothing in the passage calls something false, and in the paragraph of the sentence
-    nothing is quoted, listed, asked, denied or made a condition.
+    The statement must be a whole sentence of the passage; white space may differ. And
+    nothing may leave a doubt what the sentence means:
+
+    - The statement has five words or more, is English, and has no word that refers to
+      another sentence, such as "it".
+    - Nothing in the passage calls anything false.
+    - In the paragraph of the sentence nothing is quoted, listed, asked, denied or made
+      a condition.
 
     Examples:
         >>> holds_sentence("It is old. The tower of Faro fell in May.", "The tower of Faro fell in May.")
@@ -58,6 +61,7 @@ def holds_sentence(passage: str, statement: str) -> bool:
         False
     """
     words = statement.split()
+    # Whether the first word occurs is soon looked up, and mostly answers no.
     if len(words) < _FEWEST_WORDS or words[0] not in passage:
         return False
     if not _stands_alone(" ".join(words)) or _TAKES_BACK.search(passage):

@@ -150,6 +150,7 @@ def metrics_with_settings(
     settings_of: dict[str, dict[str, Any]] = {full_name(name): {} for name in names}
     for text in settings:
         place, equals, value = text.partition("=")
+        # The last dot: the name of a metric of somebody's own module may have dots.
         metric, dot, setting = place.strip().rpartition(".")
         if not equals or not dot:
             raise SettingError(

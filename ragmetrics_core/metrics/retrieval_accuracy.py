@@ -181,9 +181,11 @@ class RetrievalAccuracy(Metric):
         return self.model_copy(update={"control_contexts": tuple(dict.fromkeys(pool))})
 
     def plan(self, sample: Sample) -> Plan:
-        """Extract facts where needed, judge each fact in each context, combine by fact.
+        """Extract facts if the sample has none, judge each fact in each context, combine.
 
-        Facts are extracted where the sample brings none.
+        Each distinct reference has its own facts; the reference with the highest value
+        counts. A control is a context of another question: facts that the judge finds
+        in it are errors of the judge.
         """
         fact_lists = yield from self._facts_of_sample(sample)
         if isinstance(fact_lists, JudgeError):
@@ -198,22 +200,30 @@ class RetrievalAccuracy(Metric):
         replies = yield from ask(questions)
         grid = matrix.grid_of_cells(replies, judged_texts, facts)
 
-        best = self._best_evidence(sample, fact_lists, grid)
-        questions_per_text = len(questions) // len(judged_texts)
+        evidence = self._best_evidence(sample, fact_lists, grid)
+        n_questions_per_text = len(questions) // len(judged_texts)
         # The control is no part of the matrix, and its questions are not counted.
-        beside: dict[str, object] = {"matrix_calls": questions_per_text * len(texts)}
+        n_questions = n_questions_per_text * len(texts)
+        further_fields: dict[str, object] = {"matrix_calls": n_questions}
         if control is not None:
-            beside["control"] = _share_covered(control, best.facts, grid)
-        best = best.model_copy(update=beside)
+            share_in_control = _share_covered(control, evidence.facts, grid)
+            further_fields["control"] = share_in_control
+        evidence = evidence.model_copy(update=further_fields)
         if error := error_of_unanswered(replies):
-            return self.failed(error, best)
-        best = _with_curve(sample, best)
-        return self.scored(_value_over_all_contexts(best), self._reason(best), best)
+            return self.failed(error, evidence)
+        evidence = _with_curve(sample, evidence)
+        value = _value_over_all_contexts(evidence)
+        return self.scored(value, self._reason(evidence), evidence)
 
     def _facts_of_sample(
         self, sample: Sample
     ) -> Generator[Batch, Replies, list[tuple[Fact, ...]] | JudgeError]:
-        """The sample's own facts, or those of each distinct reference that states any."""
+        """The facts to look for: one list, or a list for each distinct reference.
+
+        The sample's own facts are one list. Else the judge extracts the facts of each
+        reference; a reference that states none has no list. Returns the error where the
+        judge did not answer for a reference.
+        """
         if sample.facts:
             return [_distinct_facts(sample.facts)]
         instructions = self._extraction_instructions()
@@ -279,7 +289,17 @@ class RetrievalAccuracy(Metric):
     def _evidence(
         self, sample: Sample, facts: Sequence[Fact], grid: matrix.Grid
     ) -> matrix.AccuracyEvidence:
-        """The matrix of the facts of one reference, and the values beside the score."""
+        """The evidence on the facts of one reference: each fact in each context.
+
+        Where every cell has a probability, the soft value is given as well. Where the
+        application cut or reranked what it retrieved, the value over the contexts that
+        it kept is given.
+
+        Args:
+            sample: The sample.
+            facts: The facts of one reference.
+            grid: The verdicts on all facts of all references, in each text.
+        """
         contexts = _contexts_to_evaluate(sample)
         rows = [_cells_of_fact(fact, contexts, grid) for fact in facts]
         evidence = matrix.AccuracyEvidence(
@@ -294,16 +314,16 @@ class RetrievalAccuracy(Metric):
                 _duplicate_of(contexts) if self.combination == "noisy_or" else ()
             ),
         )
-        beside: dict[str, float] = {}
+        further_values: dict[str, float] = {}
         if _has_all_probabilities(rows):
             soft = evidence.model_copy(
                 update={"combination": "soft", "duplicate_of": ()}
             )
-            beside["soft"] = _value_over_all_contexts(soft)
+            further_values["soft"] = _value_over_all_contexts(soft)
         columns_shown = _columns_shown(sample)
         if columns_shown is not None:
-            beside["contexts_value"] = evidence.combine(columns_shown)
-        return evidence.model_copy(update=beside)
+            further_values["contexts_value"] = evidence.combine(columns_shown)
+        return evidence.model_copy(update=further_values)
 
     def _combination_for(
         self, sample: Sample, rows: Sequence[Sequence[Cell]]
@@ -320,7 +340,8 @@ class RetrievalAccuracy(Metric):
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
         """How many facts are covered, and what else one must know of the score."""
         n_covered = sum(_is_covered(row) for row in evidence.cells)
-        by_words = _is_lexical(evidence.cells)
+        # a judge that compares words and gives no probability
+        is_by_words = _is_lexical(evidence.cells)
         reason = (
             f"{n_covered} of {len(evidence.facts)} facts are covered by at least one"
             " context."
@@ -330,10 +351,10 @@ class RetrievalAccuracy(Metric):
                 " The score is the mean of 1 − Π(1 − p): errors in different contexts"
                 " are taken as independent."
             )
-            if by_words:
+            if is_by_words:
                 reason += " Each p is a score of words, no probability."
         if evidence.combination == "soft":
-            highest = "score of words" if by_words else "probability"
+            highest = "score of words" if is_by_words else "probability"
             reason += f" The score is the mean of each fact's highest {highest}"
             if self.combination == "or":
                 reason += ", because the embedded judge split the reference itself"

@@ -81,22 +81,26 @@ def _poll_of_probabilities(
 
     The answer is as well supported as its weakest sentence. The poll abstains where
     nothing is claimed.
+
+    Args:
+        question: The question about the whole answer.
+        answers: The probability that anything is claimed, then for each sentence the
+            probability that the contexts support it; each alone in a tuple.
     """
-    # The first answer is whether anything is claimed; one for each sentence follows.
-    (claims_something,), *supported = answers
+    (chance_of_claim,), *chances_of_support = answers
     texts = split_sentences(question["answer"])
     by_sentence = tuple(
         ClaimSupport(text=text, probability=chance)
-        for text, (chance,) in zip(texts, supported, strict=True)
+        for text, (chance,) in zip(texts, chances_of_support, strict=True)
     )
-    if claims_something <= 0.5 or not by_sentence:
+    if chance_of_claim <= 0.5 or not by_sentence:
         poll = Poll(
             verdict="abstains",
-            reason=f"The answer makes no claim, p = {1 - claims_something:.2f}.",
+            reason=f"The answer makes no claim, p = {1 - chance_of_claim:.2f}.",
             encoder_claims=by_sentence,
         )
         return Asked((poll,))
-    weakest = min(chance for (chance,) in supported)
+    weakest = min(chance for (chance,) in chances_of_support)
     poll = Poll(
         verdict="yes" if weakest > 0.5 else "no",
         reason=_reason(by_sentence),
@@ -143,8 +147,10 @@ _OPTIONS = tuple(
     Option(letter, meaning)
     for letter, (_, meaning) in zip("ABCDEF", _LABELS, strict=True)
 )
+# Places in _LABELS: of what claims nothing, of what holds a sentence, of what does not.
 _NO_CLAIM = 4
-_HELD, _UNHELD = (0, 1, 2), (3, 5)
+_HELD = (0, 1, 2)
+_UNHELD = (3, 5)
 
 
 def _state_with_groups(question: RestsOn) -> State:
@@ -176,26 +182,34 @@ def _typed_questions_on_labels(question: RestsOn) -> list[Typed]:
 def _labelled_poll_of_probabilities(
     question: RestsOn, answers: Sequence[Chances]
 ) -> Asked[LabelledPoll]:
-    """The likeliest label of each sentence that claims something.
+    """The poll that labels each sentence with what the sentence rests on.
 
-    The side is decided first, so that verdict and probability agree: a sentence is held
-    where the labels that hold it have more than half of all. A model that knows nothing
-    gives every label the same, and three of six are no majority.
+    A sentence gets its likeliest label. A sentence that probably claims nothing gets
+    none. First it is decided whether the sentence is held at all, so that the verdict
+    agrees with the probability: it is held where the labels of something that holds it
+    (evidence, earlier evidence, the user's words) have more than half of the
+    probability. A model that knows nothing gives every label the same, and three of six
+    labels are no majority.
+
+    Args:
+        question: The question about the whole answer.
+        answers: For each sentence the probabilities of the labels, in their order.
     """
     claims: list[Claim] = []
-    held_chances: list[float] = []
+    chances_of_being_held: list[float] = []
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
         if _mass(chances, (_NO_CLAIM,)) > 0.5:
             continue
-        held = _mass(chances, _HELD)
-        places = _HELD if held > 0.5 else _UNHELD
-        likeliest = places[most_likely(tuple(chances[place] for place in places))]
-        needs, _ = _LABELS[likeliest]
+        chance_of_being_held = _mass(chances, _HELD)
+        label_places = _HELD if chance_of_being_held > 0.5 else _UNHELD
+        chances_of_side = tuple(chances[place] for place in label_places)
+        likeliest_place = label_places[most_likely(chances_of_side)]
+        needs, _ = _LABELS[likeliest_place]
         claims.append(Claim.model_validate({"claim": text, "needs": needs}))
-        held_chances.append(held)
+        chances_of_being_held.append(chance_of_being_held)
     if not claims:
         return Asked((LabelledPoll(reason="The answer makes no claim.", claims=()),))
-    weakest = min(held_chances)
+    weakest = min(chances_of_being_held)
     reason = (
         f"The weakest of {len(claims)} sentences with a claim has p = {weakest:.2f}."
     )
