@@ -30,7 +30,15 @@ from ragmetrics_core.data.citations import (
     cites_in_unread_form,
     places_of,
 )
-from ragmetrics_core.data.marks import is_range, marks_in, may_cite, plain_label
+from ragmetrics_core.data.marks import (
+    Mark,
+    is_number,
+    is_range,
+    marks_in,
+    may_cite,
+    plain_label,
+    shape_of_label,
+)
 
 _LONGEST_LABEL = 80
 _OPENING = 200  # signs of a text by which it is found in a prompt
@@ -40,9 +48,29 @@ _ALL_THAT_WAS_SHOWN = ("prompt", "named", "none_found")
 _PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
 # where in a source something stands, beside its name in a mark
 _PAGE = re.compile(r"\b(?:pp?\.?|pages?:?|s\.|seite:?)\s*([0-9]{1,5})\b", re.IGNORECASE)
+# Keys of metadata whose values name a document.
+_KEY_OF_NAME = re.compile(
+    r"(?:(?:file|source|doc(?:ument)?|page|article)[ _-]?)?"
+    r"(?:name|path|file|source|url|uri|link|title|document)",
+    re.IGNORECASE,
+)
+# What stands in round brackets; the address of a link, "[words](address)", does not count.
+_IN_ROUND_BRACKETS = re.compile(r"(?<!\])\((?P<inside>[^()\n]{3,200})\)")
+_BEFORE_A_NAME = re.compile(
+    r"(?:(?:see|from|in|cf\.?|title|file|name|url|link|as in|according to)\b[ \t:]*)+",
+    re.IGNORECASE,
+)
+# "report.pdf", "https://example.org/1"
+_FILE_OR_ADDRESS = re.compile(r"\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+")
+# Several words of which the first begins with a capital: "Bridge book", no "May 1874".
+_TITLE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[\s,'’&–-]+[^\W\d_]+)+")
+_AROUND_NAME = " \t\"'“”„‘’`*"
 _NO_MEANING = "the prompt does not tell which context {} means"
 _SEVERAL = "the prompt shows several texts under {}"
 _SHOWN_ELSEWHERE = "the prompt shows something under {} that is none of the contexts"
+_NAMED_IN_WORDS = (
+    "the answer names a document in round brackets, which may cite it and may not"
+)
 _CHANGED = (
     "the application changed the marks that the model wrote: what they mean now is not"
     " recorded"
@@ -107,6 +135,8 @@ def _without_marks(search: _Search) -> Cited:
     reply = search.reply
     if search.has_lost_its_marks:
         return Cited(None, _CHANGED)
+    if search.has_names_in_words:
+        return Cited(None, _NAMED_IN_WORDS)
     if may_cite(search.text):
         return Cited(None, "" if marks_in(search.text) else UNREAD_FORM)
     if reply is not None and any(map(has_unread_lists, reply.values)):
@@ -132,6 +162,85 @@ class _Search:
     def text(self) -> str:
         """The answer."""
         return self.answered.text or ""
+
+    @cached_property
+    def names(self) -> dict[str, tuple[int, ...]]:
+        """By file, title or address the places of the contexts whose metadata have it.
+
+        Only those that the answer holds. A path is known by its last part as well. A
+        title of one word is left out: it is a word of many sentences.
+        """
+        places: dict[str, list[int]] = {}
+        for place, context in enumerate(self.evidenced.contexts.items):
+            for key, value in context.metadata.items():
+                if not isinstance(value, str) or not _KEY_OF_NAME.fullmatch(str(key)):
+                    continue
+                name = value.strip()
+                for form in {name, re.split(r"[/\\]", name)[-1]}:
+                    if _is_telling_name(form) and form in self.text:
+                        places.setdefault(form, []).append(place)
+        return {name: tuple(dict.fromkeys(named)) for name, named in places.items()}
+
+    @cached_property
+    def numbering(self) -> dict[str, tuple[int, ...]]:
+        """What labels in the answer mean: those of the prompt, else names of documents."""
+        return {
+            **self.names,
+            **_numbering_of_the_framework(self),
+            **self.labels.places,
+        }
+
+    @cached_property
+    def text_to_read(self) -> str:
+        """The answer with square brackets around files that it names in round ones.
+
+        "(see report.pdf, p. 2)" becomes "[    report.pdf, p. 2]", if a document has
+        this name. Places in it are those of the answer.
+        """
+        return _IN_ROUND_BRACKETS.sub(self._in_square_brackets, self.text)
+
+    def _in_square_brackets(self, found: re.Match[str]) -> str:
+        """A round bracket as it is to be read: square where it names a known file."""
+        inside = found["inside"]
+        before = _BEFORE_A_NAME.match(inside)
+        n_before = 0 if before is None else before.end()
+        words = inside[n_before:]
+        name = _PART_OF_NAME.split(words)[0].strip(_AROUND_NAME)
+        if name not in self.numbering or not _FILE_OR_ADDRESS.fullmatch(name):
+            return found[0]
+        return "[" + " " * n_before + words + "]"
+
+    @cached_property
+    def has_names_in_words(self) -> bool:
+        """Whether round brackets hold a name of a document that is not read as a mark.
+
+        It is a title, or a file that no context is called. A name close to a mark of
+        the same document says nothing new.
+        """
+        has_files = any(map(_FILE_OR_ADDRESS.fullmatch, self.numbering))
+        for found in _IN_ROUND_BRACKETS.finditer(self.text_to_read):
+            name = _BEFORE_A_NAME.sub("", found["inside"], count=1).strip(_AROUND_NAME)
+            if has_files and _FILE_OR_ADDRESS.fullmatch(name):
+                return True
+            has_lead_in = name != found["inside"].strip()
+            if name in self.names or has_lead_in or _TITLE.fullmatch(name):
+                places = set(places_of(name, self.numbering))
+                if places and not places & self._places_cited_beside(found.span()):
+                    return True
+        return False
+
+    def _places_cited_beside(self, span: tuple[int, int]) -> set[int]:
+        """The contexts of the marks that only blanks part from a span of the answer."""
+        text = self.text_to_read
+        start, end = span
+        places: set[int] = set()
+        for mark in marks_in(text, self.numbering):
+            is_before = not text[mark.end : start].strip() and mark.end <= start
+            is_behind = not text[end : mark.start].strip() and end <= mark.start
+            if is_before or is_behind:
+                for label in mark.labels:
+                    places.update(places_of(label, self.numbering))
+        return places
 
     @property
     def calls(self) -> Calls:
@@ -290,7 +399,8 @@ class _Search:
         end_of_last = 0
         for start, end in sorted(self.spans_of_the_model or ()):
             n_blanks = max(0, start - end_of_last)
-            pieces.append(" " * n_blanks + self.text[max(start, end_of_last) : end])
+            text = self.text_to_read[max(start, end_of_last) : end]
+            pieces.append(" " * n_blanks + text)
             end_of_last = max(end, end_of_last)
         return "".join(pieces)
 
@@ -318,6 +428,13 @@ class _Search:
         return any(
             of_reply[start : start + len(of_answer)] == of_answer for start in starts
         )
+
+
+def _is_telling_name(name: str) -> bool:
+    """Whether a name of a document is a file, an address, or several words."""
+    has_letters = re.search(r"[^\W\d_]{2}", name) is not None
+    has_words = len(name.split()) > 1
+    return has_letters and (has_words or _FILE_OR_ADDRESS.fullmatch(name) is not None)
 
 
 def _messages_shown_to(calls: Iterable[Node]) -> list[str]:
@@ -451,32 +568,54 @@ def _by_marks(search: _Search) -> tuple[Citation, ...] | None:
     """
     if parse_json(search.text) is not None:
         return None  # brackets of JSON are lists
-    labels = search.labels
-    numbering = {**_numbering_of_the_framework(search), **labels.places}
-    marks = marks_in(search.text, numbering)
+    numbering = search.numbering
+    text = search.text_to_read
+    marks = marks_in(text, numbering)
     if not marks:
         return _by_the_framework(search)
     spans = search.spans_of_the_model
     if spans is None:
         raise _UnknownMeaning(_CHANGED)
     citations = []
-    for mark, citation in zip(
-        marks, citations_of_marks(search.text, numbering), strict=True
-    ):
-        if not any(start <= mark.start < end for start, end in spans):
-            continue
-        for label in mark.labels:
-            if label not in numbering:
-                _check_that_it_dangles(label, search, labels, search.prompts)
-        page = _PAGE.search(search.text[mark.start : mark.end])
-        if page is not None and len(citation.contexts) > len(mark.labels):
-            # several contexts are of one file: the page tells which is meant
-            places = _places_of_page(citation.contexts, page[1], search)
-            citation = citation.model_copy(update={"contexts": places})
-        citations.append(citation)
+    for mark, citation in zip(marks, citations_of_marks(text, numbering), strict=True):
+        if any(start <= mark.start < end for start, end in spans):
+            _check_labels(mark, search)
+            citations.append(_of_the_page_named(mark, citation, search))
     if citations and cites_in_unread_form(search.text_of_the_model, numbering):
         raise _UnknownMeaning(UNREAD_FORM)
+    if citations and search.has_names_in_words:
+        raise _UnknownMeaning(_NAMED_IN_WORDS)
     return tuple(citations) or None
+
+
+def _check_labels(mark: Mark, search: _Search) -> None:
+    """Make sure that what a mark names was shown, or is known to be shown to nobody.
+
+    Raises:
+        _UnknownMeaning: If neither is known, as of ``(source: town records)``: these
+            are the author's words, and no label like those of the prompt.
+    """
+    numbering = search.numbering
+    shapes = {shape_of_label(label) for label in numbering} - {None}
+    for label in mark.labels:
+        if label in numbering:
+            continue
+        _check_that_it_dangles(label, search, search.labels, search.prompts)
+        is_like_labels = is_number(label) or shape_of_label(label) in shapes
+        if not is_like_labels and not is_range(label):
+            raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
+
+
+def _of_the_page_named(mark: Mark, citation: Citation, search: _Search) -> Citation:
+    """The citation of a mark; where it names a page, of the contexts of this page.
+
+    Several contexts may be of one file: the page tells which is meant.
+    """
+    page = _PAGE.search(search.text[mark.start : mark.end])
+    if page is None or len(citation.contexts) <= len(mark.labels):
+        return citation
+    places = _places_of_page(citation.contexts, page[1], search)
+    return citation.model_copy(update={"contexts": places})
 
 
 def _numbering_of_the_framework(search: _Search) -> dict[str, tuple[int, ...]]:
