@@ -151,8 +151,8 @@ class GuardJudge(ModelJudge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question, by one request for each claim, fact or chunk.
 
-        Before the first question a control is asked, if the judge has one. If the
-        guard fails it, no question is answered.
+        Before the first question a control is asked, if the judge has one: two claims
+        whose verdicts are known. If the guard gets them wrong, no question is answered.
 
         Raises:
             JudgeUnavailable: If the model cannot be prepared; nothing was sent.
@@ -182,12 +182,13 @@ class GuardJudge(ModelJudge):
     ) -> tuple[JudgeError | None, Usage]:
         """Ask the control, and return why the guard cannot be used; None if it can.
 
-        The control is a claim that its document holds, and a foreign one: a guard that
-        is served in a wrong way says the same of both, or gives no verdict. Such a
-        failure is kept for the whole run. The error of a call, which may pass, is not.
+        The control is two claims about one document: first one that the document holds,
+        then one that it does not. A guard that is served in a wrong way says the same
+        of both, or gives no verdict. Such a failure is kept for the whole run. The
+        error of a call is not kept, since it may pass.
 
-        With it comes what the control cost. Whoever takes its replies from the store
-        pays nothing and counts nothing.
+        Returns:
+            The failure, and what the control cost; replies from the store are left out.
         """
         if self._failure_of_control is not None or not self.control:
             return self._failure_of_control, Usage()
@@ -196,7 +197,7 @@ class GuardJudge(ModelJudge):
         )
         usage = Usage()
         for _, cost in outcomes_with_cost:
-            if cost.calls:
+            if cost.calls:  # else it comes from the store
                 usage += cost
         verdicts: list[bool] = []
         for outcome, _ in outcomes_with_cost:

@@ -121,7 +121,8 @@ def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
     century = digits[:-2]
     tens = digits[-2:]
     is_plural = written[3] is not None
-    is_decade = tens.endswith("0") and len(century) in (0, 2)
+    has_fitting_length = len(century) in (0, 2)  # "90" or "1990"
+    is_decade = tens.endswith("0") and has_fitting_length
     if not is_plural or not is_decade:
         return []
     spellings = [{tens}]

@@ -296,10 +296,12 @@ class Attempts:
         with ExitStack() as at_the_end:
 
             def tell(limiter: Limiter | Availability, ticket: Any) -> None:
+                # runs when the call has ended, and tells the outcome of that moment
                 limiter.observe(ticket, outcome)
 
             try:
                 for limiter in self.limiters:
+                    # the ticket tells the limiter later which call has ended
                     ticket = await limiter.acquire(n_tokens)
                     at_the_end.callback(tell, limiter, ticket)
                 self.endpoint.check()  # raises if the endpoint is left alone by now

@@ -272,6 +272,7 @@ class ParquetRows(Sequence[SampleResult]):
             ) from error
         added_columns = {*self.metrics, "sample"}
         self._inputs = [name for name in schema.names if name not in added_columns]
+        # whether rows may hold ledgers: lists of the calls that brought texts
         self.ledgers = any(
             plain_name(name) == "ledger" for name in (*self._inputs, *columns)
         )

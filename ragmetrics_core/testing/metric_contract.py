@@ -92,7 +92,11 @@ class MetricContract:
             assert self.outcome(*make()) == self.outcome(*make())
 
     def test_reads_nothing_else(self) -> None:
-        """Fields that the metric does not declare to read do not change its result."""
+        """Fields that the metric does not declare to read do not change its result.
+
+        ``good`` gives a sample that the metric scores, and a judge that can answer the
+        metric's questions. ``needs`` and ``reads`` declare the fields that are read.
+        """
         required_fields = set().union(*self._the_metric().needs)
         ledger = Ledger.model_validate(
             {"calls": [{"kind": "tool", "items": ["other"]}]}
