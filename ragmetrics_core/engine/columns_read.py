@@ -124,12 +124,14 @@ class ColumnsRead:
                 self._unread_columns[column] = None
 
     def _why_no_metric_applies(self) -> list[str]:
-        """One sentence where no shipped metric can apply, and a column was not read.
+        """A list of one sentence if no shipped metric can apply, else an empty list.
 
-        It names the fields that no sample has, and how to say which column holds them.
+        The sentence names the fields that no sample has, and how to say which column
+        holds them. Where all columns were read, there is nothing to say.
         """
         if self._a_metric_may_apply or not self._unread_columns:
             return []
+        # the keys of ``_SUBSTITUTES`` are the fields that metrics need
         absent_fields = [
             field for field in _SUBSTITUTES if field not in self._fields_of_any_sample
         ]

@@ -125,8 +125,8 @@ class RequestLimits:
     ) -> list[Answer[Any]]:
         """Send one request as soon as the limits allow it, and count what it cost.
 
-        If a limit of the run is reached before, nothing is sent, and that is the answer
-        to each question.
+        If a limit of the run is reached before, nothing is sent. Then the answer to
+        each question is the error of that limit.
 
         Args:
             questions: What the request asks.

@@ -138,8 +138,8 @@ def _without_lead_in(sentence: str, question: str | None) -> tuple[str, str]:
     """Divide a sentence into its lead-in, up to the colon, and the rest.
 
     A **lead-in** only announces what follows: "Here are the steps:". It may name a task,
-    as in "the steps to …:", if the question asked for that task. It is "" where the
-    sentence has none.
+    as in "the steps to …:", if the question asked for that task. A sentence without a
+    lead-in gives "" in its place.
     """
     up_to_colon = _UP_TO_COLON.match(sentence)
     if up_to_colon is None:

@@ -183,7 +183,7 @@ def _find_name_apart(
     """
     least_overlap = 1.0
     name_apart = frozenset[str]()
-    for name in terms_of_names(sentence.text)[:_MOST_NAMES]:
+    for name in terms_of_names(sentence.text)[:_MOST_NAMES]:  # a name is a set of terms
         n_of_name_by_place = _count_shared_terms(name, places)
         most_others = 0
         n_others_beside_name = []
@@ -191,12 +191,14 @@ def _find_name_apart(
             n_of_name = n_of_name_by_place[place]
             n_others = n_terms - n_of_name
             most_others = max(most_others, n_others)
-            if n_of_name == len(name):
+            holds_whole_name = n_of_name == len(name)
+            if holds_whole_name:
                 n_others_beside_name.append(n_others)
         # a name that stands nowhere lowers another feature: the share of names found
         if not n_others_beside_name:
             continue
         most_beside_name = max(n_others_beside_name)
+        # whether the overlap is less than the least so far, without dividing by 0
         if most_beside_name < least_overlap * most_others:
             least_overlap = most_beside_name / most_others
             name_apart = name

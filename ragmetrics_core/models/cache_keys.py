@@ -186,7 +186,7 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
         match = _ADDRESS_VARIABLE.fullmatch(variable)
         if match is None:
             continue
-        words = match[1].lower().split("_")
+        words = match[1].lower().split("_")  # those before the ending
         telling_words = [word for word in words if word not in _WORDS_OF_NO_PROVIDER]
         if telling_words and all(map(names_the_provider, telling_words)):
             addresses[variable] = value
@@ -290,18 +290,20 @@ def _are_all_installed(component: object, visited: set[int]) -> bool:
     if id(component) in visited or isinstance(component, (str, bytes)):
         return True
     visited.add(id(component))
-    if isinstance(component, (Mapping, BaseModel)):
-        if isinstance(component, Mapping):
-            parts = component.values()
-        elif is_installed(type(component).__module__):
-            parts = vars(component).values()
-        else:
+    is_of_installed_class = is_installed(type(component).__module__)
+    parts: Iterable[object]
+    if isinstance(component, Mapping):
+        parts = component.values()
+    elif isinstance(component, BaseModel):
+        if not is_of_installed_class:
             return False
-        return all(_are_all_installed(value, visited) for value in parts)
-    if isinstance(component, Sequence):
-        return all(_are_all_installed(value, visited) for value in component)
-    is_inside = len(visited) > 1
-    return is_inside or is_installed(type(component).__module__)
+        parts = vars(component).values()
+    elif isinstance(component, Sequence):
+        parts = component
+    else:
+        is_inside = len(visited) > 1
+        return is_inside or is_of_installed_class
+    return all(_are_all_installed(part, visited) for part in parts)
 
 
 def _digest(text: str) -> str:

@@ -654,6 +654,7 @@ class Session:
         try:
             reply = await complete(keys[0], request, send)
             unanswered = [key for key in keys if outcomes[key] is None]
+            # there may be more failures than replies that are missing in the end
             outcomes.update(zip(unanswered, _why_unanswered(reply), strict=False))
         finally:
             _end_flights(shared, keys, outcomes)
