@@ -233,7 +233,7 @@ class GuardJudge(ModelJudge):
             )
             for documents in halves
         )
-        usage += Usage(fallbacks=("windows",))
+        usage += Usage(fallbacks=("windows",))  # so results say that it was divided
         for _, cost in outcomes_with_cost:
             usage += cost
         return _best([outcome for outcome, _ in outcomes_with_cost]), usage

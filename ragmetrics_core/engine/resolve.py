@@ -127,8 +127,8 @@ def is_judge_chosen(judge: JudgeLike, metric_model: str | None) -> bool:
 def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     """Return the judge of a name: the same one while endpoint and keys stay the same.
 
-    One judge means one session, also where threads ask for it at once. The judges that
-    were made first are forgotten beyond a number.
+    One judge means one session, also where threads ask for it at once. Beyond
+    ``_MOST_JUDGES`` the judges that were made first are forgotten.
 
     Args:
         name: The name, such as ``openai/gpt-4o-mini``.

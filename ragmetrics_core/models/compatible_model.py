@@ -173,9 +173,9 @@ class OpenAICompatibleModel(ChatModel):
         Prices and features come from our dated file of models, if it lists the model.
 
         Args:
-            name: Its name, with or without ``openai/``.
-            api_base: Another address; None takes ``OPENAI_BASE_URL``, else OpenAI's
-                own.
+            name: The model's name, with or without ``openai/``.
+            api_base: Another address than OpenAI's; None for that in
+                ``OPENAI_BASE_URL``, or else OpenAI's own.
             api_key: The key.
             api_key_env: The variable of the environment that holds the key.
 

@@ -431,7 +431,9 @@ def decision_model(
     is_left_to_litellm = (
         api_base is None and bool(slash) and f"{provider}/" != _TYPESAFE
     )
-    if provider not in _THROUGH_LITELLM and not is_left_to_litellm:
+    # some providers are reached through LiteLLM at any address
+    needs_litellm = provider in _THROUGH_LITELLM or is_left_to_litellm
+    if not needs_litellm:
         return SystemOneModel(name, api_base=api_base, api_key_env=api_key_env)
     if not model:
         raise no_model(SYSTEM_ONE)

@@ -291,6 +291,7 @@ class Session:
             usage += await self._repair_all(
                 request_with_schema, keys, outcomes, results, read_all
             )
+        # the error of an unusable reply then names the model, and says what to do
         explained = [_explain_error(result, self.model, request) for result in results]
         return Answers(tuple(explained), usage)
 

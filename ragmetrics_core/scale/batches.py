@@ -227,7 +227,7 @@ class ParkingStore(SqliteStore):
         """Note that this pass has used a batch's answer; return what is counted for it.
 
         A **pass** goes once over all samples. The file remembers which pass used the
-        answer. Unless this pass asks in calls, the budget counts its cost.
+        answer. The budget counts what the answer cost, unless this pass asks in calls.
 
         Args:
             reply: The answer.

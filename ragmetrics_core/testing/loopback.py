@@ -201,6 +201,7 @@ class LoopbackServer:
             outcome = await asyncio.to_thread(self._outcome, number, body)
         finally:
             self._n_in_flight -= 1
+        # a fault of these two kinds sends no reply
         if outcome.reset or outcome.hang:
             _break_connection(request)
         return web.Response(
@@ -300,7 +301,9 @@ class LoopbackServer:
             "logprobs": None,
             **reply,
         }
-        wants_tokens = bool(body.get("logprobs")) and self.supports["logprobs"] is True
+        # the setting may also be "ignore" or "reject"
+        gives_tokens = self.supports["logprobs"] is True
+        wants_tokens = bool(body.get("logprobs")) and gives_tokens
         if wants_tokens and choice["logprobs"] is None:
             text = str(choice["message"].get("content") or "")
             content = tokens(text, self.probability, self.mass)
