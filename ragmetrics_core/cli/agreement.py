@@ -277,8 +277,9 @@ def lines_on_rival(
     for row in chain.from_iterable(groups):
         if row.rival_score is None:
             continue
-        row_of_rival = row.as_judged_by_rival()
-        if row.is_judged_yes(threshold) != row_of_rival.is_judged_yes(threshold):
+        is_judges_yes = row.is_judged_yes(threshold)
+        is_rivals_yes = row.as_judged_by_rival().is_judged_yes(threshold)
+        if is_judges_yes != is_rivals_yes:
             label = "1" if row.is_labelled_yes else "0"
             lines_on_rows.append(
                 f"  {row.source} {row.id} {label} {row.score:.3f} {row.rival_score:.3f}"

@@ -434,7 +434,8 @@ def _score(options: argparse.Namespace) -> int:
         else:
             judges.append(shared.judge_from(name, options))
     prompts = list(dict.fromkeys(name.strip() for name in options.prompts.split(",")))
-    if not set(prompts) <= set(judge_scores.PROMPTS):
+    unknown_prompts = set(prompts) - set(judge_scores.PROMPTS)
+    if unknown_prompts:
         raise SettingError(
             f"--prompts are {', '.join(judge_scores.PROMPTS)}; got {options.prompts!r}"
         )

@@ -108,7 +108,8 @@ def asking(
     ) -> Sequence[MetricResult]:
         """Score the samples with the metric, in order.
 
-        From repetition 1 on the judge answers anew, also what it answered before.
+        From repetition 1 on the judge answers anew, also what it answered before. The
+        judge, its store and the budget are those of the function around this one.
         """
         judge_of_run = judge
         store_of_run = store

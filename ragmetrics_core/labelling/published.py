@@ -153,7 +153,8 @@ def _read_at(
 def _in_our_form(row: Row, ragtruth_origins: Mapping[str, Row]) -> list[Row]:
     """Rewrite a row of a published data set into rows of our form.
 
-    The data set is told by the columns. A row of none of them is returned as it is.
+    The data set is known by the row's columns. A row of none of the data sets is taken
+    to be in our form already, and is returned as it is.
 
     Args:
         row: A row; of ALCE a whole file, which is one object with many answers.

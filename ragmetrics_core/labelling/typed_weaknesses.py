@@ -360,7 +360,11 @@ def _probing(
     """
 
     def ask_probes(sample: Sample) -> Generator[Batch, Replies, Scored]:
-        """Ask the probes of a sample, one request after the other."""
+        """Ask the probes of a sample, one request after the other.
+
+        ``probed_metric``, ``probes_of`` and ``most_probes`` are the arguments of the
+        function around this one.
+        """
         probes: list[Probe] = []
         for question in _first_questions(probed_metric, sample):
             # Only a question that says how a model answers it with probabilities
@@ -515,8 +519,8 @@ def _judge_padded_texts(
 ) -> _SourcedValues:
     """Ask one question about one row of each source, with padding that no model reads.
 
-    The text is made far longer than models read. A judge that answers all the same has
-    cut it off without a word.
+    The text is made far longer than models read. A judge that answers nevertheless has
+    cut the text off, and has not said so.
 
     Returns:
         For each source its name, and 1.0 if the judge answered, else 0.0. A source

@@ -115,12 +115,13 @@ def _most_changed(
     losses = comparison.lost_most
     rank_of_loss = {loss.second.index: rank for rank, loss in enumerate(losses)}
 
-    def rank(sample: ChangedSample) -> tuple[int, float]:
-        """What samples are sorted by."""
+    def sort_key(sample: ChangedSample) -> tuple[int, float]:
+        """What samples are sorted by: those that did not lose rank behind all losses."""
         _, second_row = sample.pair
-        return rank_of_loss.get(second_row.index, len(losses)), sample.worst_change
+        rank = rank_of_loss.get(second_row.index, len(losses))
+        return rank, sample.worst_change
 
-    return sorted(samples, key=rank)
+    return sorted(samples, key=sort_key)
 
 
 def _score_changes(

@@ -399,8 +399,8 @@ class ScreenTally:
     ) -> str:
         """Say how sure the share of rows with a fault is, in one sentence.
 
-        It names the 95 % range of that share among rows like these, and what the range
-        does not cover. Rows on which the judge failed may have a fault or not: the range
+        The sentence names the 95 % range of that share among rows like these, and says
+        what the range does not cover. Rows on which the judge failed may have a fault or not: the range
         holds for both. A run that stopped when its gates were decided chose its rows by
         their scores, so it has no range.
 

@@ -701,8 +701,8 @@ def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
     """The settings that results were measured with, each with the values that occur.
 
     Two runs may be compared only if these are the same. They are the parts of the
-    metric's signature, the models that replied, and how scores of cells were read: from
-    probabilities or from polls.
+    metric's signature, the models that replied, and how scores of cells (a fact in a
+    text) were read: from probabilities or from polls.
     """
     values_by_setting: dict[str, set[str]] = {}
     for signature in {result.signature for result in results}:

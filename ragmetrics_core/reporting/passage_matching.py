@@ -215,9 +215,9 @@ def sentences_resting(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
     """The sentences of the answer that rest on each context.
 
     A sentence rests on the context that matches it best, if most of its words stand in
-    the contexts. Only some judges say of each sentence which context that is
-    (``rank``), and how much of it stands there (``coverage``). The first metric that
-    says so counts.
+    the contexts. Only some judges say of each sentence which context matches it best
+    (``rank``), and which share of its words stands in the contexts (``coverage``). The
+    first metric that says so counts.
 
     Returns:
         By rank of the context, from 1, the numbers of the sentences, from 1. Empty if

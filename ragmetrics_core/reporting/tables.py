@@ -121,11 +121,10 @@ def _notes_on_intervals(summary: Summary) -> Iterator[str]:
     for metric, interval in interval_by_metric.items():
         if interval.clusters is None:  # each row stands alone
             continue
-        n_clusters = count_in_words(interval.clusters, "cluster")
-        effect = ""
+        words = count_in_words(interval.clusters, "cluster")
         if interval.design_effect is not None:
-            effect = f", design effect {interval.design_effect:.2f}"
-        yield f"{metric}: {n_clusters}{effect}."
+            words += f", design effect {interval.design_effect:.2f}"
+        yield f"{metric}: {words}."
 
 
 def _notes_on_scores(summary: Summary) -> Iterator[str]:
@@ -163,17 +162,17 @@ def _notes_on_failures(summary: Summary) -> Iterator[str]:
 
 
 def _notes_on_rows(summary: Summary) -> Iterator[str]:
-    """How many rows there are, how samples were captured, and what is not sure of that.
+    """How many rows there are, how samples were captured, and what capturing doubts.
 
     Captured samples are those that were recorded while an application ran. Their grade
     says how surely it is known what contexts they had.
     """
-    n_rows = count_in_words(summary.rows, "row")
+    words = count_in_words(summary.rows, "row")
     if summary.not_judged:
-        n_rows += f", {summary.not_judged:,} without a result"
+        words += f", {summary.not_judged:,} without a result"
     if summary.bad_rows:
-        n_rows += f", {summary.bad_rows:,} unreadable"
-    yield f"{n_rows}."
+        words += f", {summary.bad_rows:,} unreadable"
+    yield f"{words}."
     if summary.grades:
         grades = [f"{count} {grade}" for grade, count in summary.grades.items()]
         yield f"Captured: {', '.join(grades)}."

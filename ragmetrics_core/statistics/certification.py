@@ -127,9 +127,10 @@ def certify(
     below the target.
 
     Not every threshold is tested, because a strict one has too few labels above it to
-    pass. The first one tested is the strictest that can be expected to have enough of
-    them, even if two are wrong; where no threshold has, even if one is wrong, or if
-    none is. Which one it is depends on the scores only, not on what the labels say.
+    pass. The first one tested is the strictest that can be expected to pass although
+    two of the labels above it are wrong. Where there is none, one wrong label is
+    supposed, or no wrong label. This choice depends on the scores only, not on what the
+    labels say.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.

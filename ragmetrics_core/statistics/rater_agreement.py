@@ -436,8 +436,9 @@ def measures(threshold: float) -> dict[str, Statistic]:
 
     def judge_matthews(rows: Sequence[Labelled]) -> float | None:
         different_verdicts = {row.is_judged_yes(threshold) for row in rows}
-        # One verdict throughout tells nothing: 0, as kappa is. With None the mean over
-        # sources would leave out where the judge is worst.
+        # A judge with one verdict throughout tells nothing. Its value is 0, as that of
+        # kappa. None would leave the source out of the mean over sources, although the
+        # judge is worst there.
         if len(different_verdicts) == 1 and _has_both_labels(rows):
             return 0.0
         return matthews(verdicts(rows))
