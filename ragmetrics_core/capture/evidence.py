@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import Answered
-from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.arrivals import Arrival, Arrivals
 from ragmetrics_core.capture.brought import Brought, ShownToAnswer
 from ragmetrics_core.capture.calls import Calls, end_of, text_of
 from ragmetrics_core.capture.labelled_passages import unknown_passages
@@ -67,6 +67,10 @@ _QUOTED = (
 )
 _UNKNOWN = "context {}: the prompt does not tell whether it was shown"
 _CUT = "context {} was cut to {}"
+_NOT_RECORDED = (
+    "no search was recorded: the contexts that contexts_from= names are listed as what"
+    " arrived, and what was retrieved beside them is not known"
+)
 _TAKEN_OUT = "what the tools found was taken out of the prompt before the answer"
 _FOUND_BY_PROVIDER = (
     "what the provider's {} found for an earlier call of the model may have been shown"
@@ -197,6 +201,10 @@ def evidence(
     shown_to_answer = ShownToAnswer(by_key, prompts, turn.known)
     brought, earlier = shown_to_answer.calls_as_shown(arrived, turn.tree.earlier)
 
+    if contexts.evidence_from == "named" and contexts.items and not brought:
+        brought = (_arrival_of_named(contexts, turn.tree.root),)
+        contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
+
     tools_with_text = _tools_beside_contexts(contexts, brought)
     if contexts.evidence_from is None and tools_with_text:
         contexts = replace(contexts, evidence_from="undivided")
@@ -214,6 +222,15 @@ def evidence(
         unnamed_tools=unnamed_tools,
         warnings=(*contexts.warnings, *passages.warnings, *doubtful),
     )
+
+
+def _arrival_of_named(contexts: Contexts, root: Node) -> Brought:
+    """The contexts that the user named, as what a search of the run brought.
+
+    No call was recorded that brought anything, so that it is laid to the whole run.
+    """
+    places = tuple(range(len(contexts.items)))
+    return Brought(Arrival("retrieval", root), contexts.items, places)
 
 
 def _names_of(calls: Iterable[Node]) -> tuple[str, ...]:

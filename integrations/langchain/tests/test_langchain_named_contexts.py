@@ -51,6 +51,21 @@ def test_what_the_run_returned_goes_before_what_it_was_given() -> None:
     assert len(captured.samples) == 2
 
 
+def test_contexts_that_nothing_recorded_brought_arrived_all_the_same() -> None:
+    with capture(contexts_from="chunks") as captured:
+        run([{"text": BRIDGE, "source": "a.md"}])
+    (sample,) = captured.samples
+    assert sample.retrieved is None
+    assert sample.ledger is not None
+    (call,) = sample.ledger.calls
+    assert (call.kind, call.query, call.shown) == ("retrieval", None, (0,))
+    assert [item.text for item in call.items] == [BRIDGE]
+    assert sample.capture is not None
+    assert sample.capture.grade == "exact"
+    (warning,) = sample.capture.warnings
+    assert "what was retrieved beside them is not known" in warning
+
+
 def test_dictionaries_without_a_text_are_refused() -> None:
     with capture(contexts_from="chunks") as captured:
         run([{"body_html": BRIDGE, "source": "a.md"}])

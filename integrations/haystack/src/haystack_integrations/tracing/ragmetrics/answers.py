@@ -25,6 +25,10 @@ _MAY_BE_A_REMARK = (
     "the answer's call was shown another text that is an output, too: the answer may be"
     " a remark on it"
 )
+_BESIDE_A_READER = (
+    "a reader cut answers out of documents in the same run: the text of the model is"
+    " taken for the answer"
+)
 _QUESTION_SOCKETS = ("query", "queries", "question", "questions", "prompt")
 
 
@@ -55,6 +59,13 @@ def answers(calls: Calls) -> list[Answer]:
     texts_with_calls = _with_calls_and_doubts(calls, final_texts, texts)
     if not objects:
         objects = _objects_of_last_component(calls, texts_with_calls)
+    # a reader may stand beside the model, or before it
+    is_read_alone = bool(objects) and all(answer.extracted for answer in objects)
+    if is_read_alone and texts_with_calls:
+        return [
+            replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
+            for answer in _without_passed_on(texts_with_calls)
+        ]
     if objects:
         return _without_passed_on([_with_call(calls, answer) for answer in objects])
     has_several_places = len({answer.place for answer in texts_with_calls}) > 1
