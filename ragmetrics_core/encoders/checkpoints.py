@@ -140,7 +140,7 @@ def load(
         trust_remote_code: Whether code of the checkpoint may be run.
 
     Raises:
-        SettingError: If it cannot judge, with what to do.
+        SettingError: If it cannot judge. The message says what to do.
     """
     transformers = import_extra("transformers", "local", "an encoder")
     folder = folder_of(model, revision)

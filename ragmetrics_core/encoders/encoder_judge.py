@@ -211,8 +211,9 @@ class EncoderJudge(Judge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Answer one question, in a thread of its own.
 
-        A question that no supported claim answers is not supported
-        (``QuestionNotSupported``). A judge error of the model is the answer too.
+        An encoder says whether a text supports a claim. A question that cannot be
+        answered by that is not supported (``QuestionNotSupported``). If the model
+        raises a judge error, that error is the answer.
         """
         answer_to = self._answer_to(type(question))
         if answer_to is None:

@@ -321,9 +321,9 @@ def _in_words(holds: bool) -> str:
 def _best(outcomes: Sequence[GuardVerdict | JudgeError]) -> GuardVerdict | JudgeError:
     """Make one verdict of those about several windows: one that holds is enough.
 
-    A window that was not answered cannot turn a yes into a no: without it a yes stands,
-    and in place of a no its error is returned. The probability is that of the window
-    that supports most; None unless all windows have one.
+    A window that was not answered may be the one that holds. So with such a window a
+    yes stands, but instead of a no the window's error is returned. The probability is
+    that of the window that supports most; None unless all windows have one.
     """
     verdicts = [outcome for outcome in outcomes if isinstance(outcome, GuardVerdict)]
     errors = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]

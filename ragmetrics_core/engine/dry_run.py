@@ -244,7 +244,7 @@ class _RowsCounted:
         """Count a row, and what each metric would ask of it.
 
         Args:
-            row: The sample, or the error of a row that is none.
+            row: The sample, or the error of a row that is no sample.
             metrics: The metrics of the run.
             counters_by_metric: By the metric's name the judge that counts the least,
                 and the one that counts the most.
@@ -284,7 +284,7 @@ def estimate(
     The metrics are carried out with judges that count instead of asking.
 
     Args:
-        samples: The samples, and errors for rows that are none.
+        samples: The samples, and errors for rows that are no samples.
         metrics: The metrics of the run.
         judge: The judge for all metrics; None for each metric's own.
 

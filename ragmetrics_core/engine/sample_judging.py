@@ -35,15 +35,15 @@ _MIN_QUESTIONS_AHEAD = 32
 def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, Judge]:
     """Find the judge of each metric, by the metric's name.
 
-    It is the judge that is given for all; if none is given, that of the metric's own
-    ``model``. Metrics that name the same model share one judge.
+    It is the judge that is given for all metrics. If none is given, it is the judge of
+    the metric's own ``model``. Metrics that name the same model share one judge.
 
     Args:
         metrics: The metrics.
         judge: The judge for all of them, or its name; None for each metric's own.
 
     Raises:
-        SettingError: If one is no judge, or states prices that are none.
+        SettingError: If one is no judge, or a model of it states invalid prices.
     """
     judge_by_model: dict[str | None, Judge] = {}  # None for no model named
     judge_by_metric: dict[str, Judge] = {}
@@ -144,7 +144,7 @@ class SampleJudging:
 
         Args:
             index: The row's place in the input.
-            row: The sample, or the error of a row that is none.
+            row: The sample, or the error of a row that is no sample.
             metrics: The metrics.
         """
         if isinstance(row, RowError):

@@ -96,7 +96,7 @@ async def score_one(
         judge: The judge or its name; None for the metric's own.
 
     Raises:
-        SettingError: If the sample, its fields or the judge are none, or the metric
+        SettingError: If the sample, its fields or the judge are invalid, or the metric
             needs several samples.
         JudgeUnavailable: If the judge will answer nothing.
         LimitReached: If a run around this call has reached a limit.

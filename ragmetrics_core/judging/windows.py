@@ -40,9 +40,9 @@ def halve_questions(
     ``question.split`` names the part to divide: one text, which is cut in two that
     overlap, or a group of texts, which becomes two shorter groups.
 
-    There are none if the answer did not fail for its length. There are none either if
-    the part to divide is no longer than another part: then the other one is what is too
-    long.
+    Returns no question if the answer did not fail for its length, or if the question
+    names no part to divide. It also returns none if another part is at least as long as
+    the part to divide: then dividing it would not help.
 
     Args:
         question: The question.
@@ -128,9 +128,9 @@ def _join_group(replies: Sequence[Reply]) -> Reply:
 def _join_text(replies: Sequence[Reply], field: str) -> Reply:
     """Join what was said of the windows of one text.
 
-    For each verdict the window counts that says yes most clearly. A window that was not
-    answered cannot turn a yes into a no: without it a yes stands, and where a verdict
-    is no there is no reply.
+    For each verdict that window counts which says yes most clearly. A window that was
+    not answered might have said yes. So if every verdict is a yes, the yes stands; if
+    one is a no, there is no reply, but the error of that window.
 
     Args:
         replies: The reply about each window.

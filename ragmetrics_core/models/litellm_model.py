@@ -185,7 +185,7 @@ class LiteLLMModel(ChatModel):
         LiteLLM is not imported before the first call, because that takes seconds.
 
         Raises:
-            SettingError: If the name or the address is none, or a number is out of
+            SettingError: If the name or the address is invalid, or a number is out of
                 range.
             MissingDependency: If LiteLLM is not installed.
         """

@@ -337,9 +337,9 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, twice at most.
 
-        A usable reply is kept in the store under the key. If there is none at last, the
-        store is told to reject what it holds there. A model that declined is not asked
-        again.
+        A usable reply is kept in the store under the key. If no usable reply comes, the
+        store is told to reject what it holds under the key. A model that declined to
+        answer is not asked again.
 
         Args:
             request: The request that brought the reply.

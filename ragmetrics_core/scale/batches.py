@@ -310,7 +310,7 @@ class ParkingStore(SqliteStore):
         limits = self._budget.limits
         n_calls = self._budget.calls + self._n_parked
         cost = self._budget.spent + self._price_of_parked
-        # a limit of None is none
+        # None stands for no limit
         may_call = n_calls <= (limits.max_calls or inf)
         may_pay = cost <= (limits.max_cost or inf)
         if may_call and may_pay:

@@ -216,7 +216,7 @@ def _fields_of_result(
         metric: The metric's name.
         cell: The value, as ``_cell_of_result`` made it; None stands in it where the
             result lacks a field.
-        sample: The sample that was judged; None for a row that is none.
+        sample: The sample that was judged; None for a row that is no sample.
     """
     fields = {name: value for name, value in cell.items() if value is not None}
     if "evidence" in fields:
@@ -403,8 +403,9 @@ class ParquetRows(Sequence[SampleResult]):
         sample, whose ``problem`` says why.
 
         Raises:
-            InputError: If the row was a sample, and is none by the columns that the
-                caller names; or if its fields are not those of a result.
+            InputError: If the row was a sample when it was judged, and by the columns
+                that the caller names it is no sample; or if its fields are not those of
+                a result.
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))

@@ -127,7 +127,7 @@ class Decider:
             another way.
 
     Attributes:
-        samples: Those of all rows, None for a row that is none; None for rows that
+        samples: Those of all rows, None for a row that is no sample; None for rows that
             come from an iterator.
     """
 

@@ -60,8 +60,8 @@ def assert_score(
         **settings: For rows, arguments of ``evaluate``, e.g. ``judge=``.
 
     Raises:
-        AssertionError: With the numbers, if the score is too low, there is none, or it
-            is undecided and that means a failure.
+        AssertionError: If the score is too low, there is no score, or it is undecided
+            and that means a failure. The message names the numbers.
         SettingError: If the threshold is not in [0, 1], or a report has no metric, or
             not this one.
         InputError: If there are no rows.
