@@ -109,18 +109,32 @@ def passages_of(
         if has_passages_from_elsewhere:
             notes = [_without_share_if_not_shown(note) for note in notes]
         n_hidden = sum(note.share == 0.0 for note in notes)
-    warnings = []
+    n_foreign = sum(key not in written_anew for key in foreign_keys)
+    warnings: list[str] = []
     # where no passage is shown at all, that is said elsewhere
     if evidence_from == "prompt" and 0 < n_hidden < len(retrieved):
         warnings.append(_HIDDEN.format(n_hidden, len(retrieved)))
-    names = list(dict.fromkeys(written_anew.values()))
-    if names:
-        n_anew = len(written_anew)
-        warnings.append(_WRITTEN_ANEW.format(", ".join(names), n_anew, len(contexts)))
-    n_foreign = sum(key not in written_anew for key in foreign_keys)
-    if n_foreign:
-        warnings.append(_FOREIGN.format(n_foreign, len(contexts)))
+    warnings += _warnings_of_contexts(written_anew, n_foreign, len(contexts))
     return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
+
+
+def _warnings_of_contexts(
+    written_anew: Mapping[DocumentKey, str], n_foreign: int, n_contexts: int
+) -> list[str]:
+    """What the user should know of contexts that are none of the retrieved documents.
+
+    Args:
+        written_anew: The contexts that a step wrote anew, with its name.
+        n_foreign: How many others there are.
+        n_contexts: How many contexts there are in all.
+    """
+    warnings = []
+    if written_anew:
+        names = ", ".join(dict.fromkeys(written_anew.values()))
+        warnings.append(_WRITTEN_ANEW.format(names, len(written_anew), n_contexts))
+    if n_foreign:
+        warnings.append(_FOREIGN.format(n_foreign, n_contexts))
+    return warnings
 
 
 def _keys_by_id_alone(

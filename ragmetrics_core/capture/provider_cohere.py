@@ -7,7 +7,7 @@ the citation, and tells nothing of those that are not cited.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragmetrics_core.capture.provider_citations import Annotation
@@ -57,30 +57,45 @@ def documents_of_cohere(place: Fields) -> CohereDocuments | None:
     listed = [one for one in objects_in(place.get("documents")) if _id_of(one)]
     if not citations and not (listed and "citations" in place):
         return None
-    document_by_id = {_id_of(fields): _document(fields) for fields in listed}
-    for citation in citations:
-        for source in objects_in(citation.get("sources")):
-            fields = inner_object(source, "document")
-            if fields:
-                document_by_id.setdefault(_id_of(source), _document(fields))
-    annotations: list[Annotation] = []
+    document_by_id = _documents_by_id(listed, citations)
+    annotations = list(_annotations_of(citations, document_by_id))
     unread: dict[str, None] = {}
-    for citation in citations:
-        for source_id, quote in _sources_of(citation, document_by_id):
-            start, end = citation.get("start"), citation.get("end")
-            is_told = is_place(start) and is_place(end)
-            span = (start, end) if is_told else (None, None)
-            annotations.append(Annotation(*span, (source_id,), quote))
-            if quote is None:
-                unread[source_id] = None
+    for annotation in annotations:
+        if annotation.quote is None:
+            unread.update(dict.fromkeys(annotation.names))
     with_text = [document for document in document_by_id.values() if document.text]
     return CohereDocuments(
         tuple(with_text), tuple(annotations), tuple(unread), are_all=bool(listed)
     )
 
 
+def _documents_by_id(
+    listed: Sequence[Fields], citations: Sequence[Fields]
+) -> dict[str, Document]:
+    """The documents of a reply by their ids: those listed, and those inside citations."""
+    document_by_id = {_id_of(fields): _document(fields) for fields in listed}
+    for citation in citations:
+        for source in objects_in(citation.get("sources")):
+            fields = inner_object(source, "document")
+            if fields:
+                document_by_id.setdefault(_id_of(source), _document(fields))
+    return document_by_id
+
+
+def _annotations_of(
+    citations: Sequence[Fields], document_by_id: Mapping[str, Document]
+) -> Iterator[Annotation]:
+    """Yield each source that a citation names, with the part of the reply and its text."""
+    for citation in citations:
+        start, end = citation.get("start"), citation.get("end")
+        is_told = is_place(start) and is_place(end)
+        span = (start, end) if is_told else (None, None)
+        for source_id, quote in _sources_of(citation, document_by_id):
+            yield Annotation(*span, (source_id,), quote)
+
+
 def _sources_of(
-    citation: Fields, document_by_id: dict[str, Document]
+    citation: Fields, document_by_id: Mapping[str, Document]
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the id and the text of each source that a citation names.
 
