@@ -716,14 +716,14 @@ def test_a_span_belongs_to_each_sentence_that_it_overlaps() -> None:
 
 
 def test_marks_that_only_the_prompt_tells_are_no_part_of_a_sentence() -> None:
-    answer = "It is AA [doc-a]. It is BB [list]."
+    answer = "It is AA [doc-a]. It is BB [sic]."
     sample = Sample(
         answer=answer,
         contexts=SHOWN,
         citations=citations_of_marks(answer, {"doc-a": 0}),
     )
     statements = evidence_of(CitationQuality().score(sample, judge=oracle())).statements
-    assert [one.text for one in statements] == ["It is AA.", "It is BB [list]."]
+    assert [one.text for one in statements] == ["It is AA.", "It is BB [sic]."]
 
 
 def test_a_passage_is_judged_in_windows_and_several_together_are_not() -> None:
@@ -803,7 +803,7 @@ def test_the_sentences_before_are_shown_and_support_nothing() -> None:
     assert before["Five CC."] == "Two BB. Three AA. Four CC."
     for question in judge.asked:
         assert "support nothing" in render(question)[0].content
-        (text,) = set(typed_form(question).texts)
+        (text,) = set(typed_form(question).typed_texts)
         assert "`before` only tells" in text
 
 

@@ -19,14 +19,18 @@ from ragmetrics_core.data.marks import (
     Mark,
     Numbering,
     Span,
+    definitions_in,
+    doubtful_forms_in,
+    fences_around,
     has_unread_marks,
     has_word_outside_marks,
     is_number,
     is_range,
+    label_before,
     marks_in,
+    may_be_of_sentence_before,
     may_cite,
     shape_of_label,
-    source_lists_in,
 )
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
 
@@ -240,18 +244,29 @@ def _is_json_object(text: str) -> bool:
 
 
 def cites_in_unread_form(answer: str, numbering: Numbering) -> bool:
-    """Whether an answer may cite in a form that is not read, alone or beside read marks.
+    """Whether an answer cites in a form that is not read, alone or beside read marks.
+
+    Where no mark is read, any form that may cite counts. Beside read marks it counts
+    only where it hardly means anything else; of the others ``may_cite_more`` tells.
 
     Args:
         answer: The answer.
         numbering: As in ``citations_of_marks``.
     """
-    citations = citations_of_marks(answer, numbering)
-    if not citations:
-        return may_cite(answer)
     marks = marks_in(answer, numbering)
-    cited = [(citation.start, citation.end) for citation in citations]
-    return has_unread_marks(answer, numbering, _spans_with_signs(answer, marks), cited)
+    if not marks:
+        return may_cite(answer)
+    return has_unread_marks(answer, numbering, _spans_with_signs(answer, marks))
+
+
+def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
+    """Whether a sentence without a citation may cite in a form that is not read.
+
+    Args:
+        answer: The answer.
+        citations: What is known that it cites.
+    """
+    return any(statement.may_cite for statement in cited_statements(answer, citations))
 
 
 def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:
@@ -268,11 +283,14 @@ class CitedStatement:
         text: The sentence.
         contexts: Places of the contexts that it names, from 0, each once.
         dangling: What it names and nobody was shown, each once.
+        may_cite: Whether it cites nothing that is known, and may cite in a form that is
+            not read, such as "(2)" or a link.
     """
 
     text: str
     contexts: tuple[int, ...] = ()
     dangling: tuple[str, ...] = ()
+    may_cite: bool = False
 
 
 def cited_statements(
@@ -297,15 +315,42 @@ def cited_statements(
         [('It is old.', (0,), ()), ('It fell.', (0,), ('9',))]
     """
     text = answer or ""
-    sentences = _strip_marks(text, _marks_of(text, citations)).statements
+    marks = _marks_of(text, citations)
+    sentences = _strip_marks(text, marks).statements
     citations_by_place: list[list[Citation]] = [[] for _ in sentences]
     for citation in citations:
         for place in _places_cited_for(citation, sentences):
             citations_by_place[place].append(citation)
+    doubtful_places = _places_that_may_cite(text, marks, sentences)
     return tuple(
-        _cited_statement(sentence.text, named)
-        for sentence, named in zip(sentences, citations_by_place, strict=True)
+        _cited_statement(
+            sentence.text,
+            citations_by_place[place],
+            may_cite=place in doubtful_places,
+        )
+        for place, sentence in enumerate(sentences)
     )
+
+
+def _places_that_may_cite(
+    answer: str, marks: Sequence[Mark], sentences: Sequence[Statement]
+) -> frozenset[int]:
+    """Places of sentences that may cite in a form that is not read.
+
+    A form at the beginning of a sentence may belong to the sentence before.
+    """
+    starts = [sentence.start for sentence in sentences]
+    read_spans = _spans_with_signs(answer, marks)
+    places: set[int] = set()
+    for start, end in doubtful_forms_in(answer, read_spans):
+        place = bisect_right(starts, start) - 1
+        if place < 0:
+            continue
+        places.add(place)
+        before = answer[starts[place] : start]
+        if place and may_be_of_sentence_before(answer[start:end], before):
+            places.add(place - 1)
+    return frozenset(places)
 
 
 def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
@@ -338,11 +383,17 @@ def _places_cited_for(
     return [max(n_begun - 1, 0)]
 
 
-def _cited_statement(text: str, citations: Sequence[Citation]) -> CitedStatement:
+def _cited_statement(
+    text: str, citations: Sequence[Citation], *, may_cite: bool
+) -> CitedStatement:
+    """A sentence with what its citations name; one with citations cites nothing else."""
     contexts = [place for citation in citations for place in citation.contexts]
     dangling = [label for citation in citations for label in citation.dangling]
     return CitedStatement(
-        text, tuple(dict.fromkeys(contexts)), tuple(dict.fromkeys(dangling))
+        text,
+        tuple(dict.fromkeys(contexts)),
+        tuple(dict.fromkeys(dangling)),
+        may_cite=may_cite and not citations,
     )
 
 
@@ -429,7 +480,11 @@ def _cuts(answer: str, marks: Sequence[Mark]) -> list[Span]:
     """What is taken out of an answer: its marks with what is around them, and its lists of sources."""
     cuts: list[Span] = []
     for start, end in sorted(
-        [*_spans_with_signs(answer, marks), *source_lists_in(answer)]
+        [
+            *_spans_with_signs(answer, marks),
+            *definitions_in(answer),
+            *fences_around(answer),
+        ]
     ):
         if cuts and start < cuts[-1][1]:
             continue
@@ -456,10 +511,11 @@ def _spans_with_signs(answer: str, marks: Sequence[Mark]) -> list[Span]:
 def _with_wrappers(answer: str, span: Span) -> Span:
     """A span with the signs that open right before it and close right behind it."""
     start, end = span
+    start = label_before(answer, start)
     for opening, closing in _WRAPPERS:
         if answer.endswith(opening, 0, start) and answer.startswith(closing, end):
             return start - len(opening), end + len(closing)
-    return span
+    return start, end
 
 
 def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, int]]:

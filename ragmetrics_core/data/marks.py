@@ -5,7 +5,6 @@ is known as one that may cite, so that nobody takes it for "cites nothing".
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,8 @@ A wider one names no sources: it is dangling as a whole.
 Numbering = Mapping[str, int | tuple[int, ...]]
 """By label the place of the context that it names; several places where they share it."""
 
+# What a numbering of plain numbers is like.
+_NUMBERS = {"1": 0}
 _LONGEST_MARK = 200  # characters between the brackets
 # What a label may begin with, and what is no part of it: "Source 1", "citation:a-7".
 SOURCE_WORD = (
@@ -48,7 +49,7 @@ _MARK = re.compile(
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]")
 _NUMBER = re.compile(r"\d{1,9}")
 _RANGE = re.compile(r"(\d{1,9})\s*[-–]\s*(\d{1,9})")
-_SEPARATOR = re.compile(r"[,&]|\band\b")
+_SEPARATOR = re.compile(r"[,，、&]|\band\b")
 _NUMBER_AND_NAME = re.compile(r"([0-9]{1,4})[ \t]*[:|(–-]")
 # Where in a source something stands: ", p. 3" of "[2, p. 3]".
 _LOCATOR = re.compile(
@@ -62,66 +63,93 @@ _LOCATOR = re.compile(
 _YEARS = re.compile(r"\s*(?:1\d|2[01])\d\d(?:\s*[-–—,;]\s*(?:1\d|2[01])\d\d)*\s*")
 _INTERVAL = re.compile(r"\s*0\s*,\s*\d+\s*")
 _MEASURES = re.compile(r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+")
-# What stands before the bracket of an index: one small letter, or a name with "_".
-_INDEXED = re.compile(
-    r"(?<![A-Za-z0-9_])(?:[a-z]|[A-Za-z][A-Za-z0-9]*_\w*[A-Za-z0-9])\Z"
-)
+# An index stands close behind a name, in a formula; a list or a class of signs as well.
+_OPERATOR_BEFORE = re.compile(r"[=+]\s*\w*\Z")
+_OPERATOR_BEHIND = re.compile(r"\s*[=+]|\{")
 _LONGEST_NAME = 40  # signs of a name before the bracket of an index
 _LINE = re.compile(r"[^\n]+")
 _NO_LINE_END = re.compile(r"[^\n]")
 # The address of a link, which may be what the prompt names a source by.
 _LINK = re.compile(r"\(([^()\s]{1,500})\)")
 # Brackets in code are indices.
-_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
+_CODE = re.compile(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
+# A fence around a whole answer, of which it says that it is text.
+_OPENING_FENCE = re.compile(
+    r"\s*(?:```|~~~)(?:markdown|md|text|txt|plaintext)?[ \t]*\r?\n"
+)
+_CLOSING_FENCE = re.compile(r"\n[ \t]*(?:```|~~~)\s*\Z")
 
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _OF_BRACKETS = rf"{_OPENING}{_CLOSING}【】"
 _YEAR = r"(?:1[5-9]|20)\d\d"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\w* "
 # Words in brackets that no author means as a source.
 _NO_SOURCE = r"(?:\s*|x|sic!?|\.{3}|…|citation needed|emphasis (?:added|mine))"
-# Forms that are not read, and that hardly mean anything else.
-_UNREAD_FORMS = (
-    # a bracket with a digit: [see 2], [1 to 3], [1, p. 3, 4], [^1], \[1\]
-    rf"[{_OPENING}【][^{_OF_BRACKETS}]{{0,80}}\d[^{_OF_BRACKETS}]{{0,80}}[{_CLOSING}】]",
-    # a bracket that another sign closes, or none, as in a reply that was cut off
-    r"\[[ \t]*\d{1,3}[)}]|[({][ \t]*\d{1,3}[ \t]*\]|[<⟨〈《][ \t]*\d{1,3}[ \t]*[>⟩〉》]",
-    rf"[{_OPENING}【][\d,;:–† \t-]*\Z",
-    r"</?(?:cite|citation|sup|ref|source|footnote)\b",
-    r"[①-⒇❶-➓\u20e3]",
-    # superscripts, but not those of a number, a letter, or a unit: 10², x², km²; those
-    # of a year may cite: 1874³
-    rf"(?<=\b1[5-9]\d\d)[{_SUPERSCRIPTS}]|(?<=\b20\d\d)[{_SUPERSCRIPTS}]",
-    r"(?<!\d)(?<!\b[^\W\d_])(?<!\b[kcdm]m)(?<!\bft)(?<!\bmi)"
-    rf"[{_SUPERSCRIPTS}]",
-    # a number close behind a full stop: "It is old.1 It fell.2"
-    r"(?<=[a-z][a-z]\.)\d{1,2}(?=\s|\Z)",
-    r"(?<=[^\W\d_]{2})\^\(?\d|(?<=[^\W\d_]{2}[.,])\^\(?\d",
+# A form that is not read, and that hardly means anything else: numbers in a bracket.
+# [see 2], [1 to 3], [1, p. 3, 4], [^1], \[1\], [1), and one that was cut off
+_JOINS = (
+    r"(?:[\s\d,;+&/\\^#–—-]|\b(?:see|cf|vgl|siehe|and|und|et|y|e|to|bis|or|pp?)\b\.?)"
 )
-_UNREAD = re.compile("|".join(_UNREAD_FORMS), re.IGNORECASE)
+_UNREAD = re.compile(
+    rf"[{_OPENING}【「『](?=[^{_OF_BRACKETS}]*\d){_JOINS}{{1,80}}[{_CLOSING}】」』]"
+    r"|\[[ \t]*\d{1,3}[)}]|[({][ \t]*\d{1,3}[ \t]*\]"
+    rf"|[{_OPENING}【][\d,;:–† \t-]*\d[\d,;:–† \t-]*\Z"
+    r"|</?(?:cite|citation|ref|source|footnote)\b|\bciteturn\d|&#91;"
+    # a number close behind a full stop: "It is old.1 It fell.²"
+    r"|(?<=[^\W\d_]{2}[.!?])(?<!\bN[or]\.)(?<!\bFig\.)"
+    rf"(?:\d{{1,2}}(?=\s|\Z)|[{_SUPERSCRIPTS}]+(?![⁺⁻])|\^\d)",
+    re.IGNORECASE,
+)
 # Forms that may cite, and may be something else.
 _NUMBER_OR_LETTER = r"(?:\d{1,2}|[a-h]|[ivx]{1,4})"
+_ENDS = (
+    r"(?=\s*(?:[.,;:!?)\]。，；！？]|\Z)|[ \t]*$)"  # what stands behind most citations
+)
+_PLACE_WORD = (
+    r"(?:pp?|pages?|seiten?|s|sections?|sect?|absatz|abschnitt|§|articles?|art|no|nr"
+    r"|refs?|chapters?|kontext|siehe|vgl|see|cf|from|#)"
+)
 _DOUBTFUL_FORMS = (
+    # [1 of 3], and any other bracket with a digit
+    rf"[{_OPENING}【][^{_OF_BRACKETS}]{{0,80}}\d[^{_OF_BRACKETS}]{{0,80}}[{_CLOSING}】]",
+    # superscripts, but not those of a number, a letter, a unit or an ion: 10², x², km²;
+    # those of a year may cite: 1874³
+    rf"(?<=\b1[5-9]\d\d)[{_SUPERSCRIPTS}]|(?<=\b20\d\d)[{_SUPERSCRIPTS}]",
+    r"(?<![\d⁻)₀-₉])(?<!\b[^\W\d_])(?-i:(?<!\b[a-z][a-z]))"
+    rf"[{_SUPERSCRIPTS}](?![⁺⁻])",
+    r"(?<!\d)(?<!\b[^\W\d_])<sup>[ \t]*[\[(]?\d|<a[ \t]|[①-⒇❶-➓]|\d\ufe0f?\u20e3",
+    r"[<⟨〈《][ \t]*\d{1,3}[ \t]*[>⟩〉》]",
+    r"(?<=[^\W\d_]{2})\^\(?\d",
     # source 2, the second document, (source: report), a line "Sources: report"
-    rf"\b{SOURCE_WORD}[ \t:#]*\d",
+    rf"\b{SOURCE_WORD}[ \t:#]*\d|\brefs?\.[ \t]*\d",
     rf"\b(?:first|second|third|fourth|fifth|1st|2nd|3rd)[ \t]+{SOURCE_WORD}\b",
-    rf"[\[(（【](?!citation needed)[ \t]*{SOURCE_WORD}\b|^[ \t]*{SOURCE_WORD}[ \t]*:",
-    # (2), (see 2), (a) behind a word or a sentence, but not those that count: "and (2)"
-    r"(?:(?<=[\w\"”’)%])(?<!\band)(?<!\bor)[ \t]?|(?<=[.!?][ \t])|(?<=[.!?]))"
-    rf"[(（](?:(?:see|cf\.?|from)[ \t]+)?{_NUMBER_OR_LETTER}"
-    rf"(?:[ \t]*[,;–-][ \t]*{_NUMBER_OR_LETTER})*[)）]",
+    rf"[\[(（【](?!citation needed)[^\w()（）]{0, 3}(?:as[ \t]+)?{SOURCE_WORD}\b",
+    rf"^[ \t]*{SOURCE_WORD}[ \t]*:",
+    # (2), (a), (1 and 2) behind a word or a sentence
+    r"(?:(?<=[^\W\d][\"”’)%])|(?<=[^\W\d])|(?<=[.!?])"
+    r"|(?<=\b1[5-9]\d\d)|(?<=\b20\d\d))[ \t]?"
+    rf"[(（]{_NUMBER_OR_LETTER}"
+    rf"(?:[ \t]*(?:[,;/–-]|and|und|&)[ \t]*{_NUMBER_OR_LETTER})*[)）]{_ENDS}",
+    r"(?<=[.!?])[ \t][(（]\d{1,2}[)）]",
+    # (see 2), (Section 1), (Handbook, p. 3), (handbook.pdf)
+    rf"[(（](?:[^()（）\n]{{0,40}}[ ,])?{_PLACE_WORD}\.?[ \t]*#?\d{{1,4}}[)）]",
+    r"\([^()\n]{1,60}\.(?:pdf|docx?|html?|txt|md)\b[^()\n]{0,20}\)",
     r"\{\d{1,3}(?:[,; ]+\d{1,3})*\}",
     r"https?://|\bwww\.|\bdoi:",
     # [Book A], [doc_a]
     rf"[{_OPENING}](?!{_NO_SOURCE}[{_CLOSING}])"
     rf"[^{_OPENING}{_CLOSING}\n]{{1,80}}[{_CLOSING}]",
-    # (Smith, 2020), (Smith & Wu 2020), (Smith et al. 2020), Smith et al. (2020), (ibid.)
+    # (Smith, 2020), (Smith 2020), (Smith et al. 2020), Smith et al. (2020), (ibid.)
     rf"\((?=[^()\d\n]*(?:,|&|\bet al\b|\band\b))[^()\d\n]{{3,80}}{_YEAR}",
+    rf"\((?:[^()\d\n]{{0,30}}\b)?(?!{_MONTH})(?-i:[^\W\d_a-zß-öø-ÿ])\w+ {_YEAR}[a-z]?\)",
     rf"\bet al\.?,?[ \t]*\({_YEAR}",
     r"\((?:ibid|idem|op\. ?cit|loc\. ?cit)\b",
     r"[†‡]",
 )
 _IN_FIRST_BRACKET = re.compile(r"\W*[(（][^()（）]*")
-_WORDS_OF_SENTENCE = re.compile(r"\s*(?!https?:|www\.|doi:)\w", re.IGNORECASE)
+_WORDS_OF_SENTENCE = re.compile(
+    r"\s*(?!https?:|www\.|doi:)[^\W\d⁰¹²³⁴-⁹①-⒇❶-➓]", re.IGNORECASE
+)
 _MAY_BE_A_MARK = re.compile("|".join(_DOUBTFUL_FORMS), re.IGNORECASE | re.MULTILINE)
 
 # A list of sources: its heading, and what each of its lines begins with.
@@ -138,14 +166,19 @@ _HEADING = re.compile(
 )
 _LONGEST_HEADING = 60
 _ENTRY = re.compile(
-    r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]"
-    r"|[\[［【]\^?[^\[\]［］【】\n]{1,40}[\]］】]|https?://|[ \t]{2,}\S)"
+    r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]+)?"
+    r"(?:[\[［【]\^?[^\[\]［］【】\n]{1,40}[\]］】]|(?<=[ \t])\S|https?://|[ \t]{2,}\S)"
 )
 # "Sources: [1], [2]", in one line
 _LISTED_IN_A_LINE = re.compile(
     rf"[ \t]*[*_]{{0,3}}{_SOURCES_WORD}[ \t]*[*_]{{0,3}}[:：][*_]{{0,3}}"
     r"(?:[ \t,;&]|and\b|[\[［【][^\[\]［］【】\n]{1,60}[\]］】])+",
     re.IGNORECASE,
+)
+_SOURCE_LABEL = re.compile(
+    rf"(?:(?<=[.!?…。][\s*)])|^[ \t]*|(?<=\())(?P<label>[*_]{{0,3}}{_SOURCES_WORD}"
+    r"[*_]{0,3}[ \t]*[:：][*_]{0,3}[ \t]*)\Z",
+    re.IGNORECASE | re.MULTILINE,
 )
 _DEFINITION = re.compile(
     r"[ \t]{0,3}(?:\[\^[^\[\]\n]{1,40}\]:"
@@ -157,7 +190,9 @@ _NUMBERED_ENTRY = re.compile(
 # What a line of a bibliography has, and a sentence hardly: an address, a year in
 # brackets, or no full stop.
 _OF_A_BOOK = re.compile(rf"https?://|www\.|doi|\({_YEAR}")
+_MOST_WORDS_OF_TITLE = 6  # with its number
 _NO_FULL_STOP = re.compile(r"[^.!?。\s]\s*\Z")
+_BLANK_LINE_BEFORE = re.compile(r"\n[ \t\r]*\n\Z")
 _PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
 
 
@@ -229,39 +264,31 @@ def may_cite(answer: str) -> bool:
     )
 
 
-def has_unread_marks(
-    answer: str, numbering: Numbering, read: Sequence[Span], cited: Sequence[Span]
-) -> bool:
-    """Whether an answer may cite in forms that were not read, beside those that were.
-
-    Some forms may cite and may be something else, such as a link. They count only where
-    nothing is read: in a sentence without a mark, or at its beginning, where they may
-    belong to the sentence before.
+def has_unread_marks(answer: str, numbering: Numbering, read: Sequence[Span]) -> bool:
+    """Whether an answer cites in a form that is not read, beside marks that are.
 
     Args:
         answer: The answer.
         numbering: The labels that marks were read by.
         read: Where these marks stand.
-        cited: Where the sentences stand that they belong to.
     """
-    text = _blank(_without_content(answer, numbering), read)
-    if _UNREAD.search(text):
-        return True
-    sentences = sorted(cited)
-    starts = [start for start, _ in sentences]
-    for match in _MAY_BE_A_MARK.finditer(text):
-        # The last sentence with a mark that begins before it may hold it.
-        n_begun = bisect_left(starts, match.end())
-        if n_begun == 0:
-            return True
-        start, end = sentences[n_begun - 1]
-        before = text[start : match.start()]
-        if match.start() >= end or _may_be_of_sentence_before(match[0], before):
-            return True
-    return False
+    return _UNREAD.search(_blank(_without_content(answer, numbering), read)) is not None
 
 
-def _may_be_of_sentence_before(form: str, before: str) -> bool:
+def doubtful_forms_in(answer: str, read: Sequence[Span]) -> list[Span]:
+    """Where something stands in an answer that may cite, and may be something else.
+
+    Such forms are a link, "(3)", "source 2" and words in brackets.
+
+    Args:
+        answer: The answer.
+        read: Where the marks stand that were read.
+    """
+    text = _blank(_without_content(answer, _NUMBERS), read)
+    return [match.span() for match in _MAY_BE_A_MARK.finditer(text)]
+
+
+def may_be_of_sentence_before(form: str, before: str) -> bool:
     """Whether a form at a sentence's beginning may belong to the sentence before.
 
     It may in brackets, and where it is no word of the sentence, such as ``[Book A]``.
@@ -282,30 +309,63 @@ def has_word_outside_marks(text: str) -> bool:
 
 
 def source_lists_in(answer: str) -> list[Span]:
-    """Where an answer lists its sources, which are neither sentences nor citations.
+    """Where an answer lists its sources: a mark there cites nothing.
 
     Three things are such lists: a heading such as "References:" with the entries behind
-    it; definitions of links and footnotes; and numbered entries that end the answer, of
-    numbers that it has cited before.
+    it; what ``definitions_in`` finds; and numbered entries that end the answer, of
+    numbers that it has cited before. Entries are sentences all the same, which may
+    claim something.
     """
     lines = [(match.start(), match[0]) for match in _LINE.finditer(answer)]
     spans: list[Span] = []
     n_read = 0
     while n_read < len(lines):
-        line = lines[n_read][1].strip()
+        start, line = lines[n_read][0], lines[n_read][1].strip()
         n_lines = 0
-        if _LISTED_IN_A_LINE.fullmatch(line) or _DEFINITION.match(line):
+        if _is_definition(line, answer, start):
             n_lines = 1
         elif len(line) <= _LONGEST_HEADING and _HEADING.fullmatch(line):
             n_lines = _lines_under_heading(lines, n_read)
         if n_lines:
             last_start, last_line = lines[n_read + n_lines - 1]
-            spans.append((lines[n_read][0], last_start + len(last_line)))
+            spans.append((start, last_start + len(last_line)))
         n_read += max(n_lines, 1)
     last_list = _numbered_entries_at_the_end(answer)
     if last_list is not None and not spans:
         spans.append(last_list)
     return spans
+
+
+def definitions_in(answer: str) -> list[Span]:
+    """Where lines of an answer say no more than what a mark means.
+
+    These are definitions of links and footnotes, and a paragraph such as
+    "Sources: [1], [2]".
+    """
+    return [
+        match.span()
+        for match in _LINE.finditer(answer)
+        if _is_definition(match[0].strip(), answer, match.start())
+    ]
+
+
+def _is_definition(line: str, answer: str, start: int) -> bool:
+    """Whether a line of an answer, which begins at ``start``, defines marks."""
+    if _DEFINITION.match(line):
+        return True
+    before = answer[max(0, start - _LONGEST_NAME) : start]
+    is_apart = _BLANK_LINE_BEFORE.search(before) is not None or not before.strip()
+    return is_apart and _LISTED_IN_A_LINE.fullmatch(line) is not None
+
+
+def label_before(answer: str, start: int) -> int:
+    """Where a word such as "Source:" begins before a mark; the mark's start without one.
+
+    The word stands by itself: behind a sentence, or at the beginning of a line.
+    """
+    first = max(0, start - _LONGEST_NAME)
+    label = _SOURCE_LABEL.search(answer, first, start)
+    return start if label is None else label.start("label")
 
 
 def _lines_under_heading(lines: Sequence[tuple[int, str]], heading_place: int) -> int:
@@ -352,13 +412,31 @@ def _numbered_entries_at_the_end(answer: str) -> Span | None:
     numbers: list[str] = []
     for line in answer[start:].strip().split("\n"):
         entry = _NUMBERED_ENTRY.fullmatch(line)
-        is_sentence = not _OF_A_BOOK.search(line) and not _NO_FULL_STOP.search(line)
+        is_title = len(line.split()) <= _MOST_WORDS_OF_TITLE
+        is_title = is_title and _NO_FULL_STOP.search(line) is not None
+        is_sentence = not is_title and not _OF_A_BOOK.search(line)
         if entry is None or is_sentence:
             return None
         numbers.append(entry[1])
     are_cited = cited_before.issuperset(numbers)
     are_in_order = numbers == sorted(set(numbers), key=int)
     return (start, len(answer)) if are_cited and are_in_order else None
+
+
+def fences_around(answer: str) -> list[Span]:
+    """Where the fence around a whole answer opens and closes; [] without one.
+
+    One that does not close belongs to a reply that was cut off.
+    """
+    opening = _OPENING_FENCE.match(answer)
+    if opening is None:
+        return []
+    closing = _CLOSING_FENCE.search(answer, opening.end() - 1)
+    if closing is None:
+        return [opening.span()] if "```" not in answer[opening.end() :] else []
+    inner = answer[opening.end() : closing.start()]
+    has_other_fences = "```" in inner or "~~~" in inner
+    return [] if has_other_fences else [opening.span(), closing.span()]
 
 
 def _without_content(answer: str, numbering: Numbering) -> str:
@@ -373,8 +451,11 @@ def _without_content(answer: str, numbering: Numbering) -> str:
 
 
 def _spans_of_code(answer: str) -> list[Span]:
-    """Where code stands in an answer."""
-    return [match.span() for match in _CODE.finditer(answer)]
+    """Where code stands in an answer; an answer in a fence of its own is none."""
+    inner = answer
+    for start, end in fences_around(answer):
+        inner = f"{inner[:start]}{' ' * (end - start)}{inner[end:]}"
+    return [match.span() for match in _CODE.finditer(inner)]
 
 
 def _blank(text: str, spans: Iterable[Span]) -> str:
@@ -410,7 +491,10 @@ def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
     if inside is None:  # another kind of bracket, in which only sources stand
         return False
     before = text[max(0, match.start() - _LONGEST_NAME) : match.start()]
-    if _INDEXED.search(before) or _MEASURES.fullmatch(inside):
+    is_in_formula = _OPERATOR_BEFORE.search(before) or _OPERATOR_BEHIND.match(
+        text, match.end()
+    )
+    if is_in_formula or _MEASURES.fullmatch(inside):
         return True
     if _YEARS.fullmatch(inside):
         return not any(re.fullmatch(r"\d{4}", label) for label in numbering)
@@ -456,10 +540,12 @@ def _labels(
     whole = plain_label(inside)
     if whole in known:
         return (whole,)
-    if is_provided and not _RANGE.fullmatch(whole):
+    parts = list(_parts_without_locators(inside))
+    are_numbers = all(_NUMBER.fullmatch(plain_label(part)) for part in parts)
+    if is_provided and not are_numbers and not _RANGE.fullmatch(whole):
         return (whole,) if whole else ()
     labels: list[str] = []
-    for part in _parts_without_locators(inside):
+    for part in parts:
         label = plain_label(part)
         if label in known or _NUMBER.fullmatch(label):
             labels.append(label)
@@ -472,7 +558,7 @@ def _labels(
 
 def _parts_without_locators(inside: str) -> Iterator[str]:
     """What commas and their like separate in a bracket, without pages and sections."""
-    for group in inside.split(";"):
+    for group in re.split("[;；]", inside):
         yield from _SEPARATOR.split(_LOCATOR.sub("", group))
 
 

@@ -19,6 +19,18 @@ _ABBREVIATION = re.compile(
     r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|vs|No|Inc|Ltd|Co|approx|etc)\.$|(?m:^)["
     r" \t]*\d{1,2}\.$"
 )
+# A sentence may end in bold, or where a paragraph of HTML does.
+_WHOLE_BREAK = re.compile(
+    r"(?<![.!?…])[.!?…]++(?:[\"'”’)\]*_]|</?[a-z]\w{0,9}>)*+(?=\s|<|\Z)"
+    r"|[。！？｡।]+[」』”]*|</(?:p|li|div|td|h[1-6])>|<br ?/?>|\n+",
+    re.IGNORECASE,
+)
+# A single letter that ends a sentence, and is no initial: "World War I.", "vitamin C."
+_LETTER_OF_A_NAME = re.compile(
+    r"\b(?:war|vitamin|plan|type|class|group|hepatitis|grade|level|point|part|section"
+    r"|figure|table|appendix|option)[ ]+[A-Za-z]\.\Z",
+    re.IGNORECASE,
+)
 # Behind these a sentence goes on: behind titles always, behind the others where a
 # number, a bracket or a small letter follows.
 _TITLE = re.compile(
@@ -32,6 +44,7 @@ _SHORTENED = re.compile(
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(r"\s+[(\[]?[a-z0-9]")
+_LONGEST_NAME = 20
 _LONGEST_ABBREVIATION = 12  # characters, with those around it
 
 # What a line begins with that is an item of a list, a heading, or a row of a table.
@@ -45,7 +58,6 @@ _UNFINISHED = re.compile(
     re.IGNORECASE,
 )
 _SMALL_LETTER = re.compile(r"[ \t]*[a-zà-öø-ÿ,;)]")
-_FULL_LINE = 40  # characters; a shorter line may be a heading
 
 
 def split_sentences(text: str) -> list[str]:
@@ -91,7 +103,7 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
     text = join_lines(text, ends)
     sentences: list[str] = []
     start = 0
-    for end_sign in _BREAK.finditer(text):
+    for end_sign in _WHOLE_BREAK.finditer(text):
         is_known_end = end_sign.start() in ends
         if not is_known_end and _stands_in_sentence(end_sign, text, start):
             continue
@@ -109,6 +121,8 @@ def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
         return False
     end = end_sign.end()
     longest_before = max(start, end - _LONGEST_ABBREVIATION)
+    if _LETTER_OF_A_NAME.search(text, max(start, end - _LONGEST_NAME), end):
+        return False
     if _TITLE.search(text, longest_before, end):
         return True
     is_short = _SHORTENED.search(text, longest_before, end) is not None
@@ -141,8 +155,7 @@ def _goes_on_in(line: str, next_line: str, *, is_known_end: bool) -> bool:
         return False
     if _SMALL_LETTER.match(next_line):
         return True
-    is_unfinished = len(line) >= _FULL_LINE or _UNFINISHED.search(line) is not None
-    return is_unfinished and not is_known_end
+    return _UNFINISHED.search(line) is not None and not is_known_end
 
 
 def _cut_long_sentence(sentence: str) -> Iterator[str]:

@@ -458,6 +458,13 @@ class CitationQuality(Metric):
             if isinstance(outcome, NotAnswered):
                 return self.failed(outcome.error)
             judged.update(outcome)
+        for place in sorted(judged):
+            if judged[place].fault == "uncited" and answer.statements[place].may_cite:
+                return self.undefined(
+                    f"sentence {place + 1} makes a claim, and may cite in a form that is"
+                    " not read",
+                    "other",
+                )
         return self._outcome([judged[place] for place in sorted(judged)])
 
     def _judge_uncited(

@@ -15,6 +15,7 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
 )
+from ragmetrics_core.data.citations import UNREAD_FORM, may_cite_more
 from ragmetrics_core.reporting.passage_matching import parts_shown, sentences_resting
 
 Loss = Literal[
@@ -326,6 +327,9 @@ def _ranks_cited(sample: Sample, unknown: dict[str, str]) -> set[int | None] | N
     """Ranks of the contexts that the answer cites; None if that is not known."""
     if sample.citations is None:
         unknown["cited"] = sample.citations_unknown
+        return None
+    if may_cite_more(sample.answer, sample.citations):
+        unknown["cited"] = UNREAD_FORM
         return None
     return {place + 1 for citation in sample.citations for place in citation.contexts}
 
