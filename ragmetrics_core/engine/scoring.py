@@ -425,7 +425,7 @@ async def _carry_out_plan(
         LimitReached: If the plan came to no end before the deadline.
         SettingError: If the plan returns no outcome.
     """
-    judge.check_time()
+    judge.check_time()  # raises once the deadline has passed
     begin = partial(_begin_plan, metric, sample)
     begun = await judge.in_time(_compute_beside_loop(metric, sample, begin))
     if isinstance(begun, Undefined):
@@ -620,7 +620,8 @@ async def _ask_in_slot(
     Args:
         judge: The judge.
         questions: What is asked.
-        usage: Gets what was spent if there is no answer that tells it.
+        usage: Gets what was spent on questions without an answer. The cost of answers
+            is in the answers.
         send: Asks the questions.
 
     Raises:
@@ -628,7 +629,8 @@ async def _ask_in_slot(
     """
     async with judge.slots:
         judge.check_time()
-        # What a judge spends by `score` inside is in the usage that it tells itself.
+        # If the judge's code calls ``score``, the cost is in the usage of its answers:
+        # it is noted in a place of its own, so that it is not counted twice.
         token = _spending_around.set(_Spending(judge.budget))
         with note_spending() as calls_made:
             has_answered = False

@@ -123,10 +123,10 @@ class Availability:
         """Learn from how a call ended whether the endpoint answers at all.
 
         After an answer the endpoint is open: calls need not wait for each other. After
-        a refusal that would meet every call, such as a wrong key, no more calls are
-        sent. An endpoint that has answered before is left alone only after many
-        refusals in a row; until then a refusal is marked as ``single``, and fails its
-        own request alone.
+        a refusal that would meet every call, such as a wrong key, an outage begins: for
+        a while no more calls are sent. For an endpoint that has answered before, an
+        outage begins only after many refusals in a row; until then a refusal is marked
+        as ``single``, and fails its own request alone.
 
         Args:
             ticket: Not used; limiters have a method of the same form.
@@ -150,7 +150,8 @@ class Availability:
         elif outcome is not None:
             if self._outage is not None and not self._is_outage_over():
                 return  # the late end of a call that left before the outage
-            # Another error shows that somebody is there, unless none was reached.
+            # Any other error comes from an endpoint that is there, unless the
+            # connection itself failed.
             is_reached = not isinstance(outcome, errors.ConnectionFailed)
             self._is_open = is_reached or self.n_answers > 0
             self._outage = None

@@ -374,7 +374,7 @@ def _choice_of_row(
 
     A reply that one run could not use is asked for again; one that two runs could not
     use is returned, and marked as unusable. A row that holds no reply, for example on a
-    damaged page of the file, counts as none.
+    damaged page of the file, gives None, too.
 
     Args:
         text: JSON of the reply's text, of why it ended, of how many replies came

@@ -448,7 +448,8 @@ class Session:
         """Ask typed questions about one state, in one request.
 
         Each answer is kept under its own key, so that only those that are missing are
-        asked for. None is repaired: the same request gives the same answer.
+        asked for. An unusable answer is not asked for again: the same request gives the
+        same answer.
 
         Args:
             state: What is asked about, as JSON.

@@ -195,7 +195,7 @@ class ParkingStore(SqliteStore):
                 usage = self._note_taken(reply, keys, request_id, tries)
                 return ChatReply(reply.choices, usage, reply.failures * request.n)
 
-        is_in_a_batch = token and result is None
+        is_in_a_batch = bool(token) and result is None
         if is_in_a_batch:
             self.waiting.add(token.decode())
         elif self._budget.asks_live:
@@ -206,7 +206,7 @@ class ParkingStore(SqliteStore):
             first_try_id = digest(first_try_key)
             self.write(partial(batch_table.forget_request, request_id, first_try_id))
             return None
-        else:
+        else:  # no batch holds it, or its failure may pass
             self._write_to_spool(model, ParkedRequest.of(request_id, body, tries + 1))
         self._count_as_parked(model, body, request.n)
         return _stands_in_a_batch(request.n)
@@ -454,7 +454,7 @@ class ParkingStore(SqliteStore):
         """
         if batch.id:
             state = await batch_calls.batch_by_id(model, batch.id)
-            # A service that sends no id has still answered for the one asked about.
+            # Without an id the reply is still about the batch that was asked about.
             state["id"] = state["id"] or batch.id
             return state
         state = await batch_calls.batch_by_token(model, batch.token)
@@ -546,6 +546,7 @@ class ParkingStore(SqliteStore):
         is_lost = False
         if status == "completed" and n_entered == 0:
             is_lost = await self._is_lost(token)
+        # requests whose failure may pass: the next run asks them again
         count_failed = partial(batch_table.count_passing_failures, token)
         n_failed = await self._run_and_commit(count_failed)
         # The error that is entered for requests without an answer. It is None after a
