@@ -142,26 +142,27 @@ def check_template(instructions: Instructions, parts: tuple[str, ...]) -> None:
             part within a line, where its text cannot be fenced off, or if it never
             names a part that it has to show.
     """
-    alone: set[str] = set()  # names on a line of their own
-    inside: set[str] = set()  # names within a line
+    on_own_line: set[str] = set()
+    within_line: set[str] = set()
+    # the pattern has a group for each of the two ways in which a name may stand
     for match in PLACEHOLDER.finditer(instructions.template):
         if match["alone"]:
-            alone.add(match["alone"])
+            on_own_line.add(match["alone"])
         if match["inside"]:
-            inside.add(match["inside"])
-    unknown = alone | inside
-    unknown -= {*parts, "examples", "language"}
-    within_a_line = inside.intersection(parts)
-    never_shown = set(parts) - alone - inside - set(instructions.optional)
+            within_line.add(match["inside"])
+    names = on_own_line | within_line
+    unknown = names - {*parts, "examples", "language"}
+    parts_within_line = within_line.intersection(parts)
+    never_shown = set(parts) - names - set(instructions.optional)
     problem = ""
     if unknown:
         problem = (
             f"has {_names_in_braces(unknown)}, of which this question has no part; for"
             " braces that are meant write { name }"
         )
-    elif within_a_line:
+    elif parts_within_line:
         problem = (
-            f"has {_names_in_braces(within_a_line)} within a line, where it cannot be"
+            f"has {_names_in_braces(parts_within_line)} within a line, where it cannot be"
             " fenced; give it a line of its own"
         )
     elif never_shown:
@@ -283,7 +284,7 @@ class Question(PrivateRepr, Generic[R]):
         _check_parts(self)
         for name, (kind, example) in _KIND_OF_FIELD.items():
             value = getattr(self, name)
-            # every other field may be left out, which is None
+            # all of these fields but the instructions may be left out, which is None
             is_left_out = value is None and name != "instructions"
             if not isinstance(value, kind) and not is_left_out:
                 raise _wrong_field(self, name, f"{kind.__name__}, e.g. {example}")
@@ -428,27 +429,28 @@ def ask_side_by_side(
     Returns:
         What each plan returned, in order; use it with ``yield from``.
     """
-    outcomes: dict[int, Outcome] = {}
-    # By the place of a plan the replies that it waits for; None before it has begun.
-    replies_for: dict[int, Replies | None] = dict.fromkeys(range(len(plans)))
-    while replies_for:
-        batches: dict[int, Batch] = {}
+    # All by the index of the plan.
+    outcome_by_plan: dict[int, Outcome] = {}
+    # What is sent to a plan next. A plan that has not begun must be sent None.
+    replies_by_plan: dict[int, Replies | None] = dict.fromkeys(range(len(plans)))
+    while replies_by_plan:
+        batch_by_plan: dict[int, Batch] = {}
         questions: list[Question[Any]] = []
-        for place, replies in replies_for.items():
+        for index, replies in replies_by_plan.items():
             try:
-                batches[place] = plans[place].send(cast("Replies", replies))
-            except StopIteration as end:
-                outcomes[place] = end.value
+                batch_by_plan[index] = plans[index].send(cast("Replies", replies))
+            except StopIteration as end:  # the plan has ended
+                outcome_by_plan[index] = end.value
                 continue
-            questions += batches[place]
-        answered = yield from ask(questions)
+            questions += batch_by_plan[index]
+        all_replies = yield from ask(questions)
         # Each plan gets its part of the replies, which are in the order of the batches.
-        replies_for = {}
+        replies_by_plan = {}
         start = 0
-        for place, batch in batches.items():
-            replies_for[place] = answered[start : start + len(batch)]
+        for index, batch in batch_by_plan.items():
+            replies_by_plan[index] = all_replies[start : start + len(batch)]
             start += len(batch)
-    return tuple(outcomes[place] for place in range(len(plans)))
+    return tuple(outcome_by_plan[index] for index in range(len(plans)))
 
 
 def check_batch(step: object) -> Batch:
@@ -483,8 +485,10 @@ def weights_by_share(
     verdicts on one text are a *cell*.
 
     Args:
-        replies: The replies of the polls, at least one, each with as many verdicts.
-        weigh: Where the label stands, and which is the positive one.
+        replies: The replies of the polls, at least one. Each has one verdict per text,
+            in the order of the texts.
+        weigh: In which field of a verdict the label stands, and which label is the
+            positive one.
         mode: How the probabilities are said to be obtained. None: as a share of polls,
             or as the bare verdict of a single reply.
     """
@@ -502,7 +506,8 @@ def weights_by_share(
 def cut_in_halves(text: str) -> tuple[str, ...]:
     """Cut a text at spaces into two windows that overlap by about 200 characters.
 
-    () for fewer than 1,000 characters, too few to be what makes a prompt too long.
+    Returns () for a text of fewer than 1,000 characters: such a text is not what makes
+    a prompt too long.
     """
     if len(text) < _SHORTEST_CUT_TEXT:
         return ()
@@ -519,17 +524,19 @@ def cut_in_halves(text: str) -> tuple[str, ...]:
 def divide_texts(texts: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Divide texts into two groups of about the same length, in order.
 
-    A single text is cut in halves, one in each group. () if nothing can be divided.
+    A single text is cut in halves, one in each group. Returns () if nothing can be
+    divided.
     """
     if len(texts) < 2:
         return tuple((half,) for text in texts for half in cut_in_halves(text))
-    total = sum(len(text) for text in texts)
-    n_first = 1  # texts of the first group
-    smallest_difference = total
-    length = 0
+    length_of_all = sum(len(text) for text in texts)
+    n_first = 1  # how many texts the first group has
+    smallest_difference = length_of_all
+    length_of_first = 0
     for count, text in enumerate(texts[:-1], start=1):
-        length += len(text)
-        difference = abs(length - (total - length))
+        length_of_first += len(text)
+        length_of_second = length_of_all - length_of_first
+        difference = abs(length_of_first - length_of_second)
         if difference < smallest_difference:
             smallest_difference = difference
             n_first = count

@@ -108,12 +108,13 @@ def is_filled(value: Any, field: str) -> bool:
 def _means_nothing(value: Any) -> bool:
     """Whether a cell holds a word for nothing, such as ``None``.
 
-    The word stands bare, or as the only one in a list. The list need not be valid JSON:
-    ``[nan]``.
+    The word stands alone, or as the only element of a list. The list need not be valid
+    JSON: ``[nan]``.
     """
     if isinstance(value, str):
         text = value.strip()
         opening = text[:1]
+        # ``_CLOSING`` has the closing bracket for each opening one
         if opening in _CLOSING and text[-1:] == _CLOSING[opening]:
             text = text[1:-1].strip()
         if text.casefold() in _WORDS_FOR_NOTHING:
@@ -202,9 +203,10 @@ def _add_comma(string: re.Match[str]) -> str:
 def follow_path(value: Any, path: Sequence[str]) -> tuple[bool, Any]:
     """Follow a path of keys and indices through dicts, JSON strings and lists.
 
-    A key may itself have dots, as flattened tables write them; the longest comes first.
+    A key may itself have dots, as flattened tables write them. So several steps of the
+    path may be one key; the key of the most steps is tried first.
 
-    Returns whether something is there, and what.
+    Returns whether the path leads to something, and to what.
 
     Examples:
         >>> follow_path({"prediction": '{"contexts": ["a", "b"]}'}, ["prediction", "contexts", "1"])
@@ -233,12 +235,15 @@ def _keys_in_words(cell: Mapping[str, Any]) -> str:
     """The keys of an object that has no text, for a message about it.
 
     A message shows no texts of samples. So a key that does not look like a name is
-    counted and not shown. An object of nothing but numbers has texts for keys: of it
-    the message says how to write it.
+    counted and not shown. Where all values are numbers, the keys are taken for texts
+    and the numbers for their scores: then the message says how to write such an object.
     """
     if not cell:
         return "nothing"
-    if all(isinstance(plain_data(value), (int, float)) for value in cell.values()):
+    has_only_numbers = all(
+        isinstance(plain_data(value), (int, float)) for value in cell.values()
+    )
+    if has_only_numbers:
         return (
             "an object of texts and scores; write a list of objects such as"
             ' {"text": "…", "score": 0.9}'
@@ -270,9 +275,9 @@ def _value_of_first_key(cell: Mapping[str, Any], keys: Sequence[str]) -> Any:
 def as_list(value: Any) -> list[Any]:
     """Several things as a list; a single one as a list of one.
 
-    A text that holds a list or an object, as JSON or Python, is that list or object. An
-    object whose text is a list, as Hugging Face writes lists of objects, is one object
-    per text.
+    A text that holds a list or an object, in JSON or as Python writes it, counts as
+    that list or object. Hugging Face writes a list of objects as one object of lists:
+    an object whose text is a list becomes one object per text.
     """
     data = data_in(value)
     if isinstance(data, (list, tuple)):

@@ -118,10 +118,11 @@ class Place(NamedTuple):
 
 
 def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
-    """Find per field of a sample its place in the row.
+    """Find where a row holds each field of a sample.
 
-    Places that the caller names come first. A field whose column is empty has a place
-    that holds nothing. A field that the row does not have is left out.
+    Places that the caller names come first; the other fields are looked for under their
+    usual names. A field whose column is empty has a place that holds nothing. A field
+    that the row does not have is left out.
 
     Raises:
         SettingError: If ``columns`` names a field that samples do not have.
@@ -245,8 +246,9 @@ def _place_of_name(
 ) -> Place:
     """Return the place that the caller named for a field.
 
-    It is what a callable gives, a column, or a path into a column; of a column that
-    holds an object, the field's text in it.
+    The caller may name a column, or a path into a column, or give a function that takes
+    the row. Of a column that holds an object, the place is the field's text in that
+    object.
 
     Raises:
         RowError: If the callable raised.
@@ -310,10 +312,17 @@ class _Cells:
 def _possible_places(
     row: _Cells, field: str, names: Sequence[str], columns_in_use: set[str]
 ) -> Iterator[Place]:
-    """Where a field may be by its usual names, in their order.
+    """Yield the places where a field may be, by its usual names in their order.
 
-    A column that is another field is no place. A name with a dot is first a column of
-    that name; only where there is none it is a path.
+    A column that holds another field is no such place. A name with a dot means a column
+    of that very name; only where the row has no such column, the name is a path into
+    one.
+
+    Args:
+        row: The row.
+        field: The field.
+        names: The usual names of the field.
+        columns_in_use: The columns that hold other fields.
     """
     for usual_name in names:
         columns = row.columns(usual_name)
@@ -326,10 +335,13 @@ def _possible_places(
         holder, _, path = usual_name.partition(".")
         if columns or not path:
             continue
-        for column in row.columns(holder)[:1]:  # the one of exactly that name, if any
-            is_there, value = row.follow(column, path.split("."))
-            if is_there:
-                yield Place(value, f"{column}.{path}")
+        holders = row.columns(holder)
+        if not holders:
+            continue
+        column = holders[0]  # a column of exactly that name comes first
+        is_there, value = row.follow(column, path.split("."))
+        if is_there:
+            yield Place(value, f"{column}.{path}")
 
 
 def _choose_place(field: str, places: Sequence[Place]) -> Place | None:
@@ -357,13 +369,13 @@ def _choose_place(field: str, places: Sequence[Place]) -> Place | None:
 
 
 def _refuse_rivals(field: str, place: Place, rivals: Sequence[Place]) -> None:
-    """Raise ``AmbiguousColumns`` if another place holds something else.
+    """Raise ``AmbiguousColumns`` if another place may hold the field and differs.
 
     Args:
         field: The field.
-        place: The place that was chosen for it.
-        rivals: The other places that may hold the field. Empty ones, and those that are
-            known to hold something else, are passed over.
+        place: The place that was chosen for the field.
+        rivals: The other places that may hold the field. Places that are empty, or that
+            are known not to hold this field, are passed over.
     """
     content = _comparable_content(field, place.value)
     if content is None:  # it cannot be read as this field, which is said elsewhere
@@ -397,7 +409,7 @@ def _is_no_rival(field: str, place: Place, rival: Place) -> bool:
 
 
 def _comparable_content(field: str, value: Any) -> object:
-    """What two places of a field are compared by: their texts.
+    """The texts by which the contents of two places of a field are compared.
 
     None for contexts that cannot be read.
     """
@@ -420,9 +432,10 @@ def _comparable_content(field: str, value: Any) -> object:
 
 
 def _place_in_column(value: Any, field: str, column: str) -> Place | None:
-    """Return the place that a column is for a field; None if it is none.
+    """Return the place of a field in a column; None if the column cannot hold the field.
 
-    The place is the column's value or, if that is an object, the value in it.
+    The place is the column's value or, if the value is an object, the field's text in
+    that object. An object without a known name of a text is an uncertain place.
     """
     if field == "citations":  # a column of that name may hold addresses, or texts
         citations = data_in(value)
@@ -484,9 +497,16 @@ def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> Place | None:
 def _text_under(
     data: Any, names: Sequence[str], field: str, depth: int
 ) -> Place | None:
-    """Choose what stands in an object under one of these names; None if nothing does.
+    """Choose the place in an object where a field's text stands under one of the names.
 
-    It stands there as a text, or in an object of its own.
+    Under the name the text stands itself, or an object that holds the text. None if
+    there is no such place.
+
+    Args:
+        data: The object; None for anything else.
+        names: The names.
+        field: The field.
+        depth: How many objects inside of each other are looked into.
     """
     if not isinstance(data, Mapping):
         return None

@@ -84,15 +84,16 @@ def conversation_in(data: Mapping[str, object]) -> NamedConversation | None:
 def _conversations_in(
     data: Mapping[str, object], *, path: str, depth: int
 ) -> Iterator[tuple[NamedConversation, int]]:
-    """The conversations that an object names, also in objects within it.
+    """The conversations that an object names, itself or in objects inside it.
 
-    Each comes with a number that is the larger, the farther outside it stands.
+    Each is paired with the ``depth`` of the object that names it: the larger this
+    number, the farther outside the object is.
 
     Args:
         data: The object.
-        path: The path to it, with a dot behind; "" for the outermost.
-        depth: How many objects deep a conversation may stand. It is the number of those
-            in the outermost object.
+        path: The path to the object, with a dot behind; "" for the outermost.
+        depth: How many objects inside of each other are still looked into, this one
+            included.
     """
     for key, value in data.items():
         inner_path = f"{path}{key}"

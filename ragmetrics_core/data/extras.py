@@ -34,7 +34,8 @@ def import_named_object(place: str) -> Any:
     module, _, name = place.strip().partition(":")
     if not module or not name or module.startswith("."):
         raise SettingError(f"{place!r} must be written module:name")
-    paths_before = list(sys.path)  # which an imported module may change as well
+    # The search path is put back afterwards; the imported module may change it, too.
+    paths_before = list(sys.path)
     sys.path.append(os.getcwd())
     try:
         imported_module = import_module(module)

@@ -203,10 +203,10 @@ def _not_utf8(path: Path, likely: str, place: str = "") -> InputError:
 def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
     """Refuse to write a file whose path leads elsewhere by a link.
 
-    Either the path is a link out of its folder, or it leads out of the working folder
-    by a link. A folder that somebody else made may hold such links, e.g. to a file in
-    the user's home. What is no regular file, such as ``/dev/stdout``, passes: nothing
-    there can be destroyed.
+    Refused are a path that is a link out of its folder, and a path that leads out of
+    the working folder because a folder in it is a link. A folder that somebody else
+    made may hold such links, e.g. to a file in the user's home. What is no regular
+    file, such as ``/dev/stdout``, passes: nothing there can be destroyed.
 
     Args:
         path: The file that is to be written.
@@ -225,7 +225,7 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
             " name that file"
         )
     working_folder = Path.cwd()
-    # As it is written it stays inside; followed, it leaves.
+    # ``abspath`` follows no links, ``resolve`` does.
     is_written_inside = Path(os.path.abspath(folder)).is_relative_to(working_folder)
     leads_inside = folder.resolve().is_relative_to(working_folder.resolve())
     if is_written_inside and not leads_inside:

@@ -65,21 +65,21 @@ class _SignatureOfFields:
     """
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> Signature:
-        """The signature of a class of models.
+        """The signature of a class of models: how an object of it is made.
 
-        It is that of the class's own ``__init__`` where that names its parameters, and
-        else has a keyword for each field.
+        Where the class's own ``__init__`` names its parameters, the signature is that
+        of ``__init__`` without ``self``. Else it has a keyword for each field.
         """
-        if instance is not None:  # what an object is called with is another matter
+        if instance is not None:  # this is no signature for calling an object
             raise AttributeError("__signature__")
-        of_init = signature(owner.__init__)
-        named = [
-            parameter
-            for parameter in of_init.parameters.values()
-            if parameter.kind is not Parameter.VAR_KEYWORD and parameter.name != "self"
-        ]
-        if named:  # the class says by itself what it takes
-            return of_init.replace(parameters=list(of_init.parameters.values())[1:])
+        signature_of_init = signature(owner.__init__)
+        parameters = list(signature_of_init.parameters.values())
+        names_parameters = any(
+            parameter.kind is not Parameter.VAR_KEYWORD and parameter.name != "self"
+            for parameter in parameters
+        )
+        if names_parameters:
+            return signature_of_init.replace(parameters=parameters[1:])  # without self
         try:
             types = get_type_hints(owner)  # without validators
         except NameError:  # a type that is imported for checkers of types alone
@@ -163,11 +163,12 @@ class Settings(Frozen):
     def _error_of(cls, error: ValidationError) -> SettingError:
         """The error of the first wrong setting.
 
-        It has the class of the ``SettingError`` that a check of ours raised. A setting
-        that does not exist is told with the nearest name that does.
+        Where a check of ours raised a kind of ``SettingError``, the error is of that
+        kind. For a name that is no setting, the message says the nearest setting.
         """
         problem = error.errors(include_url=False)[0]
-        name = ".".join(str(key) for key in problem["loc"])  # "" for all together
+        # The path to the setting; "" for a check of all settings together.
+        name = ".".join(str(key) for key in problem["loc"])
         message = problem["msg"].removeprefix("Value error, ")
         value = problem["input"]
         if problem["type"] == "extra_forbidden":

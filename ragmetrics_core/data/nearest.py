@@ -64,13 +64,13 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
 def names_in_words(names: Iterable[str], *, most: int) -> str:
     """Names of columns or keys for a message, which must hold no texts of samples.
 
-    In a table without a header the first row's texts stand as names. Names that may be
-    texts are counted and not shown, and beside one all of several words. Where they are
-    half of all or more, none is shown.
+    In a table without a header the texts of the first row stand as names. So names that
+    may be texts are counted and not shown. Where there is such a name, names of several
+    words are not shown either. Where half of the names or more are not shown, none is.
 
     Args:
         names: The names.
-        most: So many are shown.
+        most: How many names are shown at most.
 
     Examples:
         >>> names_in_words(["user.id", "Ground truth"], most=12)

@@ -21,8 +21,8 @@ def numbering_of(texts: Sequence[str]) -> dict[str, int] | None:
     r"""Return the place of each context by the number that its own text begins with.
 
     ``Source 1:``, ``Document 2``, ``[3]`` and their like are numbers. They count only
-    where every context has one and no two share one, and bare brackets only where they
-    run from 0 or 1 in order: a chunk may begin with an entry of a bibliography.
+    where every context has one and no two share one. Bare brackets count only where
+    they run from 0 or 1 in order: a chunk may begin with an entry of a bibliography.
 
     Args:
         texts: The contexts in their order.
@@ -46,10 +46,9 @@ def numbering_of(texts: Sequence[str]) -> dict[str, int] | None:
         numbers.append(int(head["bracket"] or head["word"]))
     if not numbers or len(set(numbers)) < len(numbers):
         return None
-    if by_bracket and numbers not in (
-        list(range(len(numbers))),
-        list(range(1, len(numbers) + 1)),
-    ):
+    from_zero = list(range(len(numbers)))
+    from_one = list(range(1, len(numbers) + 1))
+    if by_bracket and numbers not in (from_zero, from_one):
         return None
     return {str(number): place for place, number in enumerate(numbers)}
 
@@ -67,13 +66,19 @@ def numbering_of_metadata(
         The numbering; None if a context has no number, or two have the same.
     """
     numbering: dict[str, int] = {}
-    for place, of_context in enumerate(metadata):
-        known_keys = [key for key in _NUMBER_KEYS if key in of_context]
-        number = of_context[known_keys[0]] if known_keys else None
+    for place, metadata_of_context in enumerate(metadata):
+        number = None
+        for key in _NUMBER_KEYS:
+            if key in metadata_of_context:
+                number = metadata_of_context[key]
+                break
         if isinstance(number, bool) or not isinstance(number, (int, str)):
             return None
         numbering[plain_label(str(number))] = place
-    return numbering if metadata and len(numbering) == len(metadata) else None
+    has_repeated_number = len(numbering) < len(metadata)
+    if not metadata or has_repeated_number:
+        return None
+    return numbering
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +138,25 @@ def numbering_of_column(
 ) -> NumberingRead:
     """Return the place of each context by its label, as a column of a table says it.
 
-    The column has ids of contexts, or places, which count from 0. Numbers are places
-    where no context has one of them as its id. A label whose id no context has is left
-    out, and so dangling.
+    The column has ids of contexts, or places of contexts, which count from 0. Numbers
+    are places unless a context has one of them as its id. A label whose id no context
+    has is left out: a mark with this label points to nothing.
 
     Args:
         named_by_label: By label the id or the place of a context.
         ids: The ids of the contexts in their order.
 
     Returns:
-        The numbering. It is not known where a label stands there twice, where an id is
-        that of several contexts or may be that of one without an id, and where nobody
-        can say whether a number is an id or a place, or where places begin.
+        The numbering, or why it is not known: a label stands there with two values; an
+        id is that of several contexts, or may be that of a context without an id; or
+        nobody can say whether a number is an id or a place, or whether places count
+        from 0.
     """
     named: dict[str, str | int] = {}
     for label, value in named_by_label.items():
         number = _number_in(label)
-        if named.setdefault(number, value) != value:
+        is_said_otherwise = named.setdefault(number, value) != value
+        if is_said_otherwise:
             return NumberingRead(
                 why_unknown=f"the column citations says two things of number {number}"
             )
@@ -164,8 +171,9 @@ def _numbering_of_places(
 ) -> NumberingRead:
     """The numbering of places that count from 0.
 
-    It is not known where the places may as well count from 1: where one lies beyond the
-    contexts, and where each label has its own number as its place.
+    The numbering is not known where the places may as well count from 1. That is so
+    where a place is none of the contexts, and where each label has its own number as
+    its place.
     """
     numbering: dict[str, int] = {}
     for label, place in place_by_label.items():
@@ -176,6 +184,7 @@ def _numbering_of_places(
             " places of the contexts; places count from 0"
         )
     repeats_labels = all(str(place) == label for label, place in numbering.items())
+    # with a place 0 they cannot count from 1
     if repeats_labels and 0 not in numbering.values():
         return NumberingRead(
             why_unknown="the column citations names each number by itself, which may be"
@@ -190,7 +199,9 @@ def _numbering_of_ids(
     *,
     are_numbers: bool,
 ) -> NumberingRead:
-    """The numbering of ids, where each id is known to be of one context or of none.
+    """The numbering of ids, or why it is not known.
+
+    It is known only where each id is that of one context, or certainly of none.
 
     Args:
         id_by_label: The id of a context by label.

@@ -50,8 +50,9 @@ class Signature(Frozen):
     def _of_line(cls, line: Any) -> Any:
         """The fields of a signature that is written as one line; see the class's example.
 
-        Parts before the judge's name are settings of the metric, those behind it of the
-        judge. A name may hold anything but a bar. What is no text stays as it is.
+        Bars divide the line into parts: the metric, its version, its settings, the
+        judge, and details of the judge. The name of a metric or judge may hold anything
+        but a bar. A value that is no text is returned as it is.
         """
         if not isinstance(line, str):
             return line

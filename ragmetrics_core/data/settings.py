@@ -108,18 +108,23 @@ class ProjectFile(NamedTuple):
 def project_settings(
     folder: Path, *, decided: Collection[str] = (), as_it_is: bool = False
 ) -> ProjectSettings:
-    """The settings of a folder, without those that the environment decides.
+    """The settings that the file of a folder gives, without those decided elsewhere.
+
+    A setting that a variable of the environment gives is decided there. A file may
+    choose code to run, an address or a place outside of its folder only if the user
+    trusts the file.
 
     Args:
-        folder: Where the file is looked for, in no folder above it.
+        folder: Where the file is looked for, in no folder above it. Without a file all
+            settings are left out.
         decided: Names of settings that are decided elsewhere: what the file says of
             them counts for nothing.
         as_it_is: Take the file without trust, for pytest, which runs the folder's code
             anyway.
 
     Raises:
-        SettingError: For a file that cannot be read, holds what it cannot hold, or
-            chooses what only the user may.
+        SettingError: For a file that cannot be read, holds an invalid setting, or
+            chooses what only the user may choose.
     """
     path = folder / PROJECT_FILE
     if not path.exists():
@@ -131,6 +136,7 @@ def project_settings(
             left_out.add(name)
     if "judge" in left_out or os.environ.get("RAGMETRICS_API_BASE"):
         left_out.add("api_base")  # it is the address of the file's judge
+    # a setting that is left out is None
     settings = file.settings.model_copy(update=dict.fromkeys(left_out))
     if as_it_is or is_trusted(path, file.content):
         return settings
@@ -148,13 +154,14 @@ def project_settings(
 def read_project_file(path: Path) -> ProjectFile:
     """Read a settings file.
 
-    Raises ``SettingError`` if the file cannot be read or holds what it cannot hold.
+    Raises ``SettingError`` if the file cannot be read or holds an invalid setting.
     """
     try:
+        # A SettingError is a ValueError: the last clause puts the path before it.
         if not path.is_file():
             raise SettingError("it is no file")
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MOST_BYTES + 1)  # one more shows that it is too large
         if len(content) > _MOST_BYTES:
             raise SettingError(
                 f"it is larger than {_MOST_BYTES // 1024} kB, as no settings file is"

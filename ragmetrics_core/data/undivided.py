@@ -13,12 +13,17 @@ from ragmetrics_core.data.sample import Sample
 def tools_with_undivided_text(sample: Sample) -> tuple[str, ...]:
     """Return the names of the tools whose texts are all the evidence that a sample has.
 
+    Such a tool returned a text that nobody divided into contexts.
+
     Returns:
         The names, each once, in the order of the calls; none for a sample that has
         contexts, or that was not captured.
     """
-    notes, ledger = sample.capture, sample.ledger
-    if notes is None or notes.evidence_from != "undivided" or ledger is None:
+    notes = sample.capture
+    ledger = sample.ledger
+    if notes is None or ledger is None:
+        return ()
+    if notes.evidence_from != "undivided":  # the contexts are known in another way
         return ()
     if not sample.missing("contexts"):
         return ()

@@ -107,10 +107,12 @@ def reading_of(
     for names in marked_dialects[1:]:
         _fill_gaps(reading, _read(attributes, names))
     if reading.kind != "model":
-        # A span around several calls may tell messages. They are what the run was given
-        # and returned, without the instructions of the system.
-        asked = tuple(one for one in reading.prompt if one.role != "system")
-        reading.input = reading.input or _text_or_messages(asked)
+        # A span around several calls may hold messages. They are what the run was given
+        # and returned; of what it was given, instructions of the system are left out.
+        messages_given = tuple(
+            message for message in reading.prompt if message.role != "system"
+        )
+        reading.input = reading.input or _text_or_messages(messages_given)
         reading.output = reading.output or _text_or_messages(reading.replies)
     return reading
 

@@ -210,25 +210,26 @@ def _values(file: BufferedReader) -> Iterator[tuple[int, int]]:
     closes what the first one opened. The caller may read other parts of the file
     between two values.
     """
+    # b"" where every line is a value of its own: each line begins with nothing
     closing_start = _start_of_closing_line(file)
     file.seek(0)
     length = 0  # bytes of the value so far
-    begins_line = True
-    closes = True
+    is_at_line_start = True
+    closes_value = True
     # A long line is read in pieces. Its first piece says whether it closes a value.
     while piece := file.readline(_PIECE):
-        if begins_line:
-            closes = piece.startswith(closing_start)
-        begins_line = piece.endswith(b"\n")
+        if is_at_line_start:
+            closes_value = piece.startswith(closing_start)
+        is_at_line_start = piece.endswith(b"\n")  # for the next piece
         is_blank = not piece.strip()
         if length == 0 and is_blank:
             continue
         length += len(piece)
-        ends_value = begins_line and closes  # the next line begins another one
+        ends_value = is_at_line_start and closes_value
         if ends_value:
             offset = file.tell() - length
             yield offset, length
-            file.seek(offset + length)
+            file.seek(offset + length)  # the caller may have moved in the file
             length = 0
     if length:  # the last line of the file, which nothing closes
         yield file.tell() - length, length

@@ -50,9 +50,9 @@ def is_traced_by_haystack(span: Span) -> bool:
 def read(calls: Sequence[Call]) -> None:
     """Bring what Haystack's spans say into the form in which all frameworks are read.
 
-    A **reading** is what one span says. Here its kind, question, documents and answer
-    are told from what a component of Haystack was given and returned. The readings are
-    changed.
+    A **reading** is what one span says. Its kind, question, documents and answer are
+    worked out here, from what a component of Haystack was given and returned, and
+    written into the reading.
 
     Args:
         calls: The outermost calls of the trace.

@@ -200,8 +200,8 @@ class _Trace:
     def _parse(self, calls: Sequence[Call]) -> None:
         """Parse what went into each call and came out, into ``_inputs`` and ``_outputs``.
 
-        Where the reply of an agent's step was not recorded, the step behind it, which
-        parses the reply, tells it.
+        An agent's step may lack its reply. Then the reply is read from the next step,
+        which was given the reply to parse it.
         """
         for call in calls:
             if call.reading is None:
@@ -397,9 +397,10 @@ class _Trace:
     def _model_of_step(self, step: Call) -> Call | None:
         """Find the call of a model in an agent's step.
 
-        Of several it is the last that stands in no other. Where none was recorded, the
-        method that prepared the prompt stands for it: it is entered as a model's call
-        whose prompt is what it returned. None where there is no such method.
+        Of several calls of models the last one that is inside of no other counts. Where
+        none was recorded, the call of the method that prepared the prompt is made one:
+        what that method returned becomes the prompt. None where there is no such call
+        either.
         """
         calls = [call for call in step.walk() if call in self._inputs]
         models = [call for call in calls if self._is_model(call)]
@@ -407,10 +408,10 @@ class _Trace:
             nested = list(chain.from_iterable(model.inside for model in models))
             outermost = [model for model in models if model not in nested]
             return outermost[-1]
-        preparing = [call for call in calls if self._methods[call] == _PREPARED]
-        if not preparing:
+        preparing_calls = [call for call in calls if self._methods[call] == _PREPARED]
+        if not preparing_calls:
             return None
-        model = preparing[-1]
+        model = preparing_calls[-1]
         self._methods[model] = "complete"  # so it counts as a model
         self._inputs[model] = self._outputs[model]
         self._outputs[model] = None
@@ -582,11 +583,11 @@ class _Trace:
         for known_node in self._nodes_by_id.values():
             shown_node = self._as_shown(known_node)
             nodes_by_text[shown_node.text] = shown_node
-        # There may be more texts than sources: then their order tells nothing.
-        has_sources = len(texts) <= len(sources)
+        # With more texts than sources the places of the two cannot be compared.
+        has_source_for_each = len(texts) <= len(sources)
         nodes: list[Document] = []
         for place, text in enumerate(texts):
-            node = sources[place] if has_sources else Document(text)
+            node = sources[place] if has_source_for_each else Document(text)
             if not _may_be_shown_as(node, text, nodes_by_text):
                 node = nodes_by_text.get(text, Document(text))
             nodes.append(replace(node, text=text))
@@ -808,15 +809,17 @@ class EvaluatorQuestions:
     def is_not_from_user(self, sample: Sample) -> bool:
         """Tell whether something else than a user asked the question of a sample.
 
-        Three others ask: a generator of test data; a query over nodes that such a
-        generator was given; an evaluator, whose question is an earlier answer.
+        Three others ask:
 
-        The nodes and the answer of the sample are remembered, since later questions are
-        told by them.
+        - a generator of test data;
+        - a query over nodes (documents) that such a generator was given;
+        - an evaluator: its question is an answer that an earlier sample has.
+
+        The nodes and the answer of this sample are remembered for later samples.
         """
         question = as_one_line(sample.question)
         node_ids = {context.id for context in sample.retrieved or ()}
-        # all that it retrieved was given to the generator
+        # all nodes that the sample retrieved were given to a generator
         retrieves_for_tests = bool(node_ids) and node_ids <= self._test_node_ids
         if question.startswith(_GENERATOR) or retrieves_for_tests:
             self._test_node_ids |= node_ids

@@ -133,8 +133,10 @@ class Notes:
         for code in n_traces_by_code:
             remedy = _MENDS_TRACE.get(code)
             if remedy is not None:
-                # texts may be missing because their recording is switched off
-                switches = self._switches_in_words() if code == "no_content" else ""
+                switches = ""
+                if code == "no_content":
+                    # texts may be missing because their recording is switched off
+                    switches = self._switches_in_words()
                 lines.append(f"{code}: {remedy}{switches}")
         return lines
 

@@ -346,10 +346,15 @@ def _is_of_llamaindex(span: Span) -> bool:
 def _lacks_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
     """Whether a trace shows that spans of it are missing.
 
-    MLflow tells how many there are. Of others it is shown by a call whose parent is not
-    there, beside the root of the trace or beside calls of another missing parent. A
-    single missing parent may be a span around all that another process wrote, and so
-    may a parent that is marked so.
+    MLflow says how many spans a trace has. Elsewhere the sign is a parent that is named
+    and not there. In a trace that has a root, one missing parent is enough. In a trace
+    without a root a single missing parent is no sign: it may be a span of another
+    process, around all of this trace. A parent that is marked as one of another process
+    never is a sign.
+
+    Args:
+        calls: The outermost calls of the trace.
+        spans: The spans of the trace, at least one.
     """
     if len(spans) < _n_spans_of_mlflow(spans[0]):
         return True
@@ -362,7 +367,8 @@ def _lacks_spans(calls: Sequence[Call], spans: Sequence[Span]) -> bool:
             has_root = True
         elif parent not in ids and not call.span.remote:
             missing_parents.add(parent)
-    return len(missing_parents) > (0 if has_root else 1)
+    n_parents_elsewhere = 0 if has_root else 1
+    return len(missing_parents) > n_parents_elsewhere
 
 
 def _n_spans_of_mlflow(span: Span) -> int:

@@ -127,7 +127,7 @@ def _restore_ids(readings: Sequence[Reading]) -> None:
     Other steps were given the same texts with their ids. The readings of retrievers are
     changed.
     """
-    # dictionaries keep the ids of a text in order and each once; the values are unused
+    # By text its ids, each once and in order: dictionaries whose values are not used.
     ids_by_text: dict[str, dict[str, None]] = {}
     for reading in readings:
         for document in find_instances(reading.input, Document):

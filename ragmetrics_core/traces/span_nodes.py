@@ -25,8 +25,8 @@ ANSWER_TOOLS = frozenset({"final_answer", "final_result"})
 def node_of(call: Call, reading: Reading) -> Node:
     """Make a node of a call: the form in which the rules of all frameworks read calls.
 
-    The calls inside it are nodes inside it, but for failed attempts that were repeated.
-    Of a call that failed, what it returned is not taken.
+    The calls inside the call become nodes inside the node; failed attempts that were
+    repeated are left out. Of a call that failed, what it returned is dropped.
 
     Args:
         call: The call, which is a span and the calls inside it.
@@ -142,17 +142,19 @@ def _n_characters(messages: Sequence[Message]) -> int:
 def _fill_retriever(node: Node, reading: Reading) -> None:
     """Write into a retriever's node what it was asked, was given and found.
 
-    Documents in its output count before those that its span lists. They are None where
-    neither says anything of documents, and () where it found none.
+    Documents in the retriever's output count before those that its span lists. They are
+    None where neither says anything of documents, and () where the retriever found
+    none.
     """
     node.query = reading.query or question_in(reading.input)
     node.taken = reading.input_documents or tuple(
         find_instances(reading.input, Document)
     )
     node.documents = tuple(find_instances(reading.output, Document))
-    # an output without documents, beside no list of any, says that none were found
-    says_none = reading.documents is None and reading.output is not None
-    if not node.documents and not says_none:
+    # Where the span lists nothing and there is an output without documents, the
+    # retriever found none: () stays.
+    found_none = reading.documents is None and reading.output is not None
+    if not node.documents and not found_none:
         node.documents = reading.documents
     if node.documents:
         # what was found is recorded, so the error came later and does not undo it

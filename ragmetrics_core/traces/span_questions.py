@@ -28,9 +28,9 @@ _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 def tell_question(tree: Tree, reading: Reading) -> None:
     """Write into a tree what its run was asked, and was given beside the question.
 
-    That are the earlier turns of the talk, and documents that the application handed
-    in. Whether the run goes on with an interrupted one is noted as well, and so are
-    doubts about any of it.
+    Beside the question a run may be given the earlier turns of the talk, and documents.
+    It is noted as well whether the run goes on with an interrupted one, and what of all
+    this is in doubt.
 
     Args:
         tree: The calls of one run, whose outermost is the root; it is changed.

@@ -35,8 +35,8 @@ _ABANDONED = "the stream was abandoned before its end"
 def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
     """Make a tree of each turn that a call holds, for the rules of all frameworks.
 
-    A **turn** is a question of the user with all that was done to answer it. Most calls
-    without a call around them are one turn. These are none, and the turns stand below:
+    A **turn** is a question of the user with all that was done to answer it. Most
+    outermost calls are one turn. The following are no turns; turns may be below them:
 
     - a loop over runs, or a step around one call that says nothing;
     - a span that bears no known mark, such as that of a web server;
@@ -167,19 +167,25 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
 
     Such a run searches nothing itself. An answer that stands in its prompt as a message
     of the assistant does not count: it belongs to the talk before.
+
+    Args:
+        trees: The trees of the runs.
     """
+    # texts as ``stands_in`` compares them
     answers = []
     for tree in trees:
         answers += [stream(answer.text or "") for answer in tree.answers]
     for tree in trees:
         nodes = list(tree.root.walk())
-        searches = any(node.kind == "retriever" for node in nodes)
-        if searches:
+        has_searched = any(node.kind == "retriever" for node in nodes)
+        if has_searched:
             continue
-        messages = chain.from_iterable(node.prompt for node in nodes)
-        shown = [stream(one.text) for one in messages if one.role != "assistant"]
-        if any(stands_in(answer, text) for answer in answers for text in shown):
-            return True
+        for message in chain.from_iterable(node.prompt for node in nodes):
+            if message.role == "assistant":
+                continue
+            shown = stream(message.text)
+            if any(stands_in(answer, shown) for answer in answers):
+                return True
     return False
 
 
@@ -255,11 +261,12 @@ def _restore_reply_of_stream(call: Call, models: Sequence[Node], output: Any) ->
 
 
 def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:
-    """Ignore retrievers that only chose other indices of LlamaIndex, which were asked then.
+    """Ignore retrievers that only chose which other indices of LlamaIndex were asked.
 
-    It is so where all that the last **synthesizer**, which wrote the answer, was given
-    are texts by models: the answers of those indices. What such a retriever found
-    reached no synthesizer.
+    A **synthesizer** is a call that writes an answer from documents; the last one wrote
+    the answer of the turn. Where all documents that it was given are texts by models,
+    these are the answers of other indices. Then a retriever whose documents reached no
+    synthesizer only chose the indices.
 
     Args:
         root: The outermost call of the turn; retrievers inside it are changed.

@@ -457,7 +457,7 @@ def _nanoseconds(value: Any) -> int:
         microseconds = int(value.timestamp() * 1e6)
         return microseconds * 1000
     number = float(value)
-    # The size of a time of these decades tells its unit.
+    # How large the number is tells its unit: the time is one of these decades.
     if number > 1e17:  # nanoseconds
         return int(value)
     if number > 1e11:  # milliseconds

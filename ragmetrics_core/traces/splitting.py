@@ -23,7 +23,7 @@ def elements(
 ) -> list[tuple[int, int]] | None:
     """Find where the elements of a list stand in JSON that is too long to be read.
 
-    The value is the list itself, or an object whose first field holds it.
+    The JSON value is the list itself, or an object whose first field holds the list.
 
     Args:
         file: The file that holds the value.
@@ -43,14 +43,15 @@ def elements(
         return None
     end = offset + length
     places: list[tuple[int, int]] = []
-    begin = offset + opening.end()
-    for position, is_last in _boundaries(file, begin, end):
-        places.append((begin, position - begin))
-        begin = position + 1
+    start = offset + opening.end()  # of the next element
+    # a boundary is the comma behind an element, or the bracket behind the last one
+    for position, is_last in _boundaries(file, start, end):
+        places.append((start, position - start))
+        start = position + 1
         if len(places) > most:
             return None
         if is_last:
-            can_be_split = _holds_no_spans(file, opening[0], begin, end)
+            can_be_split = _holds_no_spans(file, opening[0], start, end)
             return places if can_be_split else None
     return None
 
@@ -103,7 +104,7 @@ def _marks_outside_texts(
         chunk = file.read(min(_CHUNK, end - position))
         if not chunk:
             return
-        searched_from = 1 if is_escaped else 0  # an escaped byte counts for nothing
+        searched_from = 1 if is_escaped else 0  # an escaped first byte is passed over
         is_escaped = False
         while True:
             pattern = _INSIDE if in_text else _OUTSIDE

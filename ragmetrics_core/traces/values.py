@@ -366,8 +366,9 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
 def messages_in(value: object) -> tuple[Message, ...]:
     """Find the messages that a model was shown, in a value of any usual form.
 
-    A text alone is the user's message. A single part of a text, ``{"type": "text"}``,
-    is an instruction, as some conventions write these. Other values hold no message.
+    A text alone is the user's message. An object that is a single part of a message,
+    ``{"type": "text", …}``, is an instruction: some conventions write instructions as
+    such parts. Other values hold no message.
     """
     if isinstance(value, tuple):
         return tuple(chain.from_iterable(map(messages_in, value)))

@@ -102,6 +102,7 @@ class RagMetricsRunEvaluator(RunEvaluator):
         results = []
         for number, sample in enumerate(samples):
             for outcome in self._outcomes(sample, reference):
+                # an outcome that lacks the reference says "no reference"
                 needs_reference = "reference" in outcome.reason
                 hint = why_no_reference if needs_reference else ""
                 results.append(native(outcome, number, hint, evaluator_run_id))

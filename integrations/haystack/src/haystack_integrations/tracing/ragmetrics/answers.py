@@ -35,10 +35,10 @@ _QUESTION_SOCKETS = ("query", "queries", "question", "questions", "prompt")
 def answers(calls: Calls) -> list[Answer]:
     """Find the answers of a run.
 
-    An answer is an answer object (of an ``AnswerBuilder``, say) in the run's output,
-    else the last such object that a component gave and that is no draft. Without any
-    object it is a text in the output that a model wrote or whose socket is named for
-    answers.
+    Answer objects, which an ``AnswerBuilder`` makes for example, come first: those in
+    the run's output, else those of the last component that gave any that are no drafts.
+    Without answer objects the answers are texts in the run's output: texts that a model
+    wrote, and texts of a socket that has a usual name for answers.
 
     Args:
         calls: The calls of the run.
@@ -69,9 +69,8 @@ def answers(calls: Calls) -> list[Answer]:
     if objects:
         return _without_passed_on([_with_call(calls, answer) for answer in objects])
     has_several_places = len({answer.place for answer in texts_with_calls}) > 1
-    if (
-        has_several_places
-    ):  # those count whose call was shown documents, if there are any
+    if has_several_places:
+        # Texts whose call was shown documents count before others.
         from_documents = [answer for answer in texts_with_calls if answer.documents]
         texts_with_calls = from_documents or texts_with_calls
     return _without_passed_on(texts_with_calls)

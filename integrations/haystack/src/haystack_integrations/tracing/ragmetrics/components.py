@@ -54,10 +54,12 @@ class Calls:
     def _make_call(self, node: Node) -> Call:
         """Make the call of a span, with all that was recorded of it.
 
-        A **span** is what Haystack records of a component, agent step or tool. The call
-        becomes a child of the call of the span around it. A nested pipeline has no call
-        of its own, but shares that of the component or tool around it.
+        A **span** is what Haystack records of a component, agent step or tool; a node
+        holds it. The call becomes a child of the call of the span around it. A nested
+        pipeline has no call of its own, but shares that of the component or tool around
+        it.
         """
+        # the calls by their spans: the one around has been made before
         parent = self.of[node.parent] if node.parent is not None else None
         if parent is not None and node.operation == AGENT:
             return self._of_agent(parent, node)
@@ -142,16 +144,20 @@ class Calls:
             for span in self.run.nodes
             if span.operation == AGENT_TOOL and span.parent is node.parent
         ]
-        pairs_of_call = [(made, made) for made in self._calls_of_step(node)]
-        calls_answered = _candidate_of_span(node, tools_of_step, pairs_of_call)
-        call.call = calls_answered[0].id if calls_answered else None
+        # Which of the model's calls did the span run? The candidate of a call is itself.
+        calls_with_calls = [
+            (tool_call, tool_call) for tool_call in self._calls_of_step(node)
+        ]
+        tool_calls = _candidate_of_span(node, tools_of_step, calls_with_calls)
+        call.call = tool_calls[0].id if tool_calls else None
+        # Which of the results that the next model was shown is the span's?
         next_model = self._next_model(node)
         messages = () if next_model is None else prompt(next_model)
-        results_by_call = [
+        calls_with_results = [
             (result.calls[0], result)
             for result in _results_after_the_last_reply(messages)
         ]
-        results = _candidate_of_span(node, tools_of_step, results_by_call)
+        results = _candidate_of_span(node, tools_of_step, calls_with_results)
         result = results[0] if results else None
         if result is not None:
             call.text = result.text
@@ -247,11 +253,11 @@ class Calls:
     def _documents_by_texts(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
         """The documents behind each list of texts that a component gave.
 
-        Components pass on bare texts of documents, or windows around them. Such a list
-        was made of the documents that its component took, or stands in an output whose
-        name says that it is evidence. What a model wrote is none. If each text holds
-        that of the document at its place, the document stands behind it; else the text
-        becomes a document.
+        A component may give bare texts of documents, or windows around them. A list of
+        texts counts if its component took documents, or if the name of the output says
+        that it is evidence. Components that call a model are left out. Where each text
+        holds the text of the document at its place, these documents stand behind the
+        list; else the texts become documents.
         """
         documents_by_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
@@ -377,8 +383,8 @@ class Calls:
     def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
         """Find the spans of the components that feed a call.
 
-        Of a component that ran several times it is the last run before the call. If no
-        component feeds the call, it is the component around it.
+        Of a component that ran several times the last run before the call counts. If no
+        component feeds the call, the component around the call does.
 
         Args:
             node: The span of the call.
@@ -394,6 +400,7 @@ class Calls:
         last_run_by_name = {}
         for component in self.run.components():
             is_beside = component.parent is node.parent
+            # a component that is still open has 0 as its end
             has_ended_before = 0 < component.closed < node.opened
             if is_beside and has_ended_before and component.name in names_of_senders:
                 last_run_by_name[component.name] = component
@@ -427,8 +434,8 @@ def _documents_behind(
 ) -> tuple[Document, ...]:
     """The documents of which texts were made, each with its text as another form.
 
-    If not each text holds the document at its place, the texts themselves are taken as
-    documents.
+    A text was made of the document at the same place where it holds the document's
+    text. If that is not so at every place, the texts themselves become documents.
     """
     pairs = []
     if len(documents) == len(texts):
@@ -514,12 +521,12 @@ def _candidate_of_span(
     siblings: Sequence[Node],
     candidates_by_call: Sequence[tuple[ToolCall, T]],
 ) -> list[T]:
-    """Choose, among the candidates of several tool calls, that of the call a span ran.
+    """Choose the candidate of that tool call which a span ran.
 
     In one step of an agent the model may call several tools, and each call is run by a
-    span. The call of a span has its name and its arguments; if no call has both, its
-    name. Of several such calls it is the one at the same place among them as the span
-    has among the spans of this name and these arguments.
+    span. The call that a span ran has the span's name and arguments; if no call has
+    both, it has the span's name. Several calls may be alike, and as many spans: then
+    the first span ran the first of these calls, and so on.
 
     Args:
         node: The span of the tool.
@@ -536,14 +543,16 @@ def _candidate_of_span(
             of_same_name.append(candidate)
             if call.arguments == node.input:
                 of_same_arguments.append(candidate)
-    like_spans = []
+    matching_candidates = of_same_arguments or of_same_name
+    compares_arguments = bool(of_same_arguments)
+    like_spans = []  # those with which the span shares these candidates
     for sibling in siblings:
         has_same_arguments = sibling.input == node.input
-        if sibling.name == node.name and (has_same_arguments or not of_same_arguments):
+        is_alike = has_same_arguments or not compares_arguments
+        if sibling.name == node.name and is_alike:
             like_spans.append(sibling)
     index = like_spans.index(node)
-    matching = of_same_arguments or of_same_name
-    return matching[index : index + 1]
+    return matching_candidates[index : index + 1]  # empty if there are fewer
 
 
 def prompt(node: Node) -> tuple[Message, ...]:

@@ -89,6 +89,7 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
     if isinstance(value, Mapping):
         return {str(key): copied(element, depth - 1) for key, element in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
+        # an embedding is a long list of numbers
         is_embedding = len(value) > 8 and isinstance(next(iter(value)), float)
         if is_embedding:
             return None

@@ -138,9 +138,11 @@ class TeeSpan(Span):
             )
             self.run.paused = is_paused
             self.run.resumable = is_paused or has_snapshot
+            # only an Exception became the node's error: an interrupt is none
             self.run.error = None if is_paused else self.node.error
             has_failed = self.run.error is not None
-            self.run.complete = has_failed  # a pause or an interrupt is no end
+            # A run that failed is at its end; one that was paused or interrupted is not.
+            self.run.complete = has_failed
         self.node.closed = tick()
 
 

@@ -312,9 +312,9 @@ def aligned(
 ) -> tuple[TokenAlternatives, ...]:
     """Find which token of a reply stands at each position.
 
-    LlamaIndex gives the alternatives of each position and not which of them was chosen.
-    So tokens are looked for that together spell the text. Where several would do, the
-    likelier one is taken.
+    LlamaIndex gives the alternatives of each position and does not say which of them
+    was chosen. So one token of each position is chosen such that they spell the text
+    together. Where several tokens of a position fit, the likelier one is taken.
 
     Args:
         text: The reply.

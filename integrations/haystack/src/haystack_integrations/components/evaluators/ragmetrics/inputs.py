@@ -198,15 +198,16 @@ def _signs_of_cut(answers: Sequence[GeneratedAnswer | ExtractedAnswer]) -> list[
     for answer in answers:
         if not isinstance(answer, GeneratedAnswer):
             continue
-        is_referenced = []
+        reference_marks = []  # of each document that has one: is it referenced?
         numbers = []
         for document in answer.documents or ():
             meta = document.meta or {}
             if "referenced" in meta:
-                is_referenced.append(meta["referenced"])
+                reference_marks.append(meta["referenced"])
             if isinstance(meta.get("source_index"), int):
                 numbers.append(meta["source_index"])
-        only_referenced = bool(is_referenced) and all(is_referenced)
+        only_referenced = bool(reference_marks) and all(reference_marks)
+        # the builder numbers documents in their order, before it leaves any out
         has_gaps = numbers != list(range(1, len(numbers) + 1))
         if only_referenced or has_gaps:
             return [

@@ -299,8 +299,9 @@ def _reading(
 ) -> Generator[Any, Any, Any]:
     """Hand on the pieces of a streamed answer, and tell at the end what was read.
 
-    To the application it behaves like the generator inside: what the application sends
-    or throws in goes to that one, and what that one returns comes back.
+    To the application it behaves like the framework's generator: what the application
+    sends or throws in goes to that generator, and what that generator returns comes
+    back. ``yield from`` would do the same, but could not note the pieces.
 
     Args:
         pieces: The framework's generator of the pieces.
@@ -318,13 +319,15 @@ def _reading(
                 return end.value
             pieces_read.append(_text(piece))
             try:
-                # what the application sends is the generator's
-                advance = partial(pieces.send, (yield piece))
+                # here the application takes the piece, and may send or throw something
+                sent = yield piece
             except GeneratorExit:  # the application stops reading
                 pieces.close()
                 raise
-            except BaseException as error:  # noqa: BLE001  # what the application throws in is its generator's
+            except BaseException as error:  # noqa: BLE001  # what the application throws in is for the framework's generator
                 advance = partial(pieces.throw, error)
+            else:
+                advance = partial(pieces.send, sent)
 
 
 async def _areading(

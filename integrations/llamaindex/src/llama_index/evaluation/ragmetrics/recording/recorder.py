@@ -484,7 +484,8 @@ class Recorder:
         """
         end_watcher = self._end_watchers.pop(id_, None)
         if end_watcher is not None:
-            # it would tell of the end once the arguments of the span are gone
+            # It would report the end of the span a second time, when the arguments of
+            # the span are freed.
             end_watcher.detach()
         place = self._places.get(id_, _OUTSIDE)
         node = place.node if place.kind is not None else None
@@ -638,10 +639,14 @@ class Recorder:
     def _end_or_follow(self, open_run: _OpenRun, result: object) -> None:
         """End a run whose outermost call returned, or follow its streamed answer.
 
-        A streamed answer is followed, and the run ends when it was read or is dropped.
-        That is: a chat's answer, which the engine writes to its memory by itself; the
-        stream of a model, whose whole reply an event tells; any other response with a
-        stream in it. By now a thread may have written all of the answer.
+        To follow a streamed answer means that the run ends when the answer has been
+        read, or is dropped. There are three kinds of streams:
+
+        - the stream of a model: an event tells the whole reply, which ends the run, or
+          the stream is dropped;
+        - the answer of a chat, which the engine writes to its memory by itself;
+        - any other response with a stream in it. If a thread has written all of the
+          answer already, nothing is left to follow.
 
         Args:
             open_run: The run.
@@ -737,14 +742,16 @@ class Recorder:
     def _end_unread(self, open_run: _OpenRun) -> None:
         """End a run whose response is gone before its answer was read to its end.
 
-        What was read counts as the answer, and the run is incomplete. If nothing of a
-        whole answer was read, all of it stays, but whether the user received it is in
-        doubt.
+        What was read counts as the answer, and the run is incomplete. If the answer was
+        written to its end and nothing of it was read, the whole answer is kept, with a
+        doubt whether the user received it.
         """
+        # the text and the error of an answer that the engine did not write to its end
         never_written = ("", GeneratorExit())
         text, error = open_run.written_answers.get(
             open_run.awaited_response_id or 0, never_written
         )
+        # the application has read all but the pieces at the end that it did not take
         unread = "".join(open_run.untaken_pieces).rstrip()
         text_read = text.removesuffix(unread)
         if error is None and not text_read.strip():

@@ -391,9 +391,10 @@ def note_reply(node: Node, response: object, llm: object = None) -> None:
 def _provider_evidence_of(response: object) -> ProviderEvidence:
     """Read what a model's provider searched and found while the model answered.
 
-    It stands in the provider's own response, else in what an integration of the
-    framework made of it: the arguments and the citing blocks of the message, and the
-    arguments of the response. The evidence is empty for any other object.
+    The evidence stands in the provider's own response (``raw``), else in what an
+    integration of the framework made of that response: the further arguments and the
+    citing blocks of the message, and the further arguments of the response. It is empty
+    for an object that is no response.
     """
     if not isinstance(response, (ChatResponse, CompletionResponse, AgentOutput)):
         return ProviderEvidence()
@@ -628,8 +629,9 @@ def prompted_turns(llm_arguments: Mapping[str, Any]) -> tuple[Turn, ...]:
             templates = prompt.message_templates
         return history_in(prompt_of({"messages": templates}))
     parts = re.split(r"^(user|assistant|system|tool): ", history, flags=re.MULTILINE)
-    # what stands before the first role, then role and text in turns
-    roles, texts = parts[1::2], parts[2::2]
+    # The first part stands before the first role; then role and text take turns.
+    roles = parts[1::2]
+    texts = parts[2::2]
     messages = []
     for role, text in zip(roles, texts, strict=True):
         messages.append(Message(role, text.strip()))
@@ -670,8 +672,9 @@ def result_of(result: object) -> object:
 def answer_of(result: object) -> str | None:
     """Read the answer's text in anything that an engine returns.
 
-    Of a structured result or of a mapping it is a field of a usual name for an answer,
-    else all of a structured response as text.
+    A response of LlamaIndex holds its text. In a mapping and in a model of pydantic the
+    answer is a field that has a usual name for answers. In a structured response of
+    LlamaIndex it is such a field, and without one the whole response as text.
 
     Returns:
         The answer; None if there is none, or if it is still streaming.
@@ -684,7 +687,9 @@ def answer_of(result: object) -> str | None:
     if isinstance(returned, PydanticResponse):
         fields = {} if returned.response is None else returned.response.model_dump()
         text = _text_of_answer_field(fields)
-        return text or (str(returned) if fields else None)
+        if text is None and fields:
+            return str(returned)
+        return text
     if isinstance(returned, (StreamingResponse, AsyncStreamingResponse)):
         return returned.response_txt
     if isinstance(returned, StreamingAgentChatResponse):
