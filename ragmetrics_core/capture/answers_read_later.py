@@ -95,8 +95,11 @@ class AnswersReadLater:
         questions_of_run: Collection[str] = ()
         if questions is None:
             questions_of_run = _questions_to(tree, calls)
+        # what a run is handed as an earlier turn it does not write anew
+        said_before = {as_one_line(turn.content) for turn in tree.history}
         for run, sample in list(self._recent):
-            if id(sample) in self._doubted:
+            is_earlier_turn = as_one_line(sample.answer) in said_before
+            if id(sample) in self._doubted or is_earlier_turn:
                 continue
             question = as_one_line(sample.question)
             is_last = sample is last_sample

@@ -93,3 +93,34 @@ def test_an_id_or_an_empty_talk_is_no_talk(kit: ModuleType, value: Any) -> None:
     assert sample.history == ()
     assert sample.capture is not None
     assert sample.capture.grade == "exact"
+
+
+def test_an_answer_in_the_history_of_a_later_run_without_a_search_is_not_in_doubt(
+    kit: ModuleType,
+) -> None:
+    """The later run rewrites its question with the history, and is turned away."""
+    retriever = kit.FixedRetriever([kit.node("f", FERRY)])
+    answer = "It crosses the lake every hour, in the summer months."
+    model = kit.ScriptedLLM(script={"Rewrite": "Which rules are there?", "": answer})
+
+    class Asking(Workflow):
+        @step
+        async def answer(self, event: StartEvent) -> StopEvent:
+            if event.chat_history:
+                asked = f"Rewrite with {event.chat_history}\nNew: {event.query}"
+                return StopEvent(result=(await model.acomplete(asked)).text)
+            found = await retriever.aretrieve(event.query)
+            text = f"{found[0].node.text}\nQuestion: {event.query}"
+            return StopEvent(result=(await model.acomplete(text)).text)
+
+    async def run() -> None:
+        await Asking(timeout=20).run(query=QUESTION, chat_history="")
+        talk = f"User: {QUESTION}\nBot: {answer}"
+        await Asking(timeout=20).run(query="List all rules.", chat_history=talk)
+
+    with capture() as captured:
+        asyncio.run(run())
+    first = captured.samples[0]
+    assert first.answer == answer
+    assert first.capture is not None
+    assert (first.capture.grade, first.capture.warnings) == ("exact", ())
