@@ -99,6 +99,22 @@ def test_words_that_look_like_two_labels_leave_the_numbers_unknown() -> None:
     assert not labels_in([prompt], [first, second]).places
 
 
+def test_a_number_of_the_instructions_is_none_of_the_first_passage() -> None:
+    """Only the first two of three passages have numbers, which stand behind them."""
+    first, second, third = PASSAGES[:3]
+    prompt = f"Cite like this: [7]. {first} [1]\n{second} [2]\n{third}\n"
+    labels = labels_in([prompt], [first, second, third])
+    assert not [name for name in labels.places if name.isdigit()]
+
+
+def test_the_only_passage_has_a_number_behind_any_words() -> None:
+    for lead in ("What was found, as of May: ", "Context: ", "<context>", ""):
+        prompt = f"{lead}[1] {PASSAGES[0]}\nAnswer the question."
+        assert labels_in([prompt], PASSAGES[:1]).places.get("1") == (0,)
+    unlabelled = f"What was found in part 3: {PASSAGES[0]}\nAnswer."
+    assert not labels_in([unlabelled], PASSAGES[:1]).places
+
+
 def of_langchain(template: str, answer: str) -> Sample:
     """The prompt of ``rlm/rag-prompt``, which most tutorials use, with numbered texts."""
     found = RunnableLambda(lambda _: [Document(text) for text in TEXTS])

@@ -79,6 +79,7 @@ _NOT_RETURNED = (
     "the model's provider names a source whose text it does not return, or that none of"
     " the contexts is called"
 )
+_UNDIVIDED = "a tool returned one text, which nobody divided into passages"
 _NOT_KNOWN = "it is not known what the model was shown"
 _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 
@@ -799,7 +800,7 @@ def _check_that_it_dangles(
             # a tool's text holds several numbered ones
             mark = f"[{label[:_LONGEST_LABEL]}]"
             raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
-        raise _UnknownMeaning(_NOT_KNOWN)
+        raise _UnknownMeaning(_UNDIVIDED if is_undivided else _NOT_KNOWN)
     if not label.isdigit():
         has_letter = any(map(str.isalpha, label))
         if not has_letter and not is_range(label):

@@ -38,6 +38,8 @@ _FIELD = re.compile(r"""["']?([A-Za-z][\w \-]{0,40}?)["']?\s*[:=]\s*(.*)""")
 _PART = re.compile(r"\s[|–—-]\s|[|,;]")
 # Where a label may begin in a line: behind a blank, a colon, a quote, a tag.
 _WORD_BEGINS = re.compile(r"(?<![\w\[(（.@/\\-])(?=\S)")
+# "[1] " and "[1]: " close before a text
+_NUMBER_AT_THE_END = re.compile(r"(?<![\w\]])\[[0-9]{1,4}\][ \t:*]*\n?\Z")
 # "report.pdf:", "**docs/report.pdf**"
 _FILE_ALONE = re.compile(
     r"""[#>*\-"'\s]*(?P<file>[^\s:"'*|]+\.[A-Za-z][A-Za-z0-9]{1,4})["'*]*\s*[:|–—-]?["'*\s]*"""
@@ -302,9 +304,19 @@ def _with_labels_behind_a_lead(around: _Surroundings) -> _Surroundings:
     first = _label_at_the_end(first_raw, shapes[0])
     others = [_line(raw) for raw in other_raw]
     labels = [line for line in (first, *others) if line is not None]
-    if [line.shape for line in labels] != shapes:
+    goes_on = _goes_on(labels, around.between[0])
+    if [line.shape for line in labels] != shapes or not goes_on:
         return around
     return replace(around, before=labels)
+
+
+def _goes_on(labels: Iterable[_Line], following: Iterable[_Line]) -> bool:
+    """Whether the numbers of a text's labels are those before the numbers of the next text.
+
+    Words before the first text may hold another number, as "cite as [7]" does.
+    """
+    numbers = {int(number) + 1 for number in _numbers_of(labels)}
+    return numbers == {int(number) for number in _numbers_of(following)}
 
 
 def _label_at_the_end(raw: str, shape: str) -> _Line | None:
@@ -322,7 +334,15 @@ def _label_at_the_end(raw: str, shape: str) -> _Line | None:
 
 
 def _lines_of_a_single_text(around: _Surroundings) -> list[_Line]:
-    """The lines before the only context, if they name it; else those behind it."""
+    """The lines before the only context, if they name it; else those behind it.
+
+    A number in brackets close before the text is its number, whatever words stand
+    before it: ``What was found: [1] It is old.``
+    """
+    number = _NUMBER_AT_THE_END.search(around.text_before)
+    numbered = None if number is None else _line(number[0])
+    if numbered is not None and not _numbers_of(around.before):
+        return [numbered]
     names_it = any(line.labels or line.number for line in around.before)
     return list(around.before if names_it else around.behind)
 
