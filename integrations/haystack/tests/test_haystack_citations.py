@@ -245,7 +245,8 @@ APPS: dict[str, App] = {
             "<content>\n{{ doc.content }}\n</content>\n</document>",
             "In 1874 ([opening](https://velm.test/opening.pdf)). [Old](https://x.test).",
         ),
-        "not read",  # a link beside it that names none of the contexts may cite
+        # the link beside it names none of the contexts
+        [("In 1874 ([opening](https://velm.test/opening.pdf)).", (2,), ())],
     ),
     "markers of the documents": App(
         run(
