@@ -500,10 +500,14 @@ class ContextAdherence(Metric):
     def _claim_by_claim(
         self, question: Question[Any], too_long_reply: NotAnswered
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
-        """Polls made of polls about claims, where the whole answer is too long to ask.
+        """Polls made of polls about claims, where the question was too long for the judge.
 
-        The question what claims rest on, and a judge that cannot list claims, have
-        none.
+        The reply that it was too long is returned as it is for the question what claims
+        rest on, and where the judge cannot list claims.
+
+        Args:
+            question: The question that was too long.
+            too_long_reply: What came of it.
         """
         if not isinstance(question, Adherent):
             return too_long_reply
@@ -753,6 +757,7 @@ def _evidence(
         encoder_claims += poll.encoder_claims
     return AdherenceEvidence(
         asked=polls.asked,
+        # the reply has one verdict, and so one number of windows
         windows=polls.windows[0] if polls.windows else None,
         yes=len(yes_polls),
         no=len(no_polls),

@@ -268,10 +268,10 @@ def _ask_for_claims(
 
 
 def _first_windows(whole_answer: Adherent) -> list[tuple[str, ...]]:
-    """The windows of the contexts to begin with: halves.
+    """The windows of the contexts to begin with: two halves.
 
-    All contexts are one window where the answer is longer than they are, as then the
-    answer may be what is too long; and where they cannot be divided.
+    Where the answer is longer than the contexts, the answer may be what is too long:
+    then all contexts are one window. So they are where they cannot be divided.
     """
     contexts: tuple[str, ...] = whole_answer["contexts"]
     if len(whole_answer["answer"]) > sum(len(text) for text in contexts):
@@ -331,7 +331,11 @@ def _is_settled(windows: Sequence[Asked[Poll]]) -> bool:
 
 
 def _combine_over_windows(windows: Sequence[Asked[Poll]]) -> list[Poll | None]:
-    """Per poll, what it says of a claim over all windows; None if that is not known."""
+    """For each poll what it says of a claim over all windows; None where not known.
+
+    The first poll of each window is taken for the same poll, and so on.
+    """
+    # a poll that failed stands behind those that were answered, as None
     polls_by_window = [
         [*polls.replies, *[None] * len(polls.failures)] for polls in windows
     ]

@@ -134,7 +134,9 @@ def _question_of_first_prompt(root: Node) -> str | None:
         if node.documents or node.kind == "tool":
             return None
         if node.kind == "model":
-            messages = [one.text for one in node.prompt if one.role == "user"]
+            messages = [
+                message.text for message in node.prompt if message.role == "user"
+            ]
             texts = [text for text in messages if text.strip()]
             return texts[-1] if texts else None
     return None

@@ -49,7 +49,7 @@ def trees_of(call: Call, session_around: str | None = None) -> Iterator[Tree]:
         call: The call.
         session_around: The conversation that the spans around the call name.
     """
-    reading = call.reading
+    reading = call.reading  # None for a span without a known mark
     session = session_of(call.span.attributes) or session_around
     may_be_a_turn = reading is not None and not _only_surrounds_turns(call, reading)
     if reading is not None and may_be_a_turn and not _may_surround_questions(reading):

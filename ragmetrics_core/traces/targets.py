@@ -66,8 +66,9 @@ class _Score(NamedTuple):
 def _scores(result: SampleResult) -> Iterator[_Score]:
     """Yield the outcome of each metric for one sample, with what targets need of it.
 
-    That are the trace and the span which were judged, and an id that is the same each
-    time the same outcome is sent. A row that is no sample yields nothing.
+    Targets need to know which trace and span were judged. They also need an id of the
+    outcome that is the same each time the same outcome is sent. A row that is no sample
+    yields nothing.
 
     Raises:
         InputError: If the sample names no trace.
@@ -329,10 +330,11 @@ class OpenInference(OpenTelemetry):
         trace_id = UUID(score.id).int
         span_id = trace_id % 2**64  # ids of spans have half as many bits
         is_remote = False
+        is_sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
         now = time.time_ns()
         return _otel("sdk.trace").ReadableSpan(
             f"evaluate {score.outcome.metric}",
-            trace.SpanContext(trace_id, span_id, is_remote, trace.TraceFlags(1)),
+            trace.SpanContext(trace_id, span_id, is_remote, is_sampled),
             resource=self._resource,
             attributes=self._attributes(score),
             links=[trace.Link(judged)],
@@ -504,7 +506,7 @@ class Langfuse(Sink):
             "langfuse.api.core.api_error", "langfuse", "this target"
         )
         httpx = import_extra("httpx", "langfuse", "this target")
-        # the last two are raised where the address is none
+        # the last two are raised where the address is not valid
         self._errors = (
             error_module.ApiError,
             httpx.HTTPError,

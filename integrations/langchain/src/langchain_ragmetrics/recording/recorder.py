@@ -269,6 +269,7 @@ class Recorder(BaseCallbackHandler):
         """
         if run_id in self.open:
             return None
+        # A run that names no open parent may be an alternative of LangChain's fallbacks.
         parent = self.open.get(details.get("parent_run_id")) or self._fallbacks()
         tags = details.get("tags") or []
         receivers: tuple[Receiver, ...] = ()

@@ -144,8 +144,8 @@ class _RunsWithTheirContext:
         original = Workflow.run
 
         def run(workflow: Workflow, *args: Any, **kwargs: Any) -> Any:
-            argument = args[0] if args else kwargs.get("ctx")
-            context = argument if isinstance(argument, Context) else None
+            first_argument = args[0] if args else kwargs.get("ctx")
+            context = first_argument if isinstance(first_argument, Context) else None
             context_before = _given_context.get()
             _given_context.set(context)
             try:
@@ -154,7 +154,8 @@ class _RunsWithTheirContext:
                 _given_context.set(context_before)
 
         replacement: Any = functools.wraps(original)(run)
-        self._original, self._replacement = original, replacement
+        self._original = original
+        self._replacement = replacement
         Workflow.run = replacement  # type: ignore[method-assign]  # its own, with what it was given noted
 
     def end(self) -> None:
@@ -354,13 +355,15 @@ async def _areading(
                 return
             pieces_read.append(_text(piece))
             try:
-                # what the application sends is the generator's
-                advance = partial(pieces.asend, (yield piece))
+                # here the application takes the piece, and may send or throw something
+                sent = yield piece
             except GeneratorExit:  # the application stops reading
                 await pieces.aclose()
                 raise
-            except BaseException as error:  # noqa: BLE001  # what the application throws in is its generator's
+            except BaseException as error:  # noqa: BLE001  # what the application throws in is for the framework's generator
                 advance = partial(pieces.athrow, error)
+            else:
+                advance = partial(pieces.asend, sent)
 
 
 def _text(piece: object) -> str:

@@ -229,11 +229,12 @@ class Recorder:
     ) -> tuple[Listener, ...]:
         """Find those who want a run to begin with a span that begins now.
 
-        Inside of a recorded run, a new one begins only for those who do not get that
-        run, because they began to listen inside of it. Outside of all runs it begins
-        for everybody who listens. But a span inside of one that nobody recorded is a
-        part of something that began before, and is wanted only by those who began to
-        listen in that very span.
+        Inside of a recorded run, a new run begins only for those who do not get the
+        recorded one, because they began to listen inside of it. Those who listen
+        everywhere, in the whole process, want outermost runs alone. Outside of all runs
+        a run begins for everybody who listens. But a span inside of a span that nobody
+        recorded is a part of something that began before. It is wanted only by those
+        who began to listen under that very span.
 
         Args:
             parent_id: The id of the span around it; None if there is none.
@@ -328,8 +329,9 @@ class Recorder:
     ) -> _Place:
         """Find the place of a span, unless it is ignored with all that it calls.
 
-        That is what a judge does, or a generator of test data. A call with which a
-        memory shortens a conversation is ignored by itself.
+        A span is ignored where a judge works, or something that prepares, such as a
+        generator of test data. Of a memory that shortens a conversation only the call
+        itself is ignored, and not what is inside it.
 
         Args:
             kind: What the span does; None if it is no call that is recorded.
@@ -338,6 +340,7 @@ class Recorder:
             around: The place of the span around it.
             new_listeners: Those for whom a run begins with the span.
         """
+        # what prepares or remembers and is among the callers here, such as a memory
         caller = called_by() if kind in ROOTS else None
         is_judge_work = bool(around.calls_of_runs) and capture.is_judge_work()
         if is_judge_work or (caller is not None and caller not in MEMORY):
@@ -436,8 +439,9 @@ class Recorder:
     ) -> _OpenRun:
         """Begin a run with its outermost call, and copy what that was given.
 
-        A model that is called after the application searched a store by itself may
-        show what it found, which nobody recorded: its run is in doubt.
+        The application may have searched a store by itself, where nobody recorded what
+        it found. A model that is called afterwards on the same strand (the same
+        thread and task) may have been shown that: its run gets a doubt.
 
         Args:
             kind: What the call does.

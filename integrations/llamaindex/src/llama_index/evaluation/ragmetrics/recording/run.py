@@ -123,7 +123,11 @@ def kind_of(owner: type, method: str) -> Kind | None:
 
 
 def called_by() -> type | None:
-    """Which of these called this, if one did; tasks that it starts do not show it."""
+    """The class of ``_ASIDE`` a method of which is among the callers; None without one.
+
+    These classes prepare, check or remember, and answer no question. A task that such a method
+    starts has other callers: there it is not seen.
+    """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the one way to see who called, or awaits
     while frame is not None:
         name = frame.f_code.co_name
