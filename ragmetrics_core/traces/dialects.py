@@ -197,14 +197,17 @@ def _read(attributes: Mapping[str, Any], names: Mapping[str, Any]) -> Reading:
         names: Of each field the names of the attributes that may hold it.
     """
     fields = _Fields(attributes, names)
-    # a run may tell all messages, of which those up to the question went into it
+    # The span of a run may hold all messages of the run. Those up to the question are
+    # what the run was given.
     transcript = messages_in(fields.values("transcript"))
-    asked = _until_asked(transcript, fields.first_value("transcript_start"))
+    messages_given = _until_asked(transcript, fields.first_value("transcript_start"))
+    # What the application itself says of the run, for ragmetrics.
     metadata = mapping(plain(attributes.get("metadata")))
     user_fields = metadata.get("ragmetrics") or fields.first_value("user_fields")
+    input_value = _unwrap(fields.first_value("input"), "inputs")
     return Reading(
         kind=_kind(attributes, names["mark"]),
-        input=_unwrap(fields.first_value("input"), "inputs") or asked or None,
+        input=input_value or messages_given or None,
         output=_unwrap(fields.first_value("output"), "outputs"),
         documents=fields.documents("documents"),
         input_documents=fields.documents("input_documents") or (),
@@ -303,8 +306,8 @@ def _nest(leaves: Mapping[str, Any]) -> Any:
             whole value.
 
     Returns:
-        A list where all first parts of the paths are numbers, in their order; those
-        below 0 are left out. Else a mapping.
+        A list where the first parts of all paths are numbers; its elements are in the
+        order of these numbers, without those of numbers below 0. Else a mapping.
     """
     if "" in leaves:
         return leaves[""]

@@ -72,10 +72,12 @@ class Lines:
     def __init__(self, source: Source, largest: int = 256 * 2**20) -> None:
         self.largest = largest
         sources = [source] if isinstance(source, (str, Path)) else list(source)
-        self.paths = [Path(one) for one in sources if isinstance(one, (str, Path))]
-        self.values = [] if self.paths else sources  # either paths or values
+        self.paths = [Path(path) for path in sources if isinstance(path, (str, Path))]
+        # A source is either files or values of JSON that have been read already.
+        self.values = [] if self.paths else sources
         self.unreadable: list[RowError] = []
-        # standard input, kept for as long as this is: it can be read once only
+        # Standard input ("-") can be read once only: a copy of it, kept as long as this
+        # object.
         self.piped: BufferedReader | None = None
         if Path("-") in self.paths:
             self.piped = _spool(sys.stdin.buffer)
@@ -282,7 +284,8 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
     """Write into an index which lines hold spans of which trace.
 
-    Lines without spans are noted in ``lines.unreadable``.
+    Lines that cannot be read, or hold no spans, are noted in ``lines.unreadable``. What
+    was noted there before is dropped.
 
     Raises:
         InputError: If no line holds a span, and some cannot be read.

@@ -104,8 +104,9 @@ class _Trace:
     def read(self, call: Call, reading: Reading) -> None:
         """Write into a reading what a component or run was asked, found and answered.
 
-        Runs that only build an index are left out. The calls inside this one have been
-        read already.
+        A run that only builds an index becomes ``ignored``. The calls inside this one
+        have been read already. Of other calls than models, retrievers, rerankers, steps
+        and the outermost run, the reading stays as it is.
         """
         inputs = dict(_sockets(reading.input))
         outputs = dict(_sockets(reading.output))
@@ -285,9 +286,10 @@ def _component_type(call: Call) -> str:
 def _kind(call: Call, reading: Reading) -> Kind | None:
     """Tell what a component is: a model, retriever, reranker, tool or step.
 
-    Its name tells it, else what it takes and gives. Only Haystack's own tracing records
-    the types of both. For spans of others the kind that they name stands, but for
-    models: those are whatever returns replies.
+    A component is told by its name, else by the types of what it takes and gives. Only
+    Haystack's own tracing records these types. For a span of another instrumentation
+    the kind that the span names stands, with one exception: whatever returns replies is
+    a model.
     """
     name = _component_type(call)
     if "Evaluator" in name or reading.kind == "ignored":

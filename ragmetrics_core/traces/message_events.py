@@ -24,10 +24,11 @@ _ROLE_BY_EVENT = {
 def attributes_of_events(
     events: Iterable[tuple[str, Mapping[str, Any]]], operation: object
 ) -> dict[str, Any]:
-    """Write the messages that a span tells in events as attributes.
+    """Make attributes of the messages that stand in the events of a span.
 
-    The latest conventions of OpenTelemetry write the attributes into one event. Older
-    ones write an event for each message. Both become the attributes of the latest.
+    The latest conventions of OpenTelemetry have attributes for messages, which may
+    stand in an event. Older conventions write an event for each message. Both become
+    the attributes of the latest conventions.
 
     Args:
         events: The name and the attributes of each event, the first one first.
@@ -37,14 +38,15 @@ def attributes_of_events(
     attributes: dict[str, Any] = {}
     prompt: list[dict[str, Any]] = []
     replies: list[dict[str, Any]] = []
-    for name, told in events:
+    for name, event_attributes in events:
         if name == _DETAILS:
-            # of several events that tell the same attribute the first one counts
-            attributes = {**told, **attributes}
+            # where several events have the same attribute, that of the first one counts
+            attributes = {**event_attributes, **attributes}
         elif name in _ROLE_BY_EVENT:
-            prompt.append(_message(_ROLE_BY_EVENT[name], told.get("content")))
+            content = event_attributes.get("content")
+            prompt.append(_message(_ROLE_BY_EVENT[name], content))
         elif name == _REPLY:
-            replies.append(_message("assistant", told.get("message")))
+            replies.append(_message("assistant", event_attributes.get("message")))
     if operation == "execute_tool":
         return {**_of_tool(prompt, replies), **attributes}
     if prompt:

@@ -116,10 +116,13 @@ class TraceReader:
         self._turns: Turns[Call] = Turns(trees_of, self._traces_of_samples)
         # traces that only retrieved: a later trace may show what they found to a model
         self._retrievals = WaitingRetrievals()
+        # the reason, as a code, by the id of a trace that gave no sample
         self.code_by_trace_without_sample: dict[str, Code] = {}
+        # tools that returned texts in traces where nothing else was retrieved
         self.tools: Counter[str] = Counter()
-        self.dialects: set[str] = set()
+        self.dialects: set[str] = set()  # those whose marks spans bore
         self.has_marked_spans = False
+        # names of attributes of spans that bear no known mark, for a message
         self.attributes_without_mark: set[str] = set()
 
     def read(self, trace: str, spans: Sequence[Span] | None) -> list[Sample]:
@@ -171,9 +174,10 @@ class TraceReader:
     def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
         """Read a trace, and return the samples that no later trace can add to.
 
-        A reason why the trace gives no sample is noted at once. ``read`` strikes it
-        again if there is a sample. A trace that only retrieved gives none yet: it waits
-        for a trace that shows a model what was found.
+        A reason why the trace gives no sample is noted in any case; ``read``, which
+        calls this, removes the reason if there is a sample. A trace that only retrieved
+        gives no sample yet: it waits for a later trace that shows a model what was
+        found.
 
         Args:
             trace: The id of the trace.
@@ -184,7 +188,7 @@ class TraceReader:
             return []
         whole_trace = TraceOfCalls.of(trace, calls)
         if only_retrieves(whole_trace):
-            # only so many may wait: these waited longest
+            # A limited number may wait. Those that waited longest are waited for no more.
             given_up = self._retrievals.add(whole_trace)
             return self._samples_of_retrievals(given_up)
         retrievals = self._retrievals.take_those_shown_in(whole_trace)

@@ -75,6 +75,7 @@ def calls_of(
     if "" in calls:  # a span that cannot be read has no id
         raise ValueError("a span cannot be read")
     roots = _put_inside_parents(calls)
+    # calls in a circle, or too deep, are not reached from the roots
     if _count_down_to_deepest(roots) < len(calls):
         raise ValueError("spans stand inside each other in a circle or too deep")
     readings = [call.reading for call in calls.values() if call.reading is not None]

@@ -221,7 +221,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     tree = Tree(
         root,
         output=reading.output,
-        # runs of one name and conversation go on with each other
+        # runs that have the same name and conversation go on with each other
         thread=None if session is None else f"{root.name}/{session}",
         conversation=session,
         given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
@@ -399,14 +399,17 @@ def _holds_only(output: Any, kind: type) -> bool:
 def _answers(
     root: Node, output: Any, synthesizers: Sequence[Node]
 ) -> tuple[Answer, ...]:
-    """Find what a turn answered.
+    """Find the answers of a turn.
+
+    A turn that is a single call of a model is answered by the reply. Any other turn is
+    answered by its output: the output is a text, or holds a field that has a usual name
+    for answers, or a single message of the assistant.
 
     Args:
-        root: Its outermost call. The answer of a model is its reply.
-        output: What it returned. An answer is a text, a usual field, or the only
-            message of the assistant in it.
+        root: The outermost call of the turn.
+        output: What the outermost call returned.
         synthesizers: Calls of LlamaIndex that answer from documents. One of them may
-            put several replies together; the answer then names these.
+            put several replies together; the answer then names these replies.
 
     Returns:
         The answers; () where none was found. Only Haystack returns several.
