@@ -20,11 +20,14 @@ from ragmetrics_core.capture.calls import Calls, end_of, text_of
 from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
+from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage, stands_in
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.rewriting import changes_of
 from ragmetrics_core.capture.showings import Showings, Shown
+from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.transcripts import words_of_assistant
 from ragmetrics_core.capture.tree import (
     DISTANCE_KEYS,
@@ -184,11 +187,20 @@ def evidence(
     retrieved = arrivals.documents_retrieved(shown_keys, documents_of_steps)
     documents_by_search = {**turn.calls.retrievals, **documents_of_steps}
     sources = _names_of(documents_by_search)
+    origins = origins_of(retrieved or (), by_key)
+    effects = effects_of(
+        changes_of(turn.calls.nodes),
+        turn.calls,
+        retrieved or (),
+        answered.call,
+        by_key,
+        origins,
+    )
     passages = passages_of(
         retrieved,
         documents_by_search,
-        turn.calls,
-        answered.call,
+        effects,
+        origins,
         by_key,
         contexts.evidence_from,
         shown,

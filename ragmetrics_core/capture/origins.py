@@ -6,6 +6,7 @@ documents, so that the key of a document that arrived is not always that of its 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ragmetrics_core.capture.locating import OWN, locate
 from ragmetrics_core.capture.tree import Document, DocumentKey
@@ -148,6 +149,44 @@ def keys_unexplained(
             continue
         unexplained_keys.append(key)
     return unexplained_keys
+
+
+@dataclass(frozen=True)
+class ContextOrigins:
+    """Which contexts show which of some documents, and which contexts show none.
+
+    Attributes:
+        context_keys: For each document the key of the context that shows it; None if
+            none does.
+        foreign_keys: The keys of contexts behind which none of the documents stands.
+        keys_by_id_alone: The keys of contexts that have the id of a document, and no
+            words of it.
+    """
+
+    context_keys: list[DocumentKey | None]
+    foreign_keys: list[DocumentKey]
+    keys_by_id_alone: frozenset[DocumentKey]
+
+
+def origins_of(
+    documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
+) -> ContextOrigins:
+    """Find out which contexts show which documents.
+
+    Args:
+        documents: The documents.
+        contexts: The contexts, each by the key of the document behind it.
+    """
+    context_keys = context_keys_of(documents, contexts)
+    foreign_keys = keys_unexplained(context_keys, documents, contexts)
+    by_id_alone: set[DocumentKey] = set()
+    for document, key in zip(documents, context_keys, strict=True):
+        if key is None or key == document.key:
+            continue
+        text = contexts[key].text
+        if document.text not in text and not derives_from(text, [document]):
+            by_id_alone.add(key)
+    return ContextOrigins(context_keys, foreign_keys, frozenset(by_id_alone))
 
 
 def derives_from(text: str, documents: Sequence[Document]) -> bool:

@@ -10,20 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.origins import (
-    context_keys_of,
-    derives_from,
-    keys_unexplained,
-)
-from ragmetrics_core.capture.passages import share_a_passage
-from ragmetrics_core.capture.rewriting import (
-    documents_gone,
-    is_filter,
-    takes_and_writes,
-)
+from ragmetrics_core.capture.calls import end_of
+from ragmetrics_core.capture.origins import ContextOrigins
 from ragmetrics_core.capture.showings import Shown
+from ragmetrics_core.capture.step_effects import HandingOn, StepEffect, StepEffects
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
 
@@ -61,8 +51,8 @@ class Passages:
 def passages_of(
     retrieved: Sequence[Document] | None,
     documents_by_search: Mapping[Node, Documents],
-    calls: Calls,
-    answered_by: Node | None,
+    effects: StepEffects,
+    origins: ContextOrigins,
     contexts: Mapping[DocumentKey, Context],
     evidence_from: EvidenceFrom | None,
     shown: Shown | None,
@@ -74,9 +64,8 @@ def passages_of(
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
         documents_by_search: What each search brought, in the order of the calls.
-        calls: The calls of the run.
-        answered_by: The call that answered; what ran after it kept nothing from it.
-            None if no call is known.
+        effects: What steps and retrievers made of the documents.
+        origins: Which of the contexts show which of the documents.
         contexts: The contexts, each by the key of the document of which it was made.
         evidence_from: Where the contexts were found; None if there are none.
         shown: What the answering call was shown; None where no prompt says so.
@@ -84,27 +73,21 @@ def passages_of(
             contexts that nothing recorded has found. They may be retrieved ones that a
             function of the application wrote anew.
     """
-    handings_on = _handings_on(calls)
-    n_dropped_by_name = _count_dropped_inside(handings_on)
+    n_dropped_by_name = _count_dropped_inside(effects.handings_on)
     if retrieved is None:
         return Passages(None, n_dropped_by_name)
-    notes = _notes_of_searches_and_steps(
-        retrieved, documents_by_search, calls, answered_by
-    )
-    notes = _add_retrievers_that_write(notes, retrieved, handings_on)
-    # for each passage the context that shows it; None if none does
-    context_keys = context_keys_of(retrieved, contexts)
-    foreign_keys = keys_unexplained(context_keys, retrieved, contexts)
-    keys_by_id_alone = _keys_by_id_alone(retrieved, context_keys, contexts)
-    written_anew = _contexts_written_anew(
-        [*foreign_keys, *keys_by_id_alone], contexts, calls
-    )
+    notes = _notes_of_searches_and_steps(retrieved, documents_by_search, effects.steps)
+    notes = _add_retrievers_that_write(notes, retrieved, effects.handings_on)
+    context_keys = origins.context_keys
+    foreign_keys = origins.foreign_keys
+    written_anew = effects.written_anew
     n_hidden = context_keys.count(None)
     if evidence_from in _SAYING_WHAT_WAS_SHOWN:
         notes = _add_shown_parts(notes, retrieved, context_keys, contexts, shown)
-        notes = _add_writers(notes, retrieved, written_anew, calls)
+        if written_anew:
+            notes = _add_writers(notes, effects.writer_by_place)
         notes = _add_writers_of_contexts(
-            notes, context_keys, written_anew, keys_by_id_alone
+            notes, context_keys, written_anew, origins.keys_by_id_alone
         )
         if has_passages_from_elsewhere:
             notes = [_without_share_if_not_shown(note) for note in notes]
@@ -137,59 +120,8 @@ def _warnings_of_contexts(
     return warnings
 
 
-def _keys_by_id_alone(
-    retrieved: Sequence[Document],
-    context_keys: Sequence[DocumentKey | None],
-    contexts: Mapping[DocumentKey, Context],
-) -> set[DocumentKey]:
-    """The keys of contexts that have the id of a retrieved document, and no words of it."""
-    keys: set[DocumentKey] = set()
-    for document, key in zip(retrieved, context_keys, strict=True):
-        if key is None or key == document.key:
-            continue
-        text = contexts[key].text
-        if document.text not in text and not derives_from(text, [document]):
-            keys.add(key)
-    return keys
-
-
-def _contexts_written_anew(
-    keys: Iterable[DocumentKey],
-    contexts: Mapping[DocumentKey, Context],
-    calls: Calls,
-) -> dict[DocumentKey, str]:
-    """The contexts that a step wrote anew, each with the name of the first such step.
-
-    Args:
-        keys: The keys of the contexts that hold no words of a retrieved document.
-        contexts: The contexts by key.
-        calls: The calls of the run.
-    """
-    writers = [step for step in calls.reworking_steps if takes_and_writes(step)]
-    written_anew: dict[DocumentKey, str] = {}
-    for key in keys:
-        letters = stream(contexts[key].text)
-        for step in writers:
-            if _gave_text(step, letters):
-                written_anew[key] = step.name
-                break
-    return written_anew
-
-
-def _gave_text(step: Node, letters: bytes) -> bool:
-    """Whether a text, by its letters, is a document that a step gave, or shares a passage with one."""
-    for document in step.documents or ():
-        given_letters = stream(document.text)
-        if given_letters == letters or share_a_passage(given_letters, letters):
-            return True
-    return False
-
-
 def _add_writers(
-    notes: Sequence[PassageNote],
-    retrieved: Sequence[Document],
-    written_anew: Mapping[DocumentKey, str],
-    calls: Calls,
+    notes: Sequence[PassageNote], writer_by_place: Mapping[int, str]
 ) -> list[PassageNote]:
     """Say of each passage that seems not shown whether a step may have written it anew.
 
@@ -199,20 +131,11 @@ def _add_writers(
 
     Args:
         notes: The notes so far, one for each retrieved document.
-        retrieved: The retrieved documents.
-        written_anew: The contexts that a step wrote anew, with its name.
-        calls: The calls of the run.
+        writer_by_place: By the place of a passage the name of such a step.
     """
-    if not written_anew:
-        return list(notes)
-    writer_by_passage: dict[int, str] = {}
-    for step in calls.reworking_steps:
-        if takes_and_writes(step):
-            for place in _places_replaced_by(step, retrieved):
-                writer_by_passage.setdefault(place, step.name)
     notes_with_writers: list[PassageNote] = []
     for place, note in enumerate(notes):
-        writer = writer_by_passage.get(place)
+        writer = writer_by_place.get(place)
         is_lost = note.share == 0.0 and note.kept is not False
         if is_lost and writer is not None:
             update = {"share": None, "written_anew_by": writer}
@@ -255,21 +178,10 @@ def _without_share_if_not_shown(note: PassageNote) -> PassageNote:
     return note
 
 
-def _places_replaced_by(step: Node, retrieved: Sequence[Document]) -> list[int]:
-    """Places, among the retrieved, of documents that a step took and did not hand on."""
-    gone = {document.key: document.context() for document in documents_gone(step)}
-    places = []
-    for place, key in enumerate(context_keys_of(retrieved, gone)):
-        if key is not None:
-            places.append(place)
-    return places
-
-
 def _notes_of_searches_and_steps(
     retrieved: Sequence[Document],
     documents_by_search: Mapping[Node, Documents],
-    calls: Calls,
-    answered_by: Node | None,
+    steps: Sequence[StepEffect],
 ) -> list[PassageNote]:
     """Note who found each of the retrieved documents, and who kept or dropped it.
 
@@ -278,7 +190,6 @@ def _notes_of_searches_and_steps(
     the last step only where there is one last step.
     """
     search_by_document = _first_searches(documents_by_search)
-    steps = _steps_before_answer(calls, retrieved, answered_by)
     last_steps = [step for step in steps if not _is_worked_on(step, steps)]
     places_handed_on: set[int] = set()
     for step in last_steps:
@@ -311,7 +222,9 @@ def _notes_of_searches_and_steps(
     return notes
 
 
-def _first_that_dropped(place: int, steps_that_took: Sequence[_Step]) -> _Step | None:
+def _first_that_dropped(
+    place: int, steps_that_took: Sequence[StepEffect]
+) -> StepEffect | None:
     """The first step that took a passage and did not give it.
 
     None if each that took it gave it: then a step beside them was the last.
@@ -360,43 +273,7 @@ def _add_shown_parts(
     return notes_with_parts
 
 
-@dataclass(frozen=True)
-class _HandingOn:
-    """What became, inside one retriever, of what searches inside it found.
-
-    Attributes:
-        retriever: The retriever.
-        n_dropped: How many it did not hand on, if that is known; else 0.
-        keys_written_anew: The keys of documents that it gave and no search inside it
-            found. Where there are any, nobody knows what it dropped.
-    """
-
-    retriever: Node
-    n_dropped: int
-    keys_written_anew: frozenset[DocumentKey]
-
-
-def _handings_on(calls: Calls) -> list[_HandingOn]:
-    """What became of what searches inside retrievers found, for each such retriever.
-
-    Such a retriever compresses, or fuses several lists.
-    """
-    handings_on = []
-    for retriever in calls.retrievals:
-        found_inside = _documents_of_inner_searches(retriever)
-        if not found_inside or retriever.documents is None:
-            continue
-        handed_on = {
-            document.key: document.context() for document in retriever.documents
-        }
-        keys = context_keys_of(found_inside, handed_on)
-        keys_anew = frozenset(keys_unexplained(keys, found_inside, handed_on))
-        n_dropped = 0 if keys_anew else keys.count(None)
-        handings_on.append(_HandingOn(retriever, n_dropped, keys_anew))
-    return handings_on
-
-
-def _count_dropped_inside(handings_on: Iterable[_HandingOn]) -> dict[str, int]:
+def _count_dropped_inside(handings_on: Iterable[HandingOn]) -> dict[str, int]:
     """By the name of a retriever, how much it dropped of what searches inside it found."""
     n_dropped_by_name: dict[str, int] = {}
     for handing_on in handings_on:
@@ -410,7 +287,7 @@ def _count_dropped_inside(handings_on: Iterable[_HandingOn]) -> dict[str, int]:
 def _add_retrievers_that_write(
     notes: Sequence[PassageNote],
     retrieved: Sequence[Document],
-    handings_on: Sequence[_HandingOn],
+    handings_on: Sequence[HandingOn],
 ) -> list[PassageNote]:
     """Say of each passage whether its retriever wrote it anew, of what was found inside."""
     notes_with_writers = []
@@ -423,98 +300,7 @@ def _add_retrievers_that_write(
     return notes_with_writers
 
 
-def _documents_of_inner_searches(retriever: Node) -> list[Document]:
-    """What retrievers inside a retriever found, each document once."""
-    documents: dict[str, Document] = {}
-    for node in retriever.walk():
-        if node is retriever or node.kind != "retriever":
-            continue
-        for document in node.documents or ():
-            documents[document.own_id or document.text] = document
-    return list(documents.values())
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A reranker or filter, with the places of what it took and gave.
-
-    Attributes:
-        name: Its name.
-        node: The call.
-        took: Places, among the retrieved documents, of those that it was given.
-        gave: Places of those that it returned, in its order.
-        wrote_anew: Whether it returned texts that it made of no retrieved document that
-            is known.
-    """
-
-    name: str
-    node: Node
-    took: frozenset[int]
-    gave: tuple[int, ...]
-    wrote_anew: bool
-
-
-def _steps_before_answer(
-    calls: Calls, retrieved: Sequence[Document], answered_by: Node | None
-) -> list[_Step]:
-    """The rerankers and filters between the searches and the answer, in their order.
-
-    Of plain steps those count that are known to drop documents (``is_filter``).
-
-    Args:
-        calls: The calls of the run.
-        retrieved: The retrieved documents.
-        answered_by: The call that answered; None if no call is known.
-    """
-    place_by_identity = {
-        document.identity: place for place, document in enumerate(retrieved)
-    }
-    steps: list[_Step] = []
-    for node in sorted(calls.nodes, key=end_of):
-        gave_documents = node.documents
-        if is_filter(node, _steps_behind(node, calls)):
-            gave_documents = node.passed_on
-        elif node.kind != "reranker" or node.documents is None:
-            continue
-        is_too_late = answered_by is not None and end_of(node) > answered_by.began
-        *around, _ = calls.paths[node]
-        is_in_retriever = any(call.kind == "retriever" for call in around)
-        is_search = node in calls.retrievals
-        if is_too_late or is_in_retriever or is_search:
-            continue
-        taken_documents = (
-            node.taken or node.handed or _documents_found_before(node, calls)
-        )
-        took = _places(taken_documents, retrieved, place_by_identity)
-        gave = _places(gave_documents or (), retrieved, place_by_identity)
-        wrote_anew = takes_and_writes(node) and _gave_unknown_texts(node, retrieved)
-        step = _Step(node.name, node, frozenset(took), tuple(gave), wrote_anew)
-        steps.append(step)
-    return steps
-
-
-def _steps_behind(node: Node, calls: Calls) -> list[Node]:
-    """The calls that began when a call had ended."""
-    return [later for later in calls.nodes if later.began >= end_of(node)]
-
-
-def _gave_unknown_texts(step: Node, retrieved: Sequence[Document]) -> bool:
-    """Whether a step gave documents behind which none of the retrieved stands."""
-    given = {document.key: document.context() for document in step.documents or ()}
-    keys = context_keys_of(retrieved, given)
-    return bool(keys_unexplained(keys, retrieved, given))
-
-
-def _documents_found_before(node: Node, calls: Calls) -> Documents:
-    """All that was found before a step of which nobody recorded what it was given."""
-    found: list[Document] = []
-    for search, documents in calls.retrievals.items():
-        if end_of(search) <= node.began:
-            found += documents
-    return tuple(found)
-
-
-def _is_worked_on(step: _Step, steps: Sequence[_Step]) -> bool:
+def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
     """Whether a later step took what this one gave.
 
     One that also took what this one had dropped stands beside it.
@@ -528,32 +314,6 @@ def _is_worked_on(step: _Step, steps: Sequence[_Step]) -> bool:
         if took_its_documents and not stands_beside:
             return True
     return False
-
-
-def _places(
-    documents: Sequence[Document],
-    retrieved: Sequence[Document],
-    place_by_identity: Mapping[DocumentKey, int],
-) -> list[int]:
-    """Places of documents among the retrieved, in the order of the documents.
-
-    Args:
-        documents: Documents that a step took or gave.
-        retrieved: The retrieved documents.
-        place_by_identity: Their places, by their identities.
-    """
-    identities = [document.identity for document in documents]
-    if all(identity in place_by_identity for identity in identities):
-        places = [place_by_identity[identity] for identity in identities]
-        return list(dict.fromkeys(places))
-    # a step that changed texts and kept no ids: they are known by what they share
-    contexts = {document.key: document.context() for document in documents}
-    rank_by_key = {key: rank for rank, key in enumerate(contexts)}
-    ranked_places = []
-    for place, key in enumerate(context_keys_of(retrieved, contexts)):
-        if key is not None:
-            ranked_places.append((rank_by_key[key], place))
-    return [place for _, place in sorted(ranked_places)]
 
 
 def _first_searches(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, Node
 
@@ -50,13 +51,68 @@ def documents_written_anew(
     return tuple(new)
 
 
-def takes_and_writes(step: Node) -> bool:
-    """Whether a step gave texts that it had not taken, and did not give some that it had."""
-    gone, new = _gone_and_new(step)
-    return bool(gone and new)
+@dataclass(frozen=True)
+class DocumentChange:
+    """What a step made of the documents that it was given.
+
+    Attributes:
+        node: The step.
+        taken: The documents that it was given; empty if nobody recorded them.
+        gave: Those that it returned, or passed on if it is a filter.
+        gone: Those that it was given and did not hand on.
+        new: Those that it returned and was not given.
+        is_filter: Whether it is a plain step that dropped some and wrote none.
+    """
+
+    node: Node
+    taken: tuple[Document, ...]
+    gave: tuple[Document, ...]
+    gone: tuple[Document, ...]
+    new: tuple[Document, ...]
+    is_filter: bool
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it gave texts that it had not taken, and did not give some that it had."""
+        return bool(self.gone and self.new)
 
 
-def is_filter(step: Node, later_steps: Iterable[Node]) -> bool:
+def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
+    """Return what the steps and rerankers of a run made of their documents.
+
+    Args:
+        nodes: The calls of the run.
+
+    Returns:
+        One change for each such call that gave documents or passed some on, in the
+        order in which the calls ended.
+    """
+    changes = []
+    for node in sorted(nodes, key=_end_of):
+        gives = node.documents is not None or bool(node.passed_on)
+        if node.kind not in ("step", "agent", "reranker") or not gives:
+            continue
+        gone, new = _gone_and_new(node)
+        is_filter = _is_filter(node, gone, new, nodes)
+        gave = node.passed_on if is_filter else node.documents or ()
+        change = DocumentChange(
+            node, _taken_by(node), gave, tuple(gone), tuple(new), is_filter
+        )
+        changes.append(change)
+    return changes
+
+
+def _end_of(node: Node) -> float:
+    """When a call ended; when it began if it never did."""
+    return node.began if node.ended is None else node.ended
+
+
+def _is_filter(
+    step: Node,
+    gone: Sequence[Document],
+    new: Sequence[Document],
+    nodes: Sequence[Node],
+) -> bool:
     """Whether a plain step passed on some of the documents that it was handed, and dropped the others.
 
     It wrote none. A later step must have been handed what it passed on, and nothing of
@@ -64,26 +120,23 @@ def is_filter(step: Node, later_steps: Iterable[Node]) -> bool:
 
     Args:
         step: The step.
-        later_steps: Steps that began when it had ended.
+        gone: What it did not hand on.
+        new: What it was not given.
+        nodes: The calls of the run.
     """
-    gone, new = _gone_and_new(step)
     if step.kind != "step" or not gone or new or not step.passed_on:
         return False
     keys_gone = {document.key for document in gone}
     keys_passed_on = {document.key for document in step.passed_on}
     is_read_later = False
-    for later in later_steps:
+    for later in nodes:
+        if later.began < _end_of(step):
+            continue
         keys_handed = {document.key for document in _taken_by(later)}
         if not keys_handed.isdisjoint(keys_gone):
             return False
         is_read_later = is_read_later or not keys_handed.isdisjoint(keys_passed_on)
     return is_read_later
-
-
-def documents_gone(step: Node) -> list[Document]:
-    """The documents that a step took and did not hand on."""
-    gone, _ = _gone_and_new(step)
-    return gone
 
 
 def _gone_and_new(step: Node) -> tuple[list[Document], list[Document]]:

@@ -1,0 +1,273 @@
+"""What steps and retrievers made of the retrieved passages between search and prompt. Pure.
+
+All is found out once, as values that ``passage_notes`` reads. A **place** is the index
+of a passage among the retrieved documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ragmetrics_core.capture.calls import Calls, end_of
+from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.origins import (
+    ContextOrigins,
+    context_keys_of,
+    keys_unexplained,
+)
+from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.rewriting import DocumentChange
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
+from ragmetrics_core.data import Context
+
+
+@dataclass(frozen=True)
+class HandingOn:
+    """What became, inside one retriever, of what searches inside it found.
+
+    Attributes:
+        retriever: The retriever.
+        n_dropped: How many it did not hand on, if that is known; else 0.
+        keys_written_anew: The keys of documents that it gave and no search inside it
+            found. Where there are any, nobody knows what it dropped.
+    """
+
+    retriever: Node
+    n_dropped: int
+    keys_written_anew: frozenset[DocumentKey]
+
+
+@dataclass(frozen=True)
+class StepEffect:
+    """A reranker or filter, with the places of what it took and gave.
+
+    Attributes:
+        name: Its name.
+        node: The call.
+        took: Places, among the retrieved documents, of those that it was given.
+        gave: Places of those that it returned, in its order.
+        wrote_anew: Whether it returned texts that it made of no retrieved document that
+            is known.
+    """
+
+    name: str
+    node: Node
+    took: frozenset[int]
+    gave: tuple[int, ...]
+    wrote_anew: bool
+
+
+@dataclass(frozen=True)
+class StepEffects:
+    """What became of the passages inside retrievers and in steps.
+
+    Attributes:
+        steps: The rerankers and filters between the searches and the answer.
+        handings_on: What retrievers handed on of what searches inside them found.
+        writer_by_place: By the place of a passage that a step which wrote documents
+            anew did not hand on, the name of the first such step.
+        written_anew: The contexts that a step wrote anew, with the name of the step.
+    """
+
+    steps: tuple[StepEffect, ...]
+    handings_on: tuple[HandingOn, ...]
+    writer_by_place: Mapping[int, str]
+    written_anew: Mapping[DocumentKey, str]
+
+
+def effects_of(
+    changes: Sequence[DocumentChange],
+    calls: Calls,
+    retrieved: Sequence[Document],
+    answered_by: Node | None,
+    contexts: Mapping[DocumentKey, Context],
+    origins: ContextOrigins,
+) -> StepEffects:
+    """Find out what became of the passages inside retrievers and in steps.
+
+    Args:
+        changes: What the steps of the run made of their documents.
+        calls: The calls of the run.
+        retrieved: The retrieved documents.
+        answered_by: The call that answered; None if no call is known.
+        contexts: The contexts by key.
+        origins: Which of the contexts show which of the retrieved documents.
+    """
+    writers = [
+        change
+        for change in changes
+        if change.replaces and change.node in calls.reworking_steps
+    ]
+    writer_by_place: dict[int, str] = {}
+    for writer in writers:
+        gone = {document.key: document.context() for document in writer.gone}
+        for place, key in enumerate(_explain(retrieved, gone).keys):
+            if key is not None:
+                writer_by_place.setdefault(place, writer.node.name)
+    keys_to_explain = [*origins.foreign_keys, *origins.keys_by_id_alone]
+    return StepEffects(
+        steps=tuple(_steps_before_answer(changes, calls, retrieved, answered_by)),
+        handings_on=tuple(_handings_on(calls)),
+        writer_by_place=writer_by_place,
+        written_anew=_contexts_written_anew(keys_to_explain, contexts, writers),
+    )
+
+
+@dataclass(frozen=True)
+class _Explained:
+    """Which of some given documents stand behind others.
+
+    Attributes:
+        keys: For each of the others the key of the given document; None if there is
+            none.
+        unexplained: The keys of the given documents behind which none stands.
+    """
+
+    keys: list[DocumentKey | None]
+    unexplained: list[DocumentKey]
+
+
+def _explain(
+    documents: Sequence[Document], given: Mapping[DocumentKey, Context]
+) -> _Explained:
+    """Find out which given documents hold or are made of which of some documents."""
+    keys = context_keys_of(documents, given)
+    return _Explained(keys, keys_unexplained(keys, documents, given))
+
+
+def _steps_before_answer(
+    changes: Sequence[DocumentChange],
+    calls: Calls,
+    retrieved: Sequence[Document],
+    answered_by: Node | None,
+) -> list[StepEffect]:
+    """The rerankers and filters between the searches and the answer, in their order.
+
+    Of plain steps those count that are known to drop documents.
+    """
+    place_by_identity = {
+        document.identity: place for place, document in enumerate(retrieved)
+    }
+    steps: list[StepEffect] = []
+    for change in changes:
+        node = change.node
+        is_reranker = node.kind == "reranker" and node.documents is not None
+        is_too_late = answered_by is not None and end_of(node) > answered_by.began
+        *around, _ = calls.paths[node]
+        is_in_retriever = any(call.kind == "retriever" for call in around)
+        is_search = node in calls.retrievals
+        if not (is_reranker or change.is_filter):
+            continue
+        if is_too_late or is_in_retriever or is_search:
+            continue
+        taken = change.taken or _documents_found_before(node, calls)
+        given = {document.key: document.context() for document in change.gave}
+        wrote_anew = False
+        if change.replaces:
+            wrote_anew = bool(_explain(retrieved, given).unexplained)
+        took_places = _places(taken, retrieved, place_by_identity)
+        gave_places = _places(change.gave, retrieved, place_by_identity)
+        steps.append(
+            StepEffect(
+                node.name, node, frozenset(took_places), tuple(gave_places), wrote_anew
+            )
+        )
+    return steps
+
+
+def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
+    """All that was found before a step of which nobody recorded what it was given."""
+    found: list[Document] = []
+    for search, documents in calls.retrievals.items():
+        if end_of(search) <= node.began:
+            found += documents
+    return tuple(found)
+
+
+def _places(
+    documents: Sequence[Document],
+    retrieved: Sequence[Document],
+    place_by_identity: Mapping[DocumentKey, int],
+) -> list[int]:
+    """Places of documents among the retrieved, in the order of the documents.
+
+    Args:
+        documents: Documents that a step took or gave.
+        retrieved: The retrieved documents.
+        place_by_identity: Their places, by their identities.
+    """
+    identities = [document.identity for document in documents]
+    if all(identity in place_by_identity for identity in identities):
+        places = [place_by_identity[identity] for identity in identities]
+        return list(dict.fromkeys(places))
+    # a step that changed texts and kept no ids: they are known by what they share
+    contexts = {document.key: document.context() for document in documents}
+    rank_by_key = {key: rank for rank, key in enumerate(contexts)}
+    ranked_places = []
+    for place, key in enumerate(_explain(retrieved, contexts).keys):
+        if key is not None:
+            ranked_places.append((rank_by_key[key], place))
+    return [place for _, place in sorted(ranked_places)]
+
+
+def _handings_on(calls: Calls) -> list[HandingOn]:
+    """What became of what searches inside retrievers found, for each such retriever.
+
+    Such a retriever compresses, or fuses several lists.
+    """
+    handings_on = []
+    for retriever in calls.retrievals:
+        found_inside = _documents_of_inner_searches(retriever)
+        if not found_inside or retriever.documents is None:
+            continue
+        handed_on = {
+            document.key: document.context() for document in retriever.documents
+        }
+        explained = _explain(found_inside, handed_on)
+        keys_anew = frozenset(explained.unexplained)
+        n_dropped = 0 if keys_anew else explained.keys.count(None)
+        handings_on.append(HandingOn(retriever, n_dropped, keys_anew))
+    return handings_on
+
+
+def _documents_of_inner_searches(retriever: Node) -> list[Document]:
+    """What retrievers inside a retriever found, each document once."""
+    documents: dict[str, Document] = {}
+    for node in retriever.walk():
+        if node is retriever or node.kind != "retriever":
+            continue
+        for document in node.documents or ():
+            documents[document.own_id or document.text] = document
+    return list(documents.values())
+
+
+def _contexts_written_anew(
+    keys: Iterable[DocumentKey],
+    contexts: Mapping[DocumentKey, Context],
+    writers: Sequence[DocumentChange],
+) -> dict[DocumentKey, str]:
+    """The contexts that a step wrote anew, each with the name of the first such step.
+
+    Args:
+        keys: The keys of the contexts that hold no words of a retrieved document.
+        contexts: The contexts by key.
+        writers: The steps that wrote documents anew.
+    """
+    written_anew: dict[DocumentKey, str] = {}
+    for key in keys:
+        letters = stream(contexts[key].text)
+        for writer in writers:
+            if _gave_text(writer, letters):
+                written_anew[key] = writer.node.name
+                break
+    return written_anew
+
+
+def _gave_text(writer: DocumentChange, letters: bytes) -> bool:
+    """Whether a text, by its letters, is a document that a step gave, or shares a passage with one."""
+    for document in writer.gave:
+        given_letters = stream(document.text)
+        if given_letters == letters or share_a_passage(given_letters, letters):
+            return True
+    return False
