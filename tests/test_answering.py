@@ -568,6 +568,32 @@ def test_a_short_answer_is_hidden_where_it_is_a_turn_and_not_within_one() -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "replied"),
+    [
+        ("And when?", "In 1903. Anything else?"),
+        ("Context: Lamp.\nQuestion: When was the lamp lit?", "That was long ago."),
+        ("Context: Lamp.\nQuestion: When was the lamp lit?", "In 1903. [1]\nSource: a"),
+        ("when was the lamp lit", "It was in 1903."),
+        ("Human: When was the lamp lit?", "AI: It was long ago."),
+    ],
+)
+def test_a_reply_that_was_changed_before_or_later_is_hidden(
+    asked: str, replied: str
+) -> None:
+    sample = Sample(
+        question="When was the lamp lit?",
+        contexts=["Lamp"],
+        answer="In 1903.",
+        history=[
+            {"role": "user", "content": asked},
+            {"role": "AI", "content": replied},
+        ],
+    )
+    shown = [turn.content for turn in standalone_question_part(sample).history]
+    assert replied not in shown
+
+
 def test_a_sample_ends_its_history_before_its_own_turn() -> None:
     """So no metric is told the answer as something that was said before."""
     first = [

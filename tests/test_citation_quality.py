@@ -343,7 +343,7 @@ def test_a_whole_sentence_of_a_cited_context_needs_no_question(
 ) -> None:
     judge = oracle()
     quoting = PLAIN.replace("in May", "\nin  May")
-    result = score(f"{PLAIN[:-1]}[1].", [f"Snow lay. {quoting} AA.", *contexts], judge)
+    result = score(f"{PLAIN[:-1]}[1].", [f" {quoting}\n", *contexts], judge)
     assert judge.asked == []
     assert result.value == 1.0
     assert evidence_of(result).statements[0].citations[0].quoted
@@ -373,6 +373,8 @@ ASKED: dict[str, tuple[str, str]] = {
     "a quotation": (LAMP, f'He cried: "Snow lay. {LAMP} The sea was red."'),
     "a condition": (LAMP, f"Imagine this. {LAMP} Nobody was there."),
     "a correction": (LAMP, f"{LAMP} Actually, Peter lit the lamp."),
+    "a dream": (LAMP, f"A dream\n\n{LAMP}"),
+    "a draft": (LAMP, f"{LAMP} [withdrawn]"),
     "a rumour": (LAMP, f"According to Peter all was well. {LAMP}"),
     "another language": (
         "Er hat die Lampe im Jahr 1903 in Faro angezündet.",
@@ -403,20 +405,15 @@ def test_a_sentence_that_may_mean_something_else_is_asked_about(name: str) -> No
 
 
 def test_ordinary_sentences_of_a_passage_are_not_asked_about() -> None:
-    for passage in (
-        LAMP,
-        f"Faro lies by the sea. {LAMP} The guard slept.",
-        f"The lamps of Faro\n\nFaro lies by the sea.\n{LAMP}",
-        "The lamp was lit\nby Anna in 1903.",
-        f"Was Peter there?\n\n{LAMP}",
-    ):
+    for passage in (LAMP, "The lamp was lit\nby Anna in 1903.", f"  {LAMP}\n"):
         assert holds_sentence(passage, LAMP)
         assert not holds_sentence(passage, LAMP.replace("Anna", "Peter"))
 
 
 def test_a_part_of_a_sentence_is_no_whole_one() -> None:
-    assert holds_sentence(
-        "One. The tower of Faro fell.\nTwo.", "The tower of  Faro fell."
+    assert holds_sentence("The tower of Faro\nfell.", "The tower of  Faro fell.")
+    assert not holds_sentence(
+        "A dream. The tower of Faro fell.", "The tower of Faro fell."
     )
     told = 'The story "The tower fell in May 1900." is false.'
     assert not holds_sentence(told, "The tower fell in May 1900.")

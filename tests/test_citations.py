@@ -192,6 +192,14 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[Citation, ...] | None]] = {
         {"answer": "No [2].", "contexts": ["a", "b"], "citations": {"[2]": 1}},
         CITED,
     ),
+    "labels without a value, as Parquet has them": (
+        {
+            "answer": "No [2].",
+            "contexts": ["a", "b"],
+            "citations": {"1": None, "2": 1.0, "3": float("nan")},
+        },
+        CITED,
+    ),
     "a label in two spellings": (
         {"answer": "No [2].", "contexts": ["a", "b"], "citations": {"2": 1, "02": 1}},
         CITED,
@@ -558,7 +566,7 @@ NOT_JOINED: dict[str, tuple[list[Any], Any, str]] = {
     ),
     "a number in two spellings": (["a", "b"], {"1": 0, "01": 1}, "two things"),
     "a list of ids": (["a", "b"], ["x", "y"], "neither"),
-    "nothing for a number": (["a", "b"], {"1": None, "2": 1}, "neither"),
+    "nothing for every number": (["a", "b"], {"1": None, "2": None}, "neither"),
     "truth values": (["a", "b"], {"1": False, "2": True}, "neither"),
     "words": (["a", "b"], "see below", "neither"),
     "no recorded contexts": ([None], {"1": "x"}, "no contexts were recorded"),

@@ -584,6 +584,8 @@ def test_a_column_named_capture_may_hold_anything_else() -> None:
         ),
         ('[{"role": "user", "content": "Hello"}]', ["user"]),
         ([{"type": "human", "data": {"content": "Hello"}}], ["user"]),
+        ([("human", "Hello"), ("ai", "Hi")], ["user", "assistant"]),
+        ([{"role": "Human", "content": "Hello"}], ["user"]),
         ([{"role": "model", "parts": "Hi", "content": "Hi"}], ["assistant"]),
         (
             [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}],

@@ -464,6 +464,10 @@ def read_turns(value: Any) -> list[Any]:
     are_pairs = all(
         isinstance(element, (list, tuple)) and len(element) == 2 for element in elements
     )
+    if are_pairs and all(element[0] in ROLES for element in elements):
+        # LangChain's messages: ("human", "Hello")
+        elements = [{"role": role, "content": said} for role, said in elements]
+        are_pairs = False
     messages: list[Any] = []
     for element in elements:
         if are_pairs:
@@ -491,6 +495,7 @@ def _read_turn(index: int, message: Any) -> Any:
         content = _value_of_first_key(fields, ("content", "text", "message"))
         if isinstance(content, (list, tuple)):  # a message in parts
             content = text_of_content(content)
-        return {"role": ROLES.get(role, role), "content": content}
+        known_role = ROLES.get(role) or ROLES.get(role.casefold())
+        return {"role": known_role or role, "content": content}
     role = "user" if index % 2 == 0 else "assistant"
     return {"role": role, "content": message}

@@ -214,7 +214,7 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
     Examples:
         >>> read_citations("It is old [1].", {"1": 0}).why_unknown
         ''
-        >>> read_citations("It is old [1]. It fell (2).", {"1": 0}).why_unknown
+        >>> read_citations("It is old [1]. It fell [see 2].", {"1": 0}).why_unknown
         'the answer may cite in a form that is not read'
     """
     text = answer or ""

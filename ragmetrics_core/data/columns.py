@@ -33,7 +33,7 @@ from ragmetrics_core.data.errors import (
 )
 from ragmetrics_core.data.messages import said_messages
 from ragmetrics_core.data.nearest import did_you_mean, names_in_words, plain_name
-from ragmetrics_core.data.numberings import is_numbering
+from ragmetrics_core.data.numberings import is_numbering, without_missing_labels
 from ragmetrics_core.data.sample import Context
 
 # Per field of the sample, the column names in use, the most specific first. Compared
@@ -438,7 +438,7 @@ def _place_in_column(value: Any, field: str, column: str) -> Place | None:
     that object. An object without a known name of a text is an uncertain place.
     """
     if field == "citations":  # a column of that name may hold addresses, or texts
-        citations = data_in(value)
+        citations = without_missing_labels(data_in(value))
         is_known = is_citations(citations) or is_numbering(citations)
         return Place(citations, column) if is_known else None
     if field in _KEY_IN_OWN_RESULTS:

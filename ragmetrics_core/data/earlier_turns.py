@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # a sample asks here which turns are earlier ones
 # A turn that says so many letters and digits of the answer gives it away, also where it
 # says more. A shorter answer, such as "In 1903", may stand in any earlier turn.
 _FEWEST_LETTERS = 20
+_FEWEST_LETTERS_OF_LAST = 4  # of the same in the last reply
+_FEWEST_LETTERS_OF_QUESTION = 15
 _MARK = re.compile(r"\[[^\[\]\n]{1,60}\]|【[^【】\n]{1,60}】")
 _SPEAKER = re.compile(r"\A\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
 
@@ -61,15 +63,20 @@ def turns_without_answer(
     """
     # The replies at the end are whatever stands behind the last turn of the user.
     n_before_replies = len(history)
-    while n_before_replies > 0 and history[n_before_replies - 1].role != "user":
+    while n_before_replies > 0 and not _is_of_user(history[n_before_replies - 1]):
         n_before_replies -= 1
-    earlier = history
-    if n_before_replies > 0:
-        last_question = n_before_replies - 1
-        asked = history[last_question].content
-        if _same_letters(asked, question):
-            earlier = history[:last_question]
-    return tuple(turn for turn in earlier if not _says(turn.content, answer))
+    if n_before_replies > 0 and _asks(history[n_before_replies - 1].content, question):
+        history = history[: n_before_replies - 1]
+    return tuple(
+        turn
+        for place, turn in enumerate(history)
+        if not _says(turn.content, answer, is_last_reply=place >= n_before_replies)
+    )
+
+
+def _is_of_user(turn: Turn) -> bool:
+    """Whether the user said a turn, by whatever name its role has."""
+    return turn.role.casefold() in ("user", "human", "customer")
 
 
 def _same_words(text: str, other: str) -> bool:
@@ -77,13 +84,29 @@ def _same_words(text: str, other: str) -> bool:
     return bool(text.split()) and text.split() == other.split()
 
 
-def _same_letters(text: str, other: str) -> bool:
-    """Whether two texts hold the same letters and digits, of which there are some."""
-    return bool(_letters(text)) and _letters(text) == _letters(other)
+def _asks(text: str, question: str) -> bool:
+    """Whether a turn asks a question, whatever its signs and letter case.
+
+    A long question may also stand within a prompt.
+    """
+    letters_of_question = _letters(question)
+    if not letters_of_question:
+        return False
+    letters = _letters(text)
+    behind_speaker = _letters(_SPEAKER.sub("", text, count=1))
+    if letters_of_question in (letters, behind_speaker):
+        return True
+    return len(letters_of_question) >= _FEWEST_LETTERS_OF_QUESTION and (
+        letters_of_question in letters
+    )
 
 
-def _says(text: str, answer: str) -> bool:
-    """Whether a text says all of an answer, whatever its marks, signs and letter case."""
+def _says(text: str, answer: str, *, is_last_reply: bool) -> bool:
+    """Whether a turn says all of an answer, whatever its marks, signs and letter case.
+
+    Within a longer turn a short answer counts only in the last reply, which may be this
+    turn's, before or behind what the application did to it.
+    """
     letters_of_answer = _letters(answer)
     if not letters_of_answer:
         return _same_words(text, answer)
@@ -91,8 +114,8 @@ def _says(text: str, answer: str) -> bool:
     behind_speaker = _letters(_SPEAKER.sub("", text, count=1))
     if letters_of_answer in (letters, behind_speaker):
         return True
-    is_long = len(letters_of_answer) >= _FEWEST_LETTERS
-    return is_long and letters_of_answer in letters
+    fewest = _FEWEST_LETTERS_OF_LAST if is_last_reply else _FEWEST_LETTERS
+    return len(letters_of_answer) >= fewest and letters_of_answer in letters
 
 
 def _letters(text: str) -> str:

@@ -118,6 +118,24 @@ def numbering_shown(
     return NumberingRead(of_texts or of_metadata)
 
 
+def without_missing_labels(value: object) -> object:
+    """A numbering without the labels that have no value; anything else as it is.
+
+    A table of Parquet has all labels of its rows in each row, and whole numbers may
+    have become decimals.
+    """
+    if not isinstance(value, Mapping) or is_numbering(value):
+        return value
+    filled: dict[object, object] = {}
+    for label, named in value.items():
+        is_nan = isinstance(named, float) and named != named  # NaN alone
+        if named is None or is_nan:
+            continue
+        is_whole = isinstance(named, float) and named.is_integer()
+        filled[label] = int(named) if is_whole else named
+    return filled if is_numbering(filled) else value
+
+
 def is_numbering(value: object) -> bool:
     """Whether a value says the id or place of a context for each number.
 

@@ -36,6 +36,7 @@ from ragmetrics_core.data.numberings import (
     is_numbering,
     numbering_of_column,
     numbering_shown,
+    without_missing_labels,
 )
 from ragmetrics_core.data.sample import CaptureNotes, Sample
 
@@ -328,7 +329,7 @@ def _citations_or_numbering(value: Any) -> Any:
 
     Raises ``RowError`` for anything else.
     """
-    data = data_in(value)
+    data = without_missing_labels(data_in(value))
     if is_citations(data) or is_numbering(data):
         return data
     raise RowError(
