@@ -279,8 +279,8 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     """Read a message of a chat, in the form of LangChain, a provider or a convention.
 
     Returns:
-        None where the value is no message: it has no known role, or it has one beside
-        other fields, but neither content nor calls of tools.
+        None where the value is no message: it has no known role; or it has other fields
+        beside the role, and neither content nor calls of tools among them.
     """
     kind, bare_fields = unwrap_message(value)
     role = _ROLES.get(str(bare_fields.get("role") or kind or bare_fields.get("type")))
@@ -461,10 +461,15 @@ def _literal(match: re.Match[str]) -> str:
 
 
 def _fields_of(node: ast.AST) -> Any:
-    """The value of an expression of literals and constructors; None for any other."""
+    """The value of an expression of literals and constructors; None for any other.
+
+    An object that is written as a call with keywords, ``Document(text='…')``, becomes a
+    mapping of its fields.
+    """
     if isinstance(node, ast.Call) and not node.args:
         fields = {}
         for keyword in node.keywords:
+            # a private field is written with an underscore
             name = str(keyword.arg).lstrip("_")
             fields[name] = _fields_of(keyword.value)
         return fields

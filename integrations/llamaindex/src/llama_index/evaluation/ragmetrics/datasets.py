@@ -34,10 +34,11 @@ def load_rag_dataset(
 ) -> list[Sample]:
     """Read a ``LabelledRagDataset`` or a ``QueryResponseDataset``.
 
+    The former has examples with ``query``, ``reference_answer`` and
+    ``reference_contexts``; the latter has ``queries`` and ``responses`` by id.
+
     Args:
-        dataset: The path of its JSON file, the same as data, or the object: examples
-            with ``query``, ``reference_answer`` and ``reference_contexts``, or
-            ``queries`` and ``responses`` by id.
+        dataset: The path of its JSON file, the data of that file, or the dataset.
 
     Returns:
         One sample per question, with reference and, where it has one, id; the rest of

@@ -83,10 +83,11 @@ class LlamaIndexModel(FrameworkModel):
         )
 
     def _form(self) -> object:
-        """Describe the LLM, so that stored replies are used for an equal one only.
+        """Describe the LLM, so that stored replies are used for an equal LLM only.
 
-        That is what LlamaIndex writes of it to a file, and what LlamaIndex leaves out:
-        the functions that it was given, by name, and the addresses of its clients.
+        The description is what LlamaIndex writes of an LLM to a file, with what
+        LlamaIndex leaves out there: the names of the functions that the LLM was given,
+        and the addresses of its clients.
 
         Raises:
             ValueError: If a function is the user's own: its name does not say what it
@@ -104,7 +105,7 @@ class LlamaIndexModel(FrameworkModel):
             address = str(getattr(client, "base_url", ""))
             if address:
                 addresses.add(address.rstrip("/"))
-        # the form has this one
+        # this address stands in the form already
         addresses.discard(str(form.get("api_base")).rstrip("/"))
         return [form, functions, sorted(addresses)]
 
@@ -140,11 +141,11 @@ class LlamaIndexModel(FrameworkModel):
     def _with_settings(self, request: ChatRequest) -> LLM:
         """A copy of the LLM with the request's settings, such as its temperature.
 
-        A setting for which the LLM has no field is left out. A limit of the reply's
-        length is only raised, and only if the LLM has one. The copy is kept for the
-        next request of this event loop with the same settings: it makes a client of its
-        own, which takes longer than a call. It is made anew if the user has changed the
-        LLM meanwhile.
+        A setting for which the LLM has no field is left out. The limit of the reply's
+        length is set only if the LLM has a limit, and is never lowered. The copy is
+        kept for the next request of this event loop with the same settings, because
+        each copy makes a client, which takes longer than a call. If the user has
+        changed the LLM meanwhile, a new copy is made.
         """
         settings = parameters(replace(request, schema=None, n=1, max_tokens=None))
         own_limit = getattr(self.llm, "max_tokens", None)
@@ -154,6 +155,7 @@ class LlamaIndexModel(FrameworkModel):
         for name, value in settings.items():
             if name in type(self.llm).model_fields:
                 new_values[name] = value
+        # all that the LLM holds, in its fields and its private attributes
         contents = (dict(vars(self.llm)), dict(self.llm.__pydantic_private__ or {}))
         copies = self._copies.setdefault(asyncio.get_running_loop(), {})
         key = tuple(new_values.items())
@@ -338,6 +340,7 @@ def aligned(
             for token, logprob in likeliest_first:
                 if token and text.startswith(token, length):
                     last = TokenAlternatives(token, logprob, listed)
+                    # the likelier token comes first, and stays
                     longer.setdefault(length + len(token), (*tokens, last))
         tokens_by_length = longer
     return tokens_by_length.get(len(text), ())

@@ -377,10 +377,10 @@ class Recorder:
     ) -> _Place:
         """Find the place of a span in the runs around it, and record its call.
 
-        A span that is no call of its own has the place around it: one that capturing
-        looks through, and a second span of the same call of a model. For
-        ``new_listeners`` a run begins with the call, if calls of its kind may begin
-        one. Arguments are as for ``_place_unless_ignored``.
+        A span may be no call of its own: capturing looks through it, or it is a second
+        span of a call of a model that is recorded already. Such a span has the place of
+        the span around it. For ``new_listeners`` a run begins with the call, if calls
+        of its kind may begin a run. Arguments are as for ``_place_unless_ignored``.
         """
         call_of_same_model: Node | None = None
         if kind == "model":
@@ -505,6 +505,8 @@ class Recorder:
         if error is None:
             self._copy_guarded(snapshot.copy_result, place.kind, node, result, instance)
         _note_end(node, error)
+        # A search that finds nothing but test data is the generator's own: its run
+        # answers no user.
         is_of_test_data = self._found_test_data(node)
         for open_run, _ in place.calls_of_runs:
             if is_of_test_data and open_run.run.kind in ("query", "retrieve"):
@@ -897,7 +899,7 @@ def _call_of_same_model(around: _Place, prompt: tuple[Message, ...]) -> Node | N
         return node
     if not around.calls_of_runs:
         return None
-    # its calls are the same in all runs
+    # A span may stand in several runs, which have the same calls here: one is enough.
     _, parent = around.calls_of_runs[0]
     if not parent.children:
         return None

@@ -84,8 +84,9 @@ def copy_arguments(
 ) -> None:
     """Copy what a method was given into the recorded call of it.
 
-    That is the name and argument of a tool, the prompt of a model, and the query and
-    the documents taken of any other call. A workflow or a structured output has none.
+    Copied are the name and the argument of a tool, the prompt of a model, and of any
+    other call the query and the documents that it was given. Of a workflow and of a
+    program (a structured output) nothing is copied here.
 
     Args:
         kind: What the call does.
@@ -186,7 +187,8 @@ def _copy_history(
     """Copy the earlier turns of a run, and the name of its conversation.
 
     The turns are those that the application hands in as ``chat_history``, else those
-    that a memory keeps. A conversation has a name only with a memory.
+    that a memory keeps. Only a conversation that a memory keeps has a name. An empty
+    ``chat_history`` begins a new conversation of a chat engine.
 
     Args:
         run: The run of a chat engine or a workflow.
