@@ -95,8 +95,10 @@ def test_a_number_means_the_passage_that_was_shown_under_it(
 
 def test_words_that_look_like_two_labels_leave_the_numbers_unknown() -> None:
     first, second = PASSAGES[:2]
-    prompt = f"In document 3: gone. Document 1: {first}\nDocument 2: {second}\n"
-    assert not labels_in([prompt], [first, second]).places
+    for number, other in ((3, 1), (1, 3)):
+        lead = f"In document {number}: gone. Document {other}: "
+        prompt = f"{lead}{first}\nDocument 2: {second}\n"
+        assert not labels_in([prompt], [first, second]).places
 
 
 def test_a_number_of_the_instructions_is_none_of_the_first_passage() -> None:
