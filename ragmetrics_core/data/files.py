@@ -273,8 +273,8 @@ class AtomicFile:
         self.partial = self._place
         if not self._is_direct:
             self.partial = self._place.with_name(self._place.name + PARTIAL)
-        self.written = False
-        self.whole = False
+        self.written = False  # whether the file holds anything of this run
+        self.whole = False  # whether the file has its place
         with self._as_input_error():
             if self._place.is_file():
                 # a file that must not be written must not be replaced
@@ -349,6 +349,7 @@ class AtomicFile:
             # path names another file now, or none.
             file.close()
         if self._place.is_file() and sys.platform != "win32":
+            # the new file may be read and written by whom the old one may
             os.fchmod(file.fileno(), stat.S_IMODE(self._place.stat().st_mode))
         return file
 
@@ -374,7 +375,11 @@ class AtomicFile:
         return "a file that was removed"
 
     def _keep_text_of_earlier_run(self) -> None:
-        """Put what an earlier run left in ``partial`` aside, and begin an empty file."""
+        """Put what an earlier run left in ``partial`` aside, and begin an empty file.
+
+        What was put aside has the next free number behind its name; the log tells where
+        it is.
+        """
         number = 1
         while os.path.lexists(f"{self.partial}.{number}"):
             number += 1

@@ -46,10 +46,10 @@ class SaidMessage(NamedTuple):
 
 
 def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The class and the fields of a message that tools write with a wrapper around it.
+    """The class and the fields of a message around which a tool wrote a wrapper.
 
-    The class is "" where the wrapper names none. An object without a wrapper has its
-    own fields.
+    The class is "" where the wrapper names none. Of an object without a wrapper "" and
+    the object itself are returned.
     """
     # LangChain's serialised objects: {"lc": 1, "id": [module, …, class], "kwargs": {…}}
     fields = value.get("kwargs")
@@ -95,7 +95,9 @@ def text_of_content(content: object) -> str:
 def said_messages(value: object, depth: int = _DEEPEST) -> Iterator[SaidMessage]:
     """The messages of a request or a reply that say something, in order.
 
-    Nothing where it holds no message. ``depth`` is how deep it is looked into.
+    Args:
+        value: The request or the reply. Anything else holds no message.
+        depth: How many containers inside of each other are looked into.
 
     Examples:
         >>> list(said_messages({"messages": [{"role": "user", "content": "Who?"}]}))

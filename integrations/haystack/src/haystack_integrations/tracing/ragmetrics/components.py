@@ -354,7 +354,7 @@ class Calls:
 
         Args:
             node: The span of the call.
-            steps: How many components backwards are looked at.
+            steps: How many times it goes back to the components before.
 
         Returns:
             The documents, each once, and the names of the inputs that hold them. None
