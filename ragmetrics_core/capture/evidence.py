@@ -25,7 +25,7 @@ from ragmetrics_core.capture.passage_notes import Passages, passages_of
 from ragmetrics_core.capture.passages import SHORTEST, share_a_passage, stands_in
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.rewriting import changes_of
+from ragmetrics_core.capture.rewriting import changes_of, texts_written_anew
 from ragmetrics_core.capture.showings import Showings, Shown
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.transcripts import words_of_assistant
@@ -188,19 +188,17 @@ def evidence(
     documents_by_search = {**turn.calls.retrievals, **documents_of_steps}
     sources = _names_of(documents_by_search)
     origins = origins_of(retrieved or (), by_key)
-    effects = effects_of(
-        changes_of(turn.calls.nodes),
-        turn.calls,
-        retrieved or (),
-        answered.call,
-        by_key,
-        origins,
-    )
+    changes = changes_of(turn.calls.nodes)
+    keys_to_explain = [*origins.foreign_keys, *origins.keys_by_id_alone]
+    texts_to_explain = {key: by_key[key].text for key in keys_to_explain}
+    written_anew = texts_written_anew(texts_to_explain, changes)
+    effects = effects_of(changes, turn.calls, retrieved or (), answered.call)
     passages = passages_of(
         retrieved,
         documents_by_search,
         effects,
         origins,
+        written_anew,
         by_key,
         contexts.evidence_from,
         shown,

@@ -168,6 +168,32 @@ class ContextOrigins:
     keys_by_id_alone: frozenset[DocumentKey]
 
 
+@dataclass(frozen=True)
+class Explained:
+    """Which of some given documents stand behind others.
+
+    Attributes:
+        keys: For each of the others the key of the given document that holds it, or was
+            made of it; None if there is none.
+        unexplained: The keys of the given documents behind which none stands.
+    """
+
+    keys: list[DocumentKey | None]
+    unexplained: list[DocumentKey]
+
+
+def explain(documents: Sequence[Document], given: Sequence[Document]) -> Explained:
+    """Find out which given documents hold, or are made of, which of some documents.
+
+    Args:
+        documents: Documents that were there before.
+        given: Documents that a call gave.
+    """
+    given_by_key = {document.key: document.context() for document in given}
+    keys = context_keys_of(documents, given_by_key)
+    return Explained(keys, keys_unexplained(keys, documents, given_by_key))
+
+
 def origins_of(
     documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
 ) -> ContextOrigins:

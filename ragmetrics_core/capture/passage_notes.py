@@ -53,6 +53,7 @@ def passages_of(
     documents_by_search: Mapping[Node, Documents],
     effects: StepEffects,
     origins: ContextOrigins,
+    written_anew: Mapping[DocumentKey, str],
     contexts: Mapping[DocumentKey, Context],
     evidence_from: EvidenceFrom | None,
     shown: Shown | None,
@@ -66,6 +67,7 @@ def passages_of(
         documents_by_search: What each search brought, in the order of the calls.
         effects: What steps and retrievers made of the documents.
         origins: Which of the contexts show which of the documents.
+        written_anew: The contexts that a step wrote anew, with the name of the step.
         contexts: The contexts, each by the key of the document of which it was made.
         evidence_from: Where the contexts were found; None if there are none.
         shown: What the answering call was shown; None where no prompt says so.
@@ -80,7 +82,6 @@ def passages_of(
     notes = _add_retrievers_that_write(notes, retrieved, effects.handings_on)
     context_keys = origins.context_keys
     foreign_keys = origins.foreign_keys
-    written_anew = effects.written_anew
     n_hidden = context_keys.count(None)
     if evidence_from in _SAYING_WHAT_WAS_SHOWN:
         notes = _add_shown_parts(notes, retrieved, context_keys, contexts, shown)

@@ -5,6 +5,9 @@ letters (``letters``), so that escapes, quotes and other white space make no dif
 """
 
 import re
+from collections.abc import Iterable
+
+from ragmetrics_core.capture.letters import stream
 
 PASSAGE = 48  # bytes that two texts share by no chance
 EDGE = 32  # as many at the beginning or the end of one of them
@@ -30,6 +33,12 @@ def share_a_passage(text: bytes, other: bytes) -> bool:
     shorter, longer = sorted((text, other), key=len)
     starts = range(0, len(shorter) - _WINDOW + 1, _STEP)
     return any(shorter[start : start + _WINDOW] in longer for start in starts)
+
+
+def shares_a_passage_with_any(text: str, others: Iterable[str]) -> bool:
+    """Whether a passage of a text stands in one of some others, by their letters alone."""
+    letters = stream(text)
+    return any(share_a_passage(letters, stream(other)) for other in others)
 
 
 def _edge_stands_in(text: bytes, host: bytes) -> bool:

@@ -7,10 +7,11 @@ documents that it took. Its own documents then stand for those, in other words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.tree import SCORE_KEYS, Document, Node
+from ragmetrics_core.capture.passages import shares_a_passage_with_any
+from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
 
 _WORD = re.compile(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
 _STEM = 5  # letters of a word that a rewriter seldom changes
@@ -100,6 +101,26 @@ def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
         )
         changes.append(change)
     return changes
+
+
+def texts_written_anew(
+    text_by_key: Mapping[DocumentKey, str], changes: Sequence[DocumentChange]
+) -> dict[DocumentKey, str]:
+    """Return those of some texts that a step wrote anew, with the name of the first such step.
+
+    Args:
+        text_by_key: The texts, each by a key.
+        changes: What the steps of the run made of their documents.
+    """
+    written_anew: dict[DocumentKey, str] = {}
+    for key, text in text_by_key.items():
+        for change in changes:
+            gave_texts = [document.text for document in change.gave]
+            is_given = text in gave_texts or shares_a_passage_with_any(text, gave_texts)
+            if change.replaces and is_given:
+                written_anew[key] = change.node.name
+                break
+    return written_anew
 
 
 def _end_of(node: Node) -> float:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.tree import Document, Node
 
 
@@ -95,17 +94,13 @@ def _ids_of_several_searches_beside(searches: Sequence[Node]) -> set[str]:
             texts_before = texts_by_id.setdefault(document.id, [])
             if document.text in texts_before:
                 continue
-            is_reworked = may_hand_on and _is_like_one(document.text, texts_before)
+            is_reworked = may_hand_on and shares_a_passage_with_any(
+                document.text, texts_before
+            )
             if texts_before and not is_reworked:
                 shared_ids.add(document.id)
             texts_before.append(document.text)
     return shared_ids
-
-
-def _is_like_one(text: str, others: Iterable[str]) -> bool:
-    """Whether a text has a passage in common with one of some others."""
-    letters = stream(text)
-    return any(share_a_passage(letters, stream(other)) for other in others)
 
 
 def _ids_of_several_texts(documents: Iterable[Document]) -> set[str]:

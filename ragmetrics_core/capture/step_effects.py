@@ -6,20 +6,13 @@ of a passage among the retrieved documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.origins import (
-    ContextOrigins,
-    context_keys_of,
-    keys_unexplained,
-)
-from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.origins import explain
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
-from ragmetrics_core.data import Context
 
 
 @dataclass(frozen=True)
@@ -67,13 +60,11 @@ class StepEffects:
         handings_on: What retrievers handed on of what searches inside them found.
         writer_by_place: By the place of a passage that a step which wrote documents
             anew did not hand on, the name of the first such step.
-        written_anew: The contexts that a step wrote anew, with the name of the step.
     """
 
     steps: tuple[StepEffect, ...]
     handings_on: tuple[HandingOn, ...]
     writer_by_place: Mapping[int, str]
-    written_anew: Mapping[DocumentKey, str]
 
 
 def effects_of(
@@ -81,8 +72,6 @@ def effects_of(
     calls: Calls,
     retrieved: Sequence[Document],
     answered_by: Node | None,
-    contexts: Mapping[DocumentKey, Context],
-    origins: ContextOrigins,
 ) -> StepEffects:
     """Find out what became of the passages inside retrievers and in steps.
 
@@ -91,8 +80,6 @@ def effects_of(
         calls: The calls of the run.
         retrieved: The retrieved documents.
         answered_by: The call that answered; None if no call is known.
-        contexts: The contexts by key.
-        origins: Which of the contexts show which of the retrieved documents.
     """
     writers = [
         change
@@ -101,39 +88,14 @@ def effects_of(
     ]
     writer_by_place: dict[int, str] = {}
     for writer in writers:
-        gone = {document.key: document.context() for document in writer.gone}
-        for place, key in enumerate(_explain(retrieved, gone).keys):
+        for place, key in enumerate(explain(retrieved, writer.gone).keys):
             if key is not None:
                 writer_by_place.setdefault(place, writer.node.name)
-    keys_to_explain = [*origins.foreign_keys, *origins.keys_by_id_alone]
     return StepEffects(
         steps=tuple(_steps_before_answer(changes, calls, retrieved, answered_by)),
         handings_on=tuple(_handings_on(calls)),
         writer_by_place=writer_by_place,
-        written_anew=_contexts_written_anew(keys_to_explain, contexts, writers),
     )
-
-
-@dataclass(frozen=True)
-class _Explained:
-    """Which of some given documents stand behind others.
-
-    Attributes:
-        keys: For each of the others the key of the given document; None if there is
-            none.
-        unexplained: The keys of the given documents behind which none stands.
-    """
-
-    keys: list[DocumentKey | None]
-    unexplained: list[DocumentKey]
-
-
-def _explain(
-    documents: Sequence[Document], given: Mapping[DocumentKey, Context]
-) -> _Explained:
-    """Find out which given documents hold or are made of which of some documents."""
-    keys = context_keys_of(documents, given)
-    return _Explained(keys, keys_unexplained(keys, documents, given))
 
 
 def _steps_before_answer(
@@ -162,10 +124,9 @@ def _steps_before_answer(
         if is_too_late or is_in_retriever or is_search:
             continue
         taken = change.taken or _documents_found_before(node, calls)
-        given = {document.key: document.context() for document in change.gave}
         wrote_anew = False
         if change.replaces:
-            wrote_anew = bool(_explain(retrieved, given).unexplained)
+            wrote_anew = bool(explain(retrieved, change.gave).unexplained)
         took_places = _places(taken, retrieved, place_by_identity)
         gave_places = _places(change.gave, retrieved, place_by_identity)
         steps.append(
@@ -202,10 +163,10 @@ def _places(
         places = [place_by_identity[identity] for identity in identities]
         return list(dict.fromkeys(places))
     # a step that changed texts and kept no ids: they are known by what they share
-    contexts = {document.key: document.context() for document in documents}
-    rank_by_key = {key: rank for rank, key in enumerate(contexts)}
+    keys = dict.fromkeys(document.key for document in documents)
+    rank_by_key = {key: rank for rank, key in enumerate(keys)}
     ranked_places = []
-    for place, key in enumerate(_explain(retrieved, contexts).keys):
+    for place, key in enumerate(explain(retrieved, documents).keys):
         if key is not None:
             ranked_places.append((rank_by_key[key], place))
     return [place for _, place in sorted(ranked_places)]
@@ -221,10 +182,7 @@ def _handings_on(calls: Calls) -> list[HandingOn]:
         found_inside = _documents_of_inner_searches(retriever)
         if not found_inside or retriever.documents is None:
             continue
-        handed_on = {
-            document.key: document.context() for document in retriever.documents
-        }
-        explained = _explain(found_inside, handed_on)
+        explained = explain(found_inside, retriever.documents)
         keys_anew = frozenset(explained.unexplained)
         n_dropped = 0 if keys_anew else explained.keys.count(None)
         handings_on.append(HandingOn(retriever, n_dropped, keys_anew))
@@ -240,34 +198,3 @@ def _documents_of_inner_searches(retriever: Node) -> list[Document]:
         for document in node.documents or ():
             documents[document.own_id or document.text] = document
     return list(documents.values())
-
-
-def _contexts_written_anew(
-    keys: Iterable[DocumentKey],
-    contexts: Mapping[DocumentKey, Context],
-    writers: Sequence[DocumentChange],
-) -> dict[DocumentKey, str]:
-    """The contexts that a step wrote anew, each with the name of the first such step.
-
-    Args:
-        keys: The keys of the contexts that hold no words of a retrieved document.
-        contexts: The contexts by key.
-        writers: The steps that wrote documents anew.
-    """
-    written_anew: dict[DocumentKey, str] = {}
-    for key in keys:
-        letters = stream(contexts[key].text)
-        for writer in writers:
-            if _gave_text(writer, letters):
-                written_anew[key] = writer.node.name
-                break
-    return written_anew
-
-
-def _gave_text(writer: DocumentChange, letters: bytes) -> bool:
-    """Whether a text, by its letters, is a document that a step gave, or shares a passage with one."""
-    for document in writer.gave:
-        given_letters = stream(document.text)
-        if given_letters == letters or share_a_passage(given_letters, letters):
-            return True
-    return False
