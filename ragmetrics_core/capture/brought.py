@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.arrivals import Arrival
-from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.origins import context_keys_of
-from ragmetrics_core.capture.passages import share_a_passage
+from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context, EvidenceCall
 
@@ -140,19 +139,16 @@ class ShownToAnswer:
         for arrival in arrivals:
             if arrival.kind == "retrieval" and arrival.node.kind in _MAKING:
                 keys_made.update(document.key for document in arrival.documents)
-        letters_made = []
-        for key, context in self.contexts.items():
-            if key in keys_made:
-                letters_made.append(stream(context.text))
-        if not letters_made:
+        texts_made = [
+            context.text for key, context in self.contexts.items() if key in keys_made
+        ]
+        if not texts_made:
             return set()
         texts: set[str] = set()
         for arrival in arrivals:
-            if arrival.text is None:
-                continue
-            letters = stream(arrival.text)
-            if any(share_a_passage(made, letters) for made in letters_made):
-                texts.add(arrival.text)
+            text = arrival.text
+            if text is not None and shares_a_passage_with_any(text, texts_made):
+                texts.add(text)
         return texts
 
     def _documents_as_shown(

@@ -22,7 +22,11 @@ from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
-from ragmetrics_core.capture.passages import SHORTEST, share_a_passage, stands_in
+from ragmetrics_core.capture.passages import (
+    is_long_enough,
+    shares_a_passage_with_any,
+    stands_in,
+)
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.rewriting import changes_of, texts_written_anew
@@ -863,16 +867,14 @@ def _tools_beside_contexts(
         )
     if contexts.evidence_from == "named":
         return ()
-    context_letters = [stream(context.text) for context in contexts.items]
+    context_texts = [context.text for context in contexts.items]
     tools = []
     for brought_text in brought:
         arrival = brought_text.arrival
         if arrival.kind != "tool" or not brought_text.shown:
             continue
-        letters = stream(arrival.text or "")
-        is_made_a_context = any(
-            share_a_passage(letters, context) for context in context_letters
-        )
-        if len(letters) >= SHORTEST and not is_made_a_context:
+        text = arrival.text or ""
+        is_made_a_context = shares_a_passage_with_any(text, context_texts)
+        if is_long_enough(text) and not is_made_a_context:
             tools.append(arrival.node)
     return tuple(tools)

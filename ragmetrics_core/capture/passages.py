@@ -35,6 +35,11 @@ def share_a_passage(text: bytes, other: bytes) -> bool:
     return any(shorter[start : start + _WINDOW] in longer for start in starts)
 
 
+def is_long_enough(text: str) -> bool:
+    """Whether a text is so long that it stands in another one by no chance."""
+    return len(stream(text)) >= SHORTEST
+
+
 def shares_a_passage_with_any(text: str, others: Iterable[str]) -> bool:
     """Whether a passage of a text stands in one of some others, by their letters alone."""
     letters = stream(text)

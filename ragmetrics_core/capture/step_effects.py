@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.origins import explain
+from ragmetrics_core.capture.origins import Explained, explain
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
@@ -86,32 +86,54 @@ def effects_of(
         for change in changes
         if change.replaces and change.node in calls.reworking_steps
     ]
-    writer_by_place: dict[int, str] = {}
-    for writer in writers:
-        for place, key in enumerate(explain(retrieved, writer.gone).keys):
-            if key is not None:
-                writer_by_place.setdefault(place, writer.node.name)
+    steps = _steps_before_answer(changes, calls, answered_by)
+    found_by_retriever = _found_inside_retrievers(calls)
+    # here alone texts are compared
+    of_writers = [explain(retrieved, writer.gone) for writer in writers]
+    taken_by_steps = [explain(retrieved, step.taken) for step in steps]
+    given_by_steps = [explain(retrieved, step.change.gave) for step in steps]
+    of_retrievers = [
+        explain(found_inside, retriever.documents or ())
+        for retriever, found_inside in found_by_retriever.items()
+    ]
     return StepEffects(
-        steps=tuple(_steps_before_answer(changes, calls, retrieved, answered_by)),
-        handings_on=tuple(_handings_on(calls)),
-        writer_by_place=writer_by_place,
+        steps=tuple(
+            _step_effect(step, retrieved, taken, given)
+            for step, taken, given in zip(
+                steps, taken_by_steps, given_by_steps, strict=True
+            )
+        ),
+        handings_on=tuple(
+            _handing_on(retriever, explained)
+            for retriever, explained in zip(
+                found_by_retriever, of_retrievers, strict=True
+            )
+        ),
+        writer_by_place=_writer_by_place(writers, of_writers),
     )
 
 
+@dataclass(frozen=True)
+class _StepBefore:
+    """A reranker or filter between the searches and the answer.
+
+    Attributes:
+        change: What it made of its documents.
+        taken: What it was given; all that was found before it where nobody recorded it.
+    """
+
+    change: DocumentChange
+    taken: tuple[Document, ...]
+
+
 def _steps_before_answer(
-    changes: Sequence[DocumentChange],
-    calls: Calls,
-    retrieved: Sequence[Document],
-    answered_by: Node | None,
-) -> list[StepEffect]:
+    changes: Sequence[DocumentChange], calls: Calls, answered_by: Node | None
+) -> list[_StepBefore]:
     """The rerankers and filters between the searches and the answer, in their order.
 
     Of plain steps those count that are known to drop documents.
     """
-    place_by_identity = {
-        document.identity: place for place, document in enumerate(retrieved)
-    }
-    steps: list[StepEffect] = []
+    steps: list[_StepBefore] = []
     for change in changes:
         node = change.node
         is_reranker = node.kind == "reranker" and node.documents is not None
@@ -124,16 +146,7 @@ def _steps_before_answer(
         if is_too_late or is_in_retriever or is_search:
             continue
         taken = change.taken or _documents_found_before(node, calls)
-        wrote_anew = False
-        if change.replaces:
-            wrote_anew = bool(explain(retrieved, change.gave).unexplained)
-        took_places = _places(taken, retrieved, place_by_identity)
-        gave_places = _places(change.gave, retrieved, place_by_identity)
-        steps.append(
-            StepEffect(
-                node.name, node, frozenset(took_places), tuple(gave_places), wrote_anew
-            )
-        )
+        steps.append(_StepBefore(change, taken))
     return steps
 
 
@@ -146,17 +159,44 @@ def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
     return tuple(found)
 
 
+def _step_effect(
+    step: _StepBefore,
+    retrieved: Sequence[Document],
+    taken: Explained,
+    given: Explained,
+) -> StepEffect:
+    """What a step did to the retrieved documents.
+
+    Args:
+        step: The step.
+        retrieved: The retrieved documents.
+        taken: Which of the documents that it took stand behind the retrieved ones.
+        given: The same of the documents that it gave.
+    """
+    change = step.change
+    place_by_identity = {
+        document.identity: place for place, document in enumerate(retrieved)
+    }
+    return StepEffect(
+        change.node.name,
+        change.node,
+        frozenset(_places(step.taken, taken, place_by_identity)),
+        tuple(_places(change.gave, given, place_by_identity)),
+        wrote_anew=change.replaces and bool(given.unexplained),
+    )
+
+
 def _places(
     documents: Sequence[Document],
-    retrieved: Sequence[Document],
+    explained: Explained,
     place_by_identity: Mapping[DocumentKey, int],
 ) -> list[int]:
     """Places of documents among the retrieved, in the order of the documents.
 
     Args:
         documents: Documents that a step took or gave.
-        retrieved: The retrieved documents.
-        place_by_identity: Their places, by their identities.
+        explained: Which of them stand behind the retrieved documents.
+        place_by_identity: The places of the retrieved documents, by their identities.
     """
     identities = [document.identity for document in documents]
     if all(identity in place_by_identity for identity in identities):
@@ -166,27 +206,48 @@ def _places(
     keys = dict.fromkeys(document.key for document in documents)
     rank_by_key = {key: rank for rank, key in enumerate(keys)}
     ranked_places = []
-    for place, key in enumerate(explain(retrieved, documents).keys):
+    for place, key in enumerate(explained.keys):
         if key is not None:
             ranked_places.append((rank_by_key[key], place))
     return [place for _, place in sorted(ranked_places)]
 
 
-def _handings_on(calls: Calls) -> list[HandingOn]:
-    """What became of what searches inside retrievers found, for each such retriever.
+def _writer_by_place(
+    writers: Sequence[DocumentChange], explanations: Sequence[Explained]
+) -> dict[int, str]:
+    """By the place of a passage that was not handed on, the first step that wrote anew.
+
+    Args:
+        writers: The steps that wrote documents anew.
+        explanations: For each of them, which of the documents that it did not hand on
+            stand behind the retrieved ones.
+    """
+    writer_by_place: dict[int, str] = {}
+    for writer, explained in zip(writers, explanations, strict=True):
+        for place, key in enumerate(explained.keys):
+            if key is not None:
+                writer_by_place.setdefault(place, writer.node.name)
+    return writer_by_place
+
+
+def _handing_on(retriever: Node, explained: Explained) -> HandingOn:
+    """What became, inside a retriever, of what searches inside it found."""
+    keys_anew = frozenset(explained.unexplained)
+    n_dropped = 0 if keys_anew else explained.keys.count(None)
+    return HandingOn(retriever, n_dropped, keys_anew)
+
+
+def _found_inside_retrievers(calls: Calls) -> dict[Node, list[Document]]:
+    """What searches inside retrievers found, by the retriever.
 
     Such a retriever compresses, or fuses several lists.
     """
-    handings_on = []
+    found_by_retriever = {}
     for retriever in calls.retrievals:
         found_inside = _documents_of_inner_searches(retriever)
-        if not found_inside or retriever.documents is None:
-            continue
-        explained = explain(found_inside, retriever.documents)
-        keys_anew = frozenset(explained.unexplained)
-        n_dropped = 0 if keys_anew else explained.keys.count(None)
-        handings_on.append(HandingOn(retriever, n_dropped, keys_anew))
-    return handings_on
+        if found_inside and retriever.documents is not None:
+            found_by_retriever[retriever] = found_inside
+    return found_by_retriever
 
 
 def _documents_of_inner_searches(retriever: Node) -> list[Document]:
