@@ -66,19 +66,24 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
     samples = []
     for answered in answers(turn, showings):
         evidenced = evidence(turn, answered, showings, arrivals)
-        samples.append(_sample(turn, answered, evidenced, ledger(turn, evidenced)))
+        cited = cited_by(turn, answered, evidenced)
+        calls = ledger(turn, evidenced)
+        samples.append(_sample(turn, answered, evidenced, cited, calls))
     return samples
 
 
 def _sample(
-    turn: Turn, answered: Answered, evidenced: Evidenced, calls: Ledger
+    turn: Turn,
+    answered: Answered,
+    evidenced: Evidenced,
+    cited: Cited,
+    calls: Ledger,
 ) -> Sample:
     """The sample of one answer."""
     tree = turn.tree
     retrieved: tuple[Context, ...] | None = None
     if evidenced.retrieved is not None:
         retrieved = tuple(document.context() for document in evidenced.retrieved)
-    cited = cited_by(turn, answered, evidenced)
     sample = Sample(
         question=turn.question or answered.answer.question,
         contexts=evidenced.contexts.items,
