@@ -175,6 +175,7 @@ CONTENT = [
     "with a[1] + b[2]",
     "with my_list[2] = 3",
     "with x = [1, 2, 3]",
+    "【注意】",
     "[citation needed]",
     "of May (1903–1990)",
     "that: (1) it is and (2) it was",

@@ -543,7 +543,8 @@ def _labels(
     parts = list(_parts_without_locators(inside))
     are_numbers = all(_NUMBER.fullmatch(plain_label(part)) for part in parts)
     if is_provided and not are_numbers and not _RANGE.fullmatch(whole):
-        return (whole,) if whole else ()
+        # Words alone, as in 【注意】, head a paragraph.
+        return (whole,) if re.search(r"[\d._]", whole) else ()
     labels: list[str] = []
     for part in parts:
         label = plain_label(part)
