@@ -193,6 +193,28 @@ def search_prompt(
     return LocatedSearch(candidates, located)
 
 
+def search_prompt_for_pieces(
+    prompt: PromptToSearch,
+    documents: Sequence[Document],
+    reply_texts: Sequence[str],
+    lists: Sequence[Sequence[Document]],
+) -> LocatedSearch:
+    """Seek documents in a prompt, and pieces in the place of those that a step divided.
+
+    Args:
+        prompt: The prompt.
+        documents: The documents, each once.
+        reply_texts: What earlier calls of models wrote.
+        lists: The lists of documents, the latest first.
+    """
+    search = search_prompt(prompt, documents, reply_texts)
+    divided_keys = keys_of_divided(search, lists)
+    if not divided_keys:
+        return search
+    pieces = [document for document in documents if document.key not in divided_keys]
+    return search_prompt(prompt, pieces, reply_texts)
+
+
 def keys_of_divided(
     search: LocatedSearch, lists: Sequence[Sequence[Document]]
 ) -> set[DocumentKey]:

@@ -26,8 +26,7 @@ from ragmetrics_core.capture.prompt_search import (
     ShownDocument,
     documents_shown,
     earlier_answers_like,
-    keys_of_divided,
-    search_prompt,
+    search_prompt_for_pieces,
     start_of_turn,
     texts_this_turn_first,
     unknown_candidates,
@@ -161,13 +160,7 @@ class Showings:
         replies = self._replies_to_seek(call)
         prompt = self._prompt_to_search(call, documents, replies)
         reply_texts = [reply.text for reply in replies]
-        search = search_prompt(prompt, documents, reply_texts)
-        divided_keys = keys_of_divided(search, lists)
-        if divided_keys:
-            pieces = [
-                document for document in documents if document.key not in divided_keys
-            ]
-            search = search_prompt(prompt, pieces, reply_texts)
+        search = search_prompt_for_pieces(prompt, documents, reply_texts, lists)
         n_earlier_by_text = self._count_showings_of_earlier_turns(prompt.message_texts)
         arrived = _keys_as_they_came(lists)
         showing_of = self._without_earlier_messages(

@@ -80,12 +80,7 @@ class _Said:
 
 def trees_of(run: Run, where: Overrides) -> list[Tree]:
     """The tree of a run; a workflow of which the user says anything (``where``) is a query."""
-    if not run.settled:
-        run.other = (*run.other, *_settled(run.root))
-        run.settled = True
-        capture.name_authors(run.root)
-        capture.name_empty_searches(run.root)
-        _add_searches_of_engines(run)
+    _settle(run)
     asked_question, asked_at = question(run)
     models = [node for node in run.root.walk() if node.kind == "model"]
     _say_what_was_streamed(run, models)
@@ -114,6 +109,17 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             plain=snapshot.plain,
         )
     ]
+
+
+def _settle(run: Run) -> None:
+    """Take what is no evidence out of a run, and add what its calls do not say, once."""
+    if run.settled:
+        return
+    run.other = (*run.other, *_settled(run.root))
+    run.settled = True
+    capture.name_authors(run.root)
+    capture.name_empty_searches(run.root)
+    _add_searches_of_engines(run)
 
 
 def _said_before(run: Run, models: Sequence[Node], asked_question: str | None) -> _Said:
