@@ -24,7 +24,7 @@ from ragmetrics_core.capture import (
     Tree,
     Turns,
     answer,
-    evidence,
+    context_rules,
     order,
     question,
     samples_of,
@@ -1579,7 +1579,7 @@ TABLES = {
     "question": question.QUESTION_RULES,
     "answer": answer.ANSWER_RULES,
     "call": answer.CALL_RULES,
-    "contexts": evidence.CONTEXT_RULES,
+    "contexts": context_rules.CONTEXT_RULES,
 }
 
 

@@ -13,7 +13,7 @@ from ragmetrics_core.capture.arrivals import Arrival
 from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.origins import context_keys_of
 from ragmetrics_core.capture.passages import shares_a_passage_with_any
-from ragmetrics_core.capture.tree import Document, DocumentKey
+from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, EvidenceCall
 
 # calls that make documents of what they have, and search nothing
@@ -35,6 +35,19 @@ class Brought:
     arrival: Arrival
     items: tuple[Context, ...]
     shown: tuple[int, ...] | None
+
+
+def arrival_of_named(contexts: tuple[Context, ...], root: Node) -> Brought:
+    """Contexts that the user named, as what a search of the run brought.
+
+    No call was recorded that brought anything, so that it is laid to the whole run.
+
+    Args:
+        contexts: The contexts.
+        root: The outermost call of the run.
+    """
+    places = tuple(range(len(contexts)))
+    return Brought(Arrival("retrieval", root), contexts, places)
 
 
 @dataclass(frozen=True)

@@ -721,3 +721,8 @@ def _documents_not_found_inside(tool: Node) -> tuple[Document, ...]:
     return tuple(
         document for document in documents if document.text not in texts_inside
     )
+
+
+def names_of(calls: Iterable[Node]) -> tuple[str, ...]:
+    """The names of some calls, each once, in the order of the calls."""
+    return tuple(dict.fromkeys(call.name for call in calls))

@@ -1,0 +1,104 @@
+"""What was retrieved for an answer, and what became of it. A part of stage 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ragmetrics_core.capture.answer import Answered
+from ragmetrics_core.capture.arrivals import Arrivals
+from ragmetrics_core.capture.calls import names_of
+from ragmetrics_core.capture.context_rules import Contexts
+from ragmetrics_core.capture.origins import origins_of
+from ragmetrics_core.capture.passage_notes import Passages, passages_of
+from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.rewriting import changes_of, texts_written_anew
+from ragmetrics_core.capture.showings import Shown
+from ragmetrics_core.capture.step_effects import effects_of
+from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node
+from ragmetrics_core.capture.widening import with_widened_texts
+from ragmetrics_core.data import Context
+
+_DISTANCE = (
+    "documents carry a distance (lower is better); it is not taken as their score"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Retrieved:
+    """What was retrieved for an answer.
+
+    Attributes:
+        documents: The documents; None if it is unknown what was retrieved. One that a
+            step widened has the wide text.
+        by_step: The documents of searches that no framework reports, by step.
+        sources: Names of the calls that retrieved.
+        passages: What became of each document.
+        warnings: What the user should know of all these.
+    """
+
+    documents: tuple[Document, ...] | None
+    by_step: Mapping[Node, tuple[Document, ...]]
+    sources: tuple[str, ...]
+    passages: Passages
+    warnings: tuple[str, ...]
+
+
+def retrieved_of(
+    turn: Turn,
+    answered: Answered,
+    contexts: Contexts,
+    shown: Shown | None,
+    arrivals: Arrivals,
+) -> Retrieved:
+    """Find what was retrieved for an answer, and what became of it.
+
+    Args:
+        turn: The turn.
+        answered: The answer, and the call that wrote it.
+        contexts: The contexts of the answer.
+        shown: What the answering call was shown; None if that is not known, or has no
+            say.
+        arrivals: What arrived in the turn.
+    """
+    context_by_key = contexts.by_key
+    by_step = arrivals.documents_of_steps(context_by_key)
+    # the user's names for contexts are no keys of documents
+    shown_keys = () if contexts.evidence_from == "named" else contexts.keys
+    documents = arrivals.documents_retrieved(shown_keys, by_step)
+    documents_by_search = {**turn.calls.retrievals, **by_step}
+
+    origins = origins_of(documents or (), context_by_key)
+    changes = changes_of(turn.calls.nodes)
+    keys_to_explain = [*origins.foreign_keys, *origins.keys_by_id_alone]
+    texts_to_explain = {key: context_by_key[key].text for key in keys_to_explain}
+    written_anew = texts_written_anew(texts_to_explain, changes)
+    effects = effects_of(changes, turn.calls, documents or (), answered.call)
+    passages = passages_of(
+        documents,
+        documents_by_search,
+        effects,
+        origins,
+        written_anew,
+        context_by_key,
+        contexts.evidence_from,
+        shown,
+        has_passages_from_elsewhere=contexts.n_from_elsewhere > 0,
+    )
+    warnings = list(passages.warnings)
+    if _carry_a_distance(documents or contexts.items):
+        warnings.append(_DISTANCE)
+    return Retrieved(
+        documents=with_widened_texts(documents, context_by_key),
+        by_step=by_step,
+        sources=names_of(documents_by_search),
+        passages=passages,
+        warnings=tuple(warnings),
+    )
+
+
+def _carry_a_distance(carriers: Iterable[Document | Context]) -> bool:
+    """Whether one of some documents or contexts has a distance in its metadata."""
+    return any(
+        not carrier.metadata.keys().isdisjoint(DISTANCE_KEYS) for carrier in carriers
+    )
