@@ -27,14 +27,13 @@ from ragmetrics_core.statistics.stopping import samples_needed
 
 _ASSUMPTIONS = (
     "Tokens: 3 to 4 characters each; replies as long as usual for their form.",
+    "Facts: one to three per sentence of a reference.",
     (
-        "Facts: one to three per sentence of a reference. Low adherence, which asks for"
-        " a cause: on no sample to all."
+        "Cause: low adherence asks for one more call; the range is from no sample to"
+        " all."
     ),
-    (
-        "Not counted: repairs of unusable replies, retries, hidden reasoning. Counted"
-        " once: what is asked twice."
-    ),
+    "Not counted: repairs of unusable replies, retries, hidden reasoning.",
+    "A question that is asked twice counts once.",
     "Not deducted: replies that the store holds already, which cost nothing.",
 )
 
