@@ -171,13 +171,15 @@ class Arrivals:
         """Return the documents of searches that no framework reports, by step.
 
         Such a search is ``store.similarity_search`` inside a node of a graph, or a step
-        that makes documents of web pages (LangGraph's CRAG). A step is taken for one if
-        it returned a context that nothing else brought. Of its documents those count
-        that are such contexts, or are no rework of what had arrived. What a step wrote
-        anew was not searched for (``rewriting``).
+        that makes documents of web pages (LangGraph's CRAG). A step is taken for a
+        search if it returned a context that nothing else brought.
 
         Args:
             contexts: The contexts, by the keys of the documents behind them.
+
+        Returns:
+            For each such step the contexts that it brought, and its other new documents
+            unless they were cut from, or made of, documents that were there before.
         """
         arrived: list[Document] = []
         for arrival in self.all_arrivals:
@@ -187,17 +189,14 @@ class Arrivals:
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         if not missing_keys:
             return documents_by_step
-        for step in self.calls.reworking_steps:
+        for step in self.calls.steps_with_documents:
             if not self._may_be_a_search(step):
                 continue
-            new_documents = self._drop_written_anew(
-                _documents_not_before(step.documents, arrived)
-            )
-            found_documents = self.calls.drop_written(new_documents, end_of(step))
-            if missing_keys.isdisjoint(document.key for document in found_documents):
+            candidates = self._documents_perhaps_found_by(step, arrived)
+            if missing_keys.isdisjoint(document.key for document in candidates):
                 continue
             brought = []
-            for document in found_documents:
+            for document in candidates:
                 is_missing = document.key in missing_keys
                 if is_missing or not derives_from(document.text, arrived):
                     brought.append(document)
@@ -205,6 +204,21 @@ class Arrivals:
             arrived += brought
             missing_keys.difference_update(document.key for document in brought)
         return documents_by_step
+
+    def _documents_perhaps_found_by(
+        self, step: Node, arrived: Sequence[Document]
+    ) -> tuple[Document, ...]:
+        """Return the documents of a step that it may have searched for.
+
+        Args:
+            step: The step.
+            arrived: The documents that were there before; they are left out.
+        """
+        new_documents = _documents_not_before(step.documents, arrived)
+        # a summary or translation that a step made of one document that it took
+        not_rewritten = self._drop_rewritten(new_documents)
+        # a model's reply that was put into a document
+        return self.calls.drop_written(not_rewritten, end_of(step))
 
     def _may_be_a_search(self, step: Node) -> bool:
         """Whether a call that gave documents may have searched for them unseen.
@@ -217,8 +231,8 @@ class Arrivals:
         path = self.calls.paths[step]
         return not self._is_listed_by_caller(path)
 
-    def _drop_written_anew(self, documents: Iterable[Document]) -> tuple[Document, ...]:
-        """Documents without those that a step of the run wrote anew."""
+    def _drop_rewritten(self, documents: Iterable[Document]) -> tuple[Document, ...]:
+        """Documents without those that a step made of documents that it took."""
         return tuple(
             document
             for document in documents
@@ -229,7 +243,7 @@ class Arrivals:
     def _keys_written_anew(self) -> frozenset[DocumentKey]:
         """The keys of the documents that steps made of documents that they took."""
         keys: set[DocumentKey] = set()
-        for step in self.calls.reworking_steps:
+        for step in self.calls.steps_with_documents:
             later_lists = self.calls.lists_after(end_of(step))
             for document in documents_written_anew(step, later_lists):
                 keys.add(document.key)
@@ -348,7 +362,7 @@ class Arrivals:
         for node, documents in self.calls.retrievals.items():
             if node.began < step.began:
                 documents_before += documents
-        introduced = self._drop_written_anew(
+        introduced = self._drop_rewritten(
             _documents_not_before(step.documents, documents_before)
         )
         if introduced:

@@ -480,7 +480,7 @@ class Calls:
         if reported:
             return reported
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
-        for step in self.reworking_steps:
+        for step in self.steps_with_documents:
             documents = self.drop_written(step.documents or (), end_of(step))
             if documents:
                 documents_by_step[step] = documents
@@ -498,10 +498,10 @@ class Calls:
         return all(inner.documents is None for inner in inner_calls)
 
     @cached_property
-    def reworking_steps(self) -> list[Node]:
-        """Steps that gave documents, in the order in which they ended.
+    def steps_with_documents(self) -> list[Node]:
+        """The steps, agents and rerankers that returned documents, by their ends.
 
-        The root only where it is the one call.
+        The root of the tree counts only if it is the one call.
         """
         steps = []
         for node in self.nodes:

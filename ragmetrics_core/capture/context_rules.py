@@ -217,7 +217,7 @@ def _ranks_quoted_in_a_talk(
         shown: What the answering call was shown.
         contexts: The contexts that it was shown.
     """
-    known_lines = {as_one_line(text) for text in search.turn.known}
+    known_lines = {as_one_line(text) for text in search.turn.texts_besides_documents}
     quoting: list[bytes] = []
     for call in shown.calls:
         for message in call.prompt:
@@ -250,7 +250,7 @@ def _passages_from_elsewhere(
     documents = list(search.tree.root.taken)
     for listed in calls.lists():
         documents += listed
-    known_texts = list(search.turn.known)
+    known_texts = list(search.turn.texts_besides_documents)
     for document in documents:
         known_texts += document.texts
     for node in calls.nodes:
@@ -344,7 +344,9 @@ def by_the_last_step(search: ContextSearch) -> Contexts | None:
     calls = search.calls
     ends = [node.ended or 0.0 for node in calls.retrievals]
     last_retrieval = max(ends, default=0.0)
-    if not any((node.ended or 0.0) > last_retrieval for node in calls.reworking_steps):
+    if not any(
+        (node.ended or 0.0) > last_retrieval for node in calls.steps_with_documents
+    ):
         return None
     document_by_key: dict[DocumentKey, Document] = {}
     steps = _last_steps(calls)
@@ -360,8 +362,8 @@ def _last_steps(calls: Calls) -> list[Node]:
     """Those steps behind the retrieval whose documents no later step worked on."""
     lists_retrieved = [_ids_of(documents) for documents in calls.retrievals.values()]
     last_steps = []
-    for index, step in enumerate(calls.reworking_steps):
-        later_steps = calls.reworking_steps[index + 1 :]
+    for index, step in enumerate(calls.steps_with_documents):
+        later_steps = calls.steps_with_documents[index + 1 :]
         if not any(
             _works_on_documents_of(step, later, lists_retrieved)
             for later in later_steps

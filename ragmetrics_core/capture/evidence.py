@@ -96,7 +96,9 @@ def evidence(
     arrived = arrivals.arrivals_to_list(
         answered.text, turn.tree.earlier, retrieved.by_step
     )
-    shown_to_answer = ShownToAnswer(contexts.by_key, prompts, turn.known)
+    shown_to_answer = ShownToAnswer(
+        contexts.by_key, prompts, turn.texts_besides_documents
+    )
     brought, earlier = shown_to_answer.calls_as_shown(arrived, turn.tree.earlier)
     if is_named and contexts.items and not brought:
         brought = (arrival_of_named(contexts.items, turn.tree.root),)

@@ -106,7 +106,7 @@ class Turn:
         return self.tree.error or self.tree.root.error
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def texts_besides_documents(self) -> tuple[str, ...]:
         """Texts that stand in prompts for another reason than being found.
 
         They are the question, history and instructions. A query that is itself the text

@@ -44,31 +44,37 @@ _WITHOUT_EVIDENCE = (
 
 
 def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
-    """Make the samples of one run, or of several that ``join_trees`` made one.
+    """Make the samples of one run.
 
     Args:
-        tree: The run.
-        where: What the user says of it; by default nothing.
+        tree: The run as a tree of its calls. ``join_trees`` may have made it of several
+            runs.
+        where: The user's settings on where the question, contexts and answer are found,
+            or a function that makes the samples; by default nothing is set.
 
     Returns:
-        A sample for each answer; one without an answer for a run that broke or only
-        retrieved; none for a run that neither retrieved nor is a query.
+        A sample for each answer. A run that broke off or only retrieved gives one
+        sample without an answer. A run that neither retrieved nor asked a model gives
+        none.
     """
     if where.build is not None:
         return list(where.build(tree.run))
     check_tree(tree)
     mark_shared_ids(tree.root)
-    turn = turn_of(tree, where)
+    turn = turn_of(tree, where)  # the question, and the calls made for it
     if turn is None:
         return []
-    showings = Showings(turn.calls, turn.known, turn.question)
-    arrivals = Arrivals(turn.calls)
+    # which documents each model was shown in its prompt
+    showings = Showings(turn.calls, turn.texts_besides_documents, turn.question)
+    arrivals = Arrivals(turn.calls)  # what each search or tool returned
     samples = []
-    for answered in answers(turn, showings):
-        evidenced = evidence(turn, answered, showings, arrivals)
-        cited = cited_by(turn, answered, evidenced)
-        calls = ledger(turn, evidenced)
-        samples.append(_sample(turn, answered, evidenced, cited, calls))
+    for answer in answers(turn, showings):
+        # what the answer could rest on: its contexts, and what was retrieved
+        answer_evidence = evidence(turn, answer, showings, arrivals)
+        citations = cited_by(turn, answer, answer_evidence)
+        # the evidence of each call, of earlier turns too
+        call_table = ledger(turn, answer_evidence)
+        samples.append(_sample(turn, answer, answer_evidence, citations, call_table))
     return samples
 
 

@@ -84,7 +84,7 @@ def effects_of(
     writers = [
         change
         for change in changes
-        if change.replaces and change.node in calls.reworking_steps
+        if change.replaces and change.node in calls.steps_with_documents
     ]
     steps = _steps_before_answer(changes, calls, answered_by)
     found_by_retriever = _found_inside_retrievers(calls)

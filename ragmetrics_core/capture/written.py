@@ -51,7 +51,7 @@ class OwnWords:
             text: The text of a document.
             before: When it was there; later replies do not count.
         """
-        n_replies = sum(ended <= before for ended, _ in self._replies)
+        n_replies = sum(ended <= before for ended, _ in self._reply_streams)
         if n_replies == 0:
             return False
         if (text, n_replies) not in self._hold_by_text:
@@ -60,38 +60,40 @@ class OwnWords:
         return self._hold_by_text[text, n_replies]
 
     def _is_framed_reply(self, text: str, n_replies: int) -> bool:
-        """Whether a text is a model's reply, alone or in a frame of queries.
+        """Whether a document's text is a model's reply, alone or in a frame.
 
-        The frame is what is left of the text without replies, queries and questions.
-        Most of the text must be these, and neither the text nor its frame may be of
-        what was found.
+        The text must hold an earlier reply. Replies and queries must make up most of
+        it. What is left of it without them is the frame. Neither the text nor the frame
+        may come from a text that a search or tool returned (``originals``).
+
+        Texts are compared as streams: their letters and digits alone, as bytes.
 
         Args:
             text: The text of a document.
-            n_replies: How many replies were there, the earliest first.
+            n_replies: How many of the run's replies were there before the document.
         """
         if text in self.originals:
             return False
-        letters = stream(text)
-        earlier_replies = [reply for _, reply in self._replies[:n_replies]]
-        replies_inside = [reply for reply in earlier_replies if reply in letters]
+        text_stream = stream(text)
+        earlier_replies = [reply for _, reply in self._reply_streams[:n_replies]]
+        replies_inside = [reply for reply in earlier_replies if reply in text_stream]
         if not replies_inside:
             return False
-        queries_inside = [query for query in self._asked if query in letters]
-        own_words = [*replies_inside, *queries_inside]
-        # a reply may quote what was found; the frame around it does not
-        frame = _remove_parts(letters, own_words)
-        n_own_bytes = len(letters) - len(frame)
-        if n_own_bytes < _MOST_OF_IT * len(letters):
+        queries_inside = [
+            query for query in self._query_streams if query in text_stream
+        ]
+        frame = _remove_parts(text_stream, [*replies_inside, *queries_inside])
+        n_bytes_of_models = len(text_stream) - len(frame)
+        if n_bytes_of_models < _MOST_OF_IT * len(text_stream):
             return False
-        is_found = any(
-            letters in original or share_a_passage(frame, original)
-            for original in self._originals
-        )
-        return not is_found
+        for original in self._original_streams:
+            # Only the frame is compared by passages, since a reply may quote a source.
+            if text_stream in original or share_a_passage(frame, original):
+                return False
+        return True
 
     @cached_property
-    def _replies(self) -> list[tuple[float, bytes]]:
+    def _reply_streams(self) -> list[tuple[float, bytes]]:
         """The replies that are long enough, as streams, the earliest first."""
         replies = []
         for ended, reply in self.replies:
@@ -101,13 +103,13 @@ class OwnWords:
         return sorted(replies)
 
     @cached_property
-    def _asked(self) -> list[bytes]:
+    def _query_streams(self) -> list[bytes]:
         """The queries and questions that are long enough, as streams, each once."""
         long_texts = [text for text in dict.fromkeys(self.asked) if len(text) >= LEAST]
         return _streams_with_letters(long_texts)
 
     @cached_property
-    def _originals(self) -> list[bytes]:
+    def _original_streams(self) -> list[bytes]:
         """The texts that were found, as streams."""
         return _streams_with_letters(self.originals)
 

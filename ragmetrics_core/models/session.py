@@ -623,37 +623,34 @@ class Session:
         keep: bool,
         complete: Callable[[str, ChatRequest, Send], Awaitable[ChatReply]],
     ) -> Usage:
-        """Ask for the replies under some keys, and return what it cost.
+        """Ask the endpoint for the replies under some keys.
 
-        Each is kept as it comes, and handed to whoever waits for it.
+        Each reply is kept as soon as it comes. Another run that wants the same reply
+        meanwhile waits for it (a flight) in place of asking for it again.
 
         Args:
             request: The request for all of them.
             keys: The keys of the replies, in the order in which they come.
-            outcomes: Where the replies, or why there is none, are filled in.
-            keep: Whether they are kept in the store.
-            complete: Sends the request in one call or in several, by ``send``.
+            outcomes: By key, the reply or why there is none. Filled in here.
+            keep: Whether the replies are kept in the store.
+            complete: Makes the calls: one for all replies, or several. It is given a
+                name for the request, the request, and the function that sends one call.
+                It returns all replies as one, with the failures and the usage of all
+                calls.
+
+        Returns:
+            What all calls cost.
         """
         shared = self._prepared  # what all runs share on this loop
 
         async def send(request: ChatRequest, position: int) -> ChatReply:
-            """Send a call for the replies from a position among the keys on."""
+            """Send one call for the replies from a position among the keys on."""
             keys_wanted = keys[position:]
-            # In a run in batches the store answers in place of the endpoint.
-            reply = self._reply_store.reply_from_batch(self.model, keys_wanted, request)
-            if reply is not None:
-                spending_here().note(reply.usage)
-            else:
-                reply = await self._attempts.send(request)
-            choices = _choices_by_key(reply, keys_wanted)
-            if keep and choices:
-                self._reply_store.put(choices)
-            outcomes.update(choices)
-            return reply
+            return await self._send_call(request, keys_wanted, outcomes, keep=keep)
 
-        # Others who want the same replies wait for them from here on.
         self._announce_flights(shared, keys)
         try:
+            # the first key names the request, so that a rejection can be remembered
             reply = await complete(keys[0], request, send)
             unanswered = [key for key in keys if outcomes[key] is None]
             # there may be more failures than replies that are missing in the end
@@ -661,6 +658,34 @@ class Session:
         finally:
             _end_flights(shared, keys, outcomes)
         return reply.usage
+
+    async def _send_call(
+        self,
+        request: ChatRequest,
+        keys_wanted: Sequence[str],
+        outcomes: dict[str, Outcome | None],
+        *,
+        keep: bool,
+    ) -> ChatReply:
+        """Send one call, and keep the replies that it brings.
+
+        Args:
+            request: The request.
+            keys_wanted: The keys of the replies, in the order in which they come.
+            outcomes: By key, the reply or why there is none. Replies are filled in.
+            keep: Whether the replies are kept in the store.
+        """
+        # In a run in batches the store answers in place of the endpoint.
+        reply = self._reply_store.reply_from_batch(self.model, keys_wanted, request)
+        if reply is not None:
+            spending_here().note(reply.usage)
+        else:
+            reply = await self._attempts.send(request)  # notes what it spends itself
+        choices = _choices_by_key(reply, keys_wanted)
+        if keep and choices:
+            self._reply_store.put(choices)
+        outcomes.update(choices)
+        return reply
 
 
 def _end_flights(

@@ -64,7 +64,8 @@ _FRAMES = 40
 _current: ContextVar[TeeSpan | None] = ContextVar(
     "ragmetrics_haystack_span", default=None
 )
-# in the order in which they began; each operation on it is atomic
+# An ordered set: the runs are the keys, in the order in which they began. Each
+# operation on a dict is atomic.
 _open_runs: dict[Run, None] = {}
 
 
@@ -265,31 +266,26 @@ class Tee(Tracer):
         return TeeSpan(inner_span, run, node, open_span)
 
     def _run_of_outermost(self, tags: dict[str, Any]) -> tuple[Run | None, Node | None]:
-        """Find or begin the run of a pipeline or agent that has no span around it.
+        """Return the run of a pipeline or agent that no open span surrounds.
 
-        A thread that a component started without its context has no span, either. What
-        runs in it belongs to that component, if the component can be found.
+        Usually the pipeline begins a run of its own. It does not if a component started
+        a thread without handing over its context variables, and the pipeline runs in
+        that thread: then the pipeline belongs to the component's run.
 
         Args:
             tags: What Haystack says of the pipeline or agent.
 
         Returns:
-            The run, and the span around; no run if nobody listens, no span if a run
-            begins.
+            The run, and the node of the run under which the pipeline belongs. The node
+            is None if the run is new. Both are None if nobody listens.
         """
-        is_main_thread = threading.current_thread() is threading.main_thread()
-        if _open_runs and not is_capturing() and not is_main_thread:
+        if _open_runs and _is_in_bare_thread():
             pipeline_input = copied(tags.get("haystack.pipeline.input_data"))
-            # the component was given the texts that its thread hands on
+            # the component was given the texts that its thread hands to the pipeline
             run, component = _component_that_started(set(texts_in(pipeline_input)))
             if run is not None:
                 return run, component
-        listeners = LISTENERS.begin()
-        if not listeners:
-            return None, None
-        run = Run(listeners[0].problems, listeners, strand())
-        _open_runs[run] = None
-        return run, None
+        return _begin_run(), None
 
     @guard_hook
     def _left(
@@ -319,6 +315,26 @@ def _name_in(tags: Mapping[str, Any]) -> str:
     """The name of the component or tool of a span; empty for any other span."""
     names = (tags.get("haystack.component.name"), tags.get("haystack.tool.name"))
     return str(names[0] or names[1] or "")
+
+
+def _is_in_bare_thread() -> bool:
+    """Whether this thread was started without the context variables of its starter.
+
+    A capture is open somewhere, but its context variable has no value here.
+    """
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    return not is_main_thread and not is_capturing()
+
+
+def _begin_run() -> Run | None:
+    """Begin a run for those who listen here; None if nobody does."""
+    listeners = LISTENERS.begin()
+    if not listeners:
+        return None
+    # strand() names the thread and task, by which runs are grouped later
+    run = Run(listeners[0].problems, listeners, strand())
+    _open_runs[run] = None
+    return run
 
 
 def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, None]:

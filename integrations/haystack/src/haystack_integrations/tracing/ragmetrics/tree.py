@@ -608,40 +608,53 @@ def _talk_in_texts(run: Run, asked: _Given | None) -> Talk:
 
 
 def _messages_of_components(
-    calls: Calls, before: int | None, question: str | None
+    calls: Calls, answer_began: int | None, question: str | None
 ) -> list[tuple[list[Message], bool]]:
-    """The lists of messages that components returned before the answer.
+    """Return the lists of messages that components gave before the answer.
 
-    What builders, models and agents wrote is left out of the lists of others.
+    Such a component is a memory, for example. Prompt builders, models and agents are
+    none: their lists are left out. Their messages are also taken out of the lists of
+    later components.
 
     Args:
         calls: The calls of the run.
-        before: When the answering call began; None if no call is known.
+        answer_began: The tick at which the answering call began; None if no call is
+            known. Ticks count up with each beginning and end of a component.
         question: What is asked now; None if that is not known.
 
     Returns:
-        Each list, the earliest first, with whether the component wrote it around the
-        question.
+        Each list with a flag, in the order in which the components ended. The flag is
+        True if the component composed the list as a prompt for the question. Its
+        messages may be examples then, and no earlier turns.
     """
-    documents: list[Document] = []
-    for call in calls.root.walk():
-        documents += [*call.taken, *(call.documents or ())]
-    written: list[Message] = []
-    lists: list[tuple[list[Message], bool]] = []
+    all_documents = _documents_of(calls)
+    written: list[Message] = []  # by builders, models and agents so far
+    lists_with_flag: list[tuple[list[Message], bool]] = []
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
         returned = [_messages(value) for value in node.sockets.values()]
         is_builder = "Builder" in node.type.rpartition(".")[2]
-        is_before_answer = before is None or node.closed < before
         if is_builder or calls.of[node].kind in ("model", "agent"):
             for messages in returned:
                 written += messages
-        elif node.closed and is_before_answer:
-            for messages in returned:
-                of_others = _without_once(messages, written)
-                lists.append(
-                    _earlier_messages(calls, node, of_others, question, documents)
-                )
-    return lists
+            continue
+        has_ended = node.closed > 0  # ``closed`` is 0 while the component runs
+        is_before_answer = answer_began is None or node.closed < answer_began
+        if not has_ended or not is_before_answer:
+            continue
+        for messages in returned:
+            of_others = _drop_written(messages, written)
+            lists_with_flag.append(
+                _earlier_messages(calls, node, of_others, question, all_documents)
+            )
+    return lists_with_flag
+
+
+def _documents_of(calls: Calls) -> list[Document]:
+    """All documents that calls of a run took or returned."""
+    documents: list[Document] = []
+    for call in calls.root.walk():
+        documents += [*call.taken, *(call.documents or ())]
+    return documents
 
 
 def _earlier_messages(
@@ -658,12 +671,13 @@ def _earlier_messages(
         node: The visit of the component.
         messages: A list of messages that it returned.
         question: What is asked now; None if that is not known.
-        documents: What was found in the run.
+        documents: The documents of the run. Messages that only show these are no
+            earlier turns.
 
     Returns:
-        The messages, and whether the component wrote them around the question. There
-        are none if the user said nothing in them: words of the assistant alone are a
-        step's.
+        The messages, and whether the component composed them as a prompt for the
+        question. There are none if the user said nothing in them: words of the
+        assistant alone are a step's.
     """
     handed_in = [
         message for value in node.input.values() for message in _messages(value)
@@ -679,10 +693,11 @@ def _earlier_messages(
     return earlier, is_new and last_message.role == "user" and is_composed
 
 
-def _without_once(messages: list[Message], written: list[Message]) -> list[Message]:
-    """A conversation without the messages that the run itself wrote.
+def _drop_written(messages: list[Message], written: list[Message]) -> list[Message]:
+    """Return messages without those that the run itself wrote.
 
-    Of equal messages the last one is the run's.
+    If a message stands in the list several times, only the last one is dropped: the
+    others belong to earlier turns.
     """
     remaining = list(messages)
     for place in reversed(range(len(remaining))):

@@ -108,7 +108,7 @@ class _OpenRun:
         needs_data: Whether its inputs and outputs are needed whole.
         spans: The ids of the spans that stand in it.
         written_answers: By the identity of a streamed chat's response: the answer that
-            was written, and the error that broke it off.
+            was written, and the error that broke it off; None for no error.
         awaited_response_id: The identity of the response whose answer the run waits
             for.
         untaken_pieces: Pieces of that answer that the application has not taken.
@@ -746,26 +746,36 @@ class Recorder:
 
     @guard_hook
     def _end_unread(self, open_run: _OpenRun) -> None:
-        """End a run whose response is gone before its answer was read to its end.
+        """End a run whose response object is gone, perhaps before it was read.
 
-        What was read counts as the answer, and the run is incomplete. If the answer was
-        written to its end and nothing of it was read, the whole answer is kept, with a
-        doubt whether the user received it.
+        - If the engine never wrote the answer to its end, the run is incomplete and has
+          no answer.
+        - If the engine failed, the run is incomplete, with the error.
+        - If the application read a part of the answer, the run is incomplete, and that
+          part is kept.
+        - If the application read nothing, the whole answer is kept, with a doubt
+          whether the user received it.
+        - If the application read all of it, the run ends as usual.
         """
-        # the text and the error of an answer that the engine did not write to its end
-        never_written = ("", GeneratorExit())
-        text, error = open_run.written_answers.get(
-            open_run.awaited_response_id or 0, never_written
-        )
+        response_id = open_run.awaited_response_id
+        if response_id is None or response_id not in open_run.written_answers:
+            # GeneratorExit stands for an application that stopped reading
+            self._end_stream(open_run, "", GeneratorExit())
+            return
+        text, error = open_run.written_answers[response_id]
+        if error is not None:
+            self._end_stream(open_run, text, error)
+            return
         # the application has read all but the pieces at the end that it did not take
         unread = "".join(open_run.untaken_pieces).rstrip()
         text_read = text.removesuffix(unread)
-        if error is None and not text_read.strip():
+        if not text_read.strip():
             open_run.run.doubts = (_NOBODY_READ,)
-        elif error is None and unread:
-            text = text_read
-            error = GeneratorExit()
-        self._end_stream(open_run, text, error)
+            self._end_stream(open_run, text, None)
+        elif unread:
+            self._end_stream(open_run, text_read, GeneratorExit())
+        else:
+            self._end_stream(open_run, text, None)
 
     @guard_hook
     def _end_stream(
@@ -775,7 +785,8 @@ class Recorder:
 
         Args:
             open_run: The run.
-            answer_text: What was read.
+            answer_text: The answer, or the part of it that was read. If there is an
+                error, it is kept as ``partial`` and the run is marked as incomplete.
             error: The error that broke it off, ``GeneratorExit`` if the application
                 stopped reading; None if it was read to its end.
         """
