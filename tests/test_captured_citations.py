@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnablePassthrough
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_ragmetrics import capture as capture_langchain
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.query_engine import CitationQueryEngine
@@ -25,7 +25,9 @@ from test_planted_losses import QUESTION, TEXTS, Finds, Found, Nodes
 
 from ragmetrics_core import Sample
 from ragmetrics_core.capture.prompt_numbers import numbering_in
+from ragmetrics_core.data import SampleResult
 from ragmetrics_core.data.citations import may_cite_more
+from ragmetrics_core.reporting.sample_journey import journey_of
 
 ANSWER = "The Velm rises in the hills [1]. The bridge was opened in 1874. [3][9]"
 CITED = [("The Velm rises in the hills [1].", (0,), ())]
@@ -199,6 +201,57 @@ def test_a_source_in_words_beside_a_mark_is_not_taken_for_none(name: str) -> Non
     sample = ANSWERING[name]("It rises [1]. See Source 2.")
     assert sample.citations
     assert may_cite_more(sample.answer, sample.citations)
+
+
+@pytest.mark.parametrize("name", [*ANSWERING, "a table"])
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("Document 2 says it opened in 1874, while [3] says red.", None),
+        ("Source 3 says [3] that it is red.", "known"),
+        ("The towers are red [3].\n\n**Sources:** [2], [3]", None),
+        ("The towers are red [3].\n\n**Sources:** [3]", "known"),
+        ("It opened. The towers are red [3].\n\n**Sources:** [2], [3]", None),
+    ],
+)
+def test_what_words_may_name_beside_a_mark_is_not_known_as_uncited(
+    name: str, answer: str, expected: str | None
+) -> None:
+    if name == "a table":
+        contexts = [f"[{number}] {text}" for number, text in enumerate(TEXTS, 1)]
+        sample = Sample.from_row({"answer": answer, "contexts": contexts})
+    else:
+        sample = ANSWERING[name](answer)
+    found = journey_of(SampleResult(index=0, sample=sample, results={}))
+    assert found is not None
+    cited = [passage.cited for passage in found.passages]
+    if expected is None:
+        assert cited == [None] * 3
+        assert "form that is not read" in found.unknown["cited"]
+    else:
+        assert cited == [False, False, True]
+
+
+@pytest.mark.parametrize("answer", ["It was opened in 1874 [2].", "It was [1][2]."])
+def test_a_short_note_under_a_number_does_not_dangle(answer: str) -> None:
+    """The notes of a map step are too short to be found as passages."""
+    retriever = Found()
+    model = FakeListChatModel(responses=["Two lanes.", "4 May 1874", "Red.", answer])
+
+    def answer_from_notes(question: str) -> str:
+        notes = [
+            model.invoke(f"What of this answers the question? {found.page_content}")
+            for found in retriever.invoke(question)
+        ]
+        lines = [f"[{place}] {note.content}" for place, note in enumerate(notes, 1)]
+        prompt = "\n".join(["Notes:", *lines, f"Question: {question}"])
+        return str(model.invoke(prompt).content)
+
+    with capture_langchain() as captured:
+        RunnableLambda(answer_from_notes).invoke(QUESTION)
+    (sample,) = captured.samples
+    assert sample.citations is None
+    assert "none of the contexts" in sample.citations_unknown
 
 
 READ = ("［2］", "[２]", "〔2〕", "[2, p. 3]", "[Source 2, p. 3]", "[Source 2: a.pdf]")

@@ -457,3 +457,18 @@ def test_answers_of_forms_that_are_read_are_scored_as_they_are(
     if sources not in LISTS[-2:]:
         assert result.evidence.recall == n_supported / len(sentences)
         assert result.evidence.precision == n_supported / len(sentences)
+
+
+@pytest.mark.parametrize("listed", ["**Sources:** [1], [2]", "Source: [2]"])
+def test_a_list_of_other_sources_leaves_a_sentence_without_a_mark_open(
+    listed: str,
+) -> None:
+    """The list may be what the second sentence cites."""
+    result = judged(f"It says AA [1].\nIt says BB.\n\n{listed}")
+    assert result.status == "undefined", result
+    assert "may cite" in result.reason
+
+
+def test_a_list_of_the_sources_of_the_marks_leaves_nothing_open() -> None:
+    result = judged("It says AA [1].\nIt says BB.\n\nSources: [1]")
+    assert result.status == "scored", result

@@ -791,7 +791,9 @@ def _check_that_it_dangles(
     Raises:
         _UnknownMeaning: If it is not known what the model was shown, or if the prompt
             gives its contexts no numbers or names, gives this number to several texts,
-            or shows the name elsewhere; or if the name holds no letter, as ``2:0``.
+            or shows the name elsewhere; or if the name holds no letter, as ``2:0``. A
+            number is shown elsewhere, too, where it stands above a text and no text of
+            a search was found in the prompt.
     """
     label = plain_label(name)
     if not search.knows_what_was_shown:
@@ -816,6 +818,9 @@ def _check_that_it_dangles(
     has_numbers = any(known.isdigit() for known in labels.places)
     if not has_numbers and search.texts and not _numbering_of_the_framework(search):
         raise _UnknownMeaning(_NO_MEANING.format(mark))
+    if not has_numbers and _is_a_line_numbered(label, prompts):
+        # a note of the application, in words of no retrieved text
+        raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
     if _is_number_shown(label, labels, prompts):
         raise _UnknownMeaning(_SHOWN_ELSEWHERE.format(mark))
 

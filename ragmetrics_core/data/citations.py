@@ -54,6 +54,8 @@ _LISTS_OF_JSON = "the answer is JSON, in which brackets are lists and no marks"
 # What a numbering of plain numbers is like; of an answer whose numbering is not known.
 _NUMBERS = {"1": 0}
 
+_NUMBER = re.compile(r"\d+")
+_LABEL_IN_BRACKETS = re.compile(r"\[[^\[\]]+\]")
 _LONGEST_OPENING = 2000  # signs of a list and marks, before the text of a line
 _BLANKS = " \t\u00a0"
 _BLANK_SIGNS = tuple(_BLANKS)
@@ -269,6 +271,49 @@ def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     return any(statement.may_cite for statement in cited_statements(answer, citations))
 
 
+def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
+    """Whether an answer may name sources beside its marks, in a form that is not read.
+
+    Other than in ``may_cite_more`` a sentence counts that cites, too: in "Document 2
+    says so, while [3] says red" context 2 may be cited. A form whose numbers all stand
+    in marks, as in "Document 2 [2] says so", names nothing more.
+
+    Args:
+        answer: The answer.
+        citations: What is known that it cites.
+    """
+    text = answer or ""
+    if may_cite_more(text, citations):
+        return True
+    marks = _marks_of(text, citations)
+    if marks and _lists_other_sources(text, marks):
+        return True
+    numbers_in_marks: set[str] = set()
+    for mark in marks:
+        numbers_in_marks.update(_NUMBER.findall(text[mark.start : mark.end]))
+    for start, end in doubtful_forms_in(text, _spans_with_signs(text, marks)):
+        numbers = set(_NUMBER.findall(text[start:end]))
+        if not numbers or not numbers <= numbers_in_marks:
+            return True
+    return False
+
+
+def _lists_other_sources(answer: str, marks: Sequence[Mark]) -> bool:
+    """Whether a line such as "Sources: [1], [2]" names a source that no mark names.
+
+    Sentences without a mark may rest on it.
+    """
+    labels_in_marks = {answer[mark.start : mark.end] for mark in marks}
+    for start, end in definitions_in(answer):
+        line = answer[start:end].strip()
+        defines_a_mark = line.startswith("[")  # "[2]: https://example.org"
+        if defines_a_mark:
+            continue
+        if not labels_in_marks.issuperset(_LABEL_IN_BRACKETS.findall(line)):
+            return True
+    return False
+
+
 def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:
     """Places of the contexts that a label names; () if it names none."""
     places = numbering.get(label, ())
@@ -337,8 +382,11 @@ def _places_that_may_cite(
 ) -> frozenset[int]:
     """Places of sentences that may cite in a form that is not read.
 
-    A form at the beginning of a sentence may belong to the sentence before.
+    A form at the beginning of a sentence may belong to the sentence before. A list of
+    other sources than those of the marks may belong to each.
     """
+    if marks and _lists_other_sources(answer, marks):
+        return frozenset(range(len(sentences)))
     starts = [sentence.start for sentence in sentences]
     read_spans = _spans_with_signs(answer, marks)
     places: set[int] = set()

@@ -15,7 +15,7 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
 )
-from ragmetrics_core.data.citations import UNREAD_FORM, may_cite_more
+from ragmetrics_core.data.citations import UNREAD_FORM, may_name_more
 from ragmetrics_core.reporting.passage_matching import parts_shown, sentences_resting
 
 Loss = Literal[
@@ -328,7 +328,7 @@ def _ranks_cited(sample: Sample, unknown: dict[str, str]) -> set[int | None] | N
     if sample.citations is None:
         unknown["cited"] = sample.citations_unknown
         return None
-    if may_cite_more(sample.answer, sample.citations):
+    if may_name_more(sample.answer, sample.citations):
         unknown["cited"] = UNREAD_FORM
         return None
     return {place + 1 for citation in sample.citations for place in citation.contexts}
