@@ -142,11 +142,17 @@ class ShownToAnswer:
         return texts_shown
 
     def _texts_behind_contexts(self, arrivals: Sequence[Arrival]) -> set[str]:
-        """Texts of tools of which a step made documents that are contexts.
+        """Return the texts of tools that a step made into documents that are contexts.
 
-        LangGraph's CRAG makes documents of what its web search returned. The contexts
-        explain their places in the prompts, so that locating finds no place for the
-        tool's text.
+        LangGraph's CRAG makes documents of what its web search returned. The prompt
+        shows these documents. Its passages are attributed to them, so that the tool's
+        text is not found there. It must count as shown nevertheless.
+
+        Args:
+            arrivals: What searches and tools returned.
+
+        Returns:
+            The texts that share a passage with a context which a step made.
         """
         keys_made: set[DocumentKey] = set()
         for arrival in arrivals:

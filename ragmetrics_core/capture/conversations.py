@@ -96,7 +96,7 @@ class Conversations:
         self, named: str | None = None, before: Conversations | None = None
     ) -> None:
         self._named = named
-        self._before = before
+        self._other_blocks = before
         # whether other blocks go on with the turns of this one
         self._shares = before is not None
         self.turns: deque[CapturedTurn] = deque(maxlen=_MOST_TURNS)
@@ -208,15 +208,24 @@ class Conversations:
         return turns_in_history[-1] if len(names) == 1 else None
 
     def _last_turn_of(self, name: str, tree: Tree) -> CapturedTurn | None:
-        """Return the turn of a named conversation that a run goes on with.
+        """Return the turn of a named conversation after which a run comes.
 
-        That is the turn whose words end the history, else the last turn of this name. A
-        turn of another block counts only if its words stand in the history.
+        That is the turn whose question and answer end the run's history. If there is
+        none, it is the last turn of the conversation. A turn that another ``capture()``
+        block recorded counts only if the history holds its question and its answer.
+
+        Args:
+            name: The name of the conversation.
+            tree: The run.
+
+        Returns:
+            The turn; None if no turn of the conversation is known.
         """
         lines = {as_one_line(message.content) for message in tree.history}
         turns: list[CapturedTurn] = []
-        if self._before is not None:
-            for turn in list(self._before.turns):
+        if self._other_blocks is not None:
+            for turn in list(self._other_blocks.turns):
+                # ``words`` are the question and the answer, in one line each
                 if lines.issuperset(turn.words):
                     turns.append(turn)
         turns += self.turns
@@ -245,7 +254,7 @@ class Conversations:
 
     def copy_for_trial(self) -> Conversations:
         """A copy that shares with no other block: what it remembers stays in it."""
-        trial = Conversations(self._named, self._before)
+        trial = Conversations(self._named, self._other_blocks)
         trial._shares = False
         trial.turns.extend(self.turns)
         return trial
@@ -261,8 +270,8 @@ class Conversations:
                 self.turns.append(_captured_turn(sample, sample.ledger, tree))
         is_found_by_words = tree.conversation_at in BY_WORDS
         is_new = tree.conversation == _name_of_new(tree)
-        if not (is_found_by_words or is_new) and self._shares and self._before:
-            self._before.add(tree, samples)
+        if not (is_found_by_words or is_new) and self._shares and self._other_blocks:
+            self._other_blocks.add(tree, samples)
 
     def find_quoted_turns(
         self, prompts: Sequence[str], said_now: Collection[str]

@@ -399,21 +399,24 @@ def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
 def _groups_that_gave(
     documents: Iterable[Document], query: str, groups: Sequence[Group]
 ) -> list[Group]:
-    """The groups whose documents a reranker was handed that the application called.
+    """Return the groups from which the documents of a reranker come.
 
-    Groups that searched for what the reranker is asked go before others, and of these
-    the latest. Groups are taken until each document is accounted for. Groups that were
-    answered count only where no other one gave any.
+    A group holds the searches and model calls that belong to one question. Here the
+    application called a reranker itself, so that nothing else tells its question.
+
+    Groups whose question has no answer yet go first. They are taken until each document
+    is accounted for: those that searched for the reranker's query first, then the
+    latest. If all groups have their answers, only the latest is taken.
 
     Args:
-        documents: What the reranker was handed.
+        documents: What the reranker was given.
         query: What it was asked, in one line; empty if it was asked nothing.
-        groups: Groups of one strand, the latest first.
+        groups: The groups of one thread or task, the latest first.
 
     Returns:
-        The groups; empty if none gave any of the documents.
+        The groups; empty if none of them returned any of the documents.
     """
-    missing_names = names_of(documents)
+    missing_names = names_of(documents)  # of documents that are not accounted for
     giving = [
         group
         for group in groups
@@ -421,8 +424,9 @@ def _groups_that_gave(
     ]
     waiting = [group for group in giving if group.answered_at is None]
     if not waiting:
-        return giving[:1]
-    # a stable sort: the latest stay first
+        return giving[:1]  # the latest one, or none
+    # Those that searched for the query come first, since False sorts before True. The
+    # sort is stable: the latest stay first.
     waiting.sort(key=lambda group: not group.searched_for(query))
     chosen: list[Group] = []
     for group in waiting:

@@ -184,33 +184,22 @@ def _notes_of_searches_and_steps(
     documents_by_search: Mapping[Node, Documents],
     steps: Sequence[StepEffect],
 ) -> list[PassageNote]:
-    """Note who found each of the retrieved documents, and who kept or dropped it.
+    """Note for each retrieved document which search found it and which step dropped it.
 
-    A document that no reranker or filter took has ``kept=None``, and so has one that
-    the first step that did not hand it on may have written anew. It has a rank behind
-    the last step only where there is one last step.
+    Args:
+        retrieved: The retrieved documents.
+        documents_by_search: What each search returned.
+        steps: The rerankers and filters, with the places of the documents that each
+            took and gave.
     """
     search_by_document = _first_searches(documents_by_search)
+    # those whose output no other reranker or filter took
     last_steps = [step for step in steps if not _is_worked_on(step, steps)]
-    places_handed_on: set[int] = set()
-    for step in last_steps:
-        places_handed_on.update(step.gave)
     notes: list[PassageNote] = []
     for place, document in enumerate(retrieved):
         search, rank = search_by_document.get(document.identity, (None, None))
         steps_that_took = [step for step in steps if place in step.took]
-        kept: bool | None = None
-        rank_kept: int | None = None
-        dropped_by: str | None = None
-        if steps_that_took:
-            kept = place in places_handed_on
-        if kept and len(last_steps) == 1:
-            rank_kept = last_steps[0].gave.index(place) + 1
-        if kept is False:
-            dropper = _first_that_dropped(place, steps_that_took)
-            dropped_by = None if dropper is None else dropper.name
-            if dropper is not None and dropper.wrote_anew:
-                kept, dropped_by = None, None
+        kept, rank_kept, dropped_by = _kept_by_steps(place, steps_that_took, last_steps)
         notes.append(
             PassageNote(
                 retriever=search,
@@ -221,6 +210,36 @@ def _notes_of_searches_and_steps(
             )
         )
     return notes
+
+
+def _kept_by_steps(
+    place: int, steps_that_took: Sequence[StepEffect], last_steps: Sequence[StepEffect]
+) -> tuple[bool | None, int | None, str | None]:
+    """Tell whether rerankers and filters kept one retrieved document.
+
+    Args:
+        place: The place of the document among the retrieved ones.
+        steps_that_took: The steps that were given the document.
+        last_steps: The steps whose output no other step took.
+
+    Returns:
+        Whether the document was kept, its rank among what the last step returned, and
+        the name of the step that dropped it. What is not known is None.
+    """
+    if not steps_that_took:
+        return None, None, None
+    if any(place in step.gave for step in last_steps):
+        if len(last_steps) > 1:  # several results have no common order
+            return True, None, None
+        rank_kept = last_steps[0].gave.index(place) + 1
+        return True, rank_kept, None
+    dropper = _first_that_dropped(place, steps_that_took)
+    if dropper is None:
+        return False, None, None
+    if dropper.wrote_anew:
+        # the document may live on in a text that the step wrote
+        return None, None, None
+    return False, None, dropper.name
 
 
 def _first_that_dropped(

@@ -476,19 +476,18 @@ def _blank(text: str, spans: Iterable[Span]) -> str:
 
 
 def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
-    """Whether a bracket holds what the text is about, and no label.
+    """Whether a bracket is a part of the text, and cites no source.
 
-    That is an index such as ``a[1]``, a measure such as ``[-1, 0.5]``, a year, or an
-    interval from 0. A year may be a label where the numbering has labels of four
-    digits, and an interval may be two labels where it has the label 0.
+    Such brackets are an index (``a[1]``), a measure (``[-1, 0.5]``), a year
+    (``[2020]``) and an interval from 0 (``[0, 1]``).
 
     Args:
-        match: A bracket that looks like a mark.
+        match: A bracket that looks like a citation.
         text: The text that it stands in.
-        numbering: The labels that are known.
+        numbering: The labels of the sources; empty if they are not known.
     """
     inside = match["listed"]
-    if inside is None:  # another kind of bracket, in which only sources stand
+    if inside is None:  # another kind of bracket, such as 【1】, holds sources alone
         return False
     before = text[max(0, match.start() - _LONGEST_NAME) : match.start()]
     is_in_formula = _OPERATOR_BEFORE.search(before) or _OPERATOR_BEHIND.match(
@@ -497,9 +496,16 @@ def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
     if is_in_formula or _MEASURES.fullmatch(inside):
         return True
     if _YEARS.fullmatch(inside):
-        return not any(re.fullmatch(r"\d{4}", label) for label in numbering)
-    is_from_one = bool(numbering) and "0" not in numbering
-    return is_from_one and _INTERVAL.fullmatch(inside) is not None
+        # a source may be numbered so high
+        has_labels_like_years = any(
+            re.fullmatch(r"\d{4}", label) for label in numbering
+        )
+        return not has_labels_like_years
+    if _INTERVAL.fullmatch(inside):
+        # [0, 1] cites two sources if one is numbered 0, or may be; else it is a range
+        may_cite_0 = not numbering or "0" in numbering
+        return not may_cite_0
+    return False
 
 
 def _inside_of(match: re.Match[str]) -> str:

@@ -212,16 +212,18 @@ def _values_by_field(places: _Found, replaced: Mapping[str, Any]) -> dict[str, A
 def _metadata(
     row: Row, places: _Found, metadata_cell: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The metadata of a row: all columns that no field used, then its metadata column.
+    """Return the metadata of a row.
 
-    If neither names a conversation, the name of one that stands beside the texts is
-    added.
+    It holds all columns from which no field was read, and what the metadata column
+    holds. If neither names a conversation, its name is looked for in the columns of the
+    question and the answer: ``{"messages": [...], "conversation_id": ...}``.
 
     Args:
         row: The row.
-        places: Where its fields were found.
+        places: By field, where it was found.
         metadata_cell: What its metadata column holds.
     """
+    # ``place.column`` may be a path into a column, such as ``inputs.question``
     used_columns = {_column_of(row, place.column) for place in places.values()}
     metadata: dict[str, Any] = {}
     for column, value in row.items():

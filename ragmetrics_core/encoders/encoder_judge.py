@@ -425,20 +425,23 @@ class EncoderJudge(Judge):
         return probabilities, len(windows)
 
     def windows(self, premise: str, hypotheses: Sequence[str]) -> list[str]:
-        """Cut a text into windows that fit into the model beside each hypothesis.
+        """Cut a premise into pieces (windows) that fit into the model.
 
-        The windows overlap by a quarter.
+        The model reads a window and one hypothesis at a time. Each window shares a
+        quarter of its tokens with the next one.
 
         Args:
-            premise: The text.
-            hypotheses: The texts that the model reads beside it, one at a time.
+            premise: The text to cut: what a claim is checked against.
+            hypotheses: The texts that are read beside each window: claims, or an
+                answer. The longest of them must fit.
 
         Raises:
             ContextWindowExceeded: If a hypothesis leaves less than a quarter of the
                 model's tokens for a window.
         """
         tokens_of_longest = max(self._count_tokens(text) for text in hypotheses)
-        # A part cut out of a text may have a few tokens more than it had within it.
+        # A window cut out of a text may have a few tokens more than it had within the
+        # text; _SLACK is left free for these.
         room = self._most_tokens - tokens_of_longest - _SLACK
         if room < self._most_tokens // 4:
             raise ContextWindowExceeded(
@@ -452,8 +455,10 @@ class EncoderJudge(Judge):
             return [""]
         overlap = room // 4
         windows: list[str] = []
-        # no window begins within the last overlap: the one before holds it whole
-        for start in range(0, max(1, len(spans) - overlap), room - overlap):
+        # A window that began in the last ``overlap`` tokens would only repeat the end
+        # of the window before it. The first window is always made.
+        end_of_starts = max(1, len(spans) - overlap)
+        for start in range(0, end_of_starts, room - overlap):
             window_spans = spans[start : start + room]
             window_start, _ = window_spans[0]
             _, window_end = window_spans[-1]

@@ -139,7 +139,7 @@ def weights_at(
     label_probability: LabelProbability,
     mode: Mode,
 ) -> tuple[Weight | None, ...]:
-    """Return the weights of the labels that begin at some places of a reply's text.
+    """Return the weights of the labels in a reply's text.
 
     A weight is the probability of the positive label, from the log-probabilities of the
     token that holds the label.
@@ -148,11 +148,11 @@ def weights_at(
         choice: The reply, with its tokens.
         offsets: Where in its text each label begins.
         label_probability: Which labels there are, and which is the positive one.
-        mode: How the log-probabilities are to be read, as the weight will say.
+        mode: How the log-probabilities are read; it is stored in the weights.
 
     Returns:
-        The weights in the order of the offsets; None for one that its token does not
-        settle. Empty if the reply has no log-probabilities, or the tokens are not those
+        The weights in the order of the offsets. A weight is None if the token does not
+        tell the labels apart. Empty if the reply has no log-probabilities, or the tokens are not those
         of its text.
     """
     text = choice.text

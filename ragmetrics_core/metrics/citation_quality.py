@@ -623,25 +623,30 @@ def _ranks_of_support(
 def _judged_citations(
     answer: _Answer, statement: CitedStatement, cited: CitedSupport
 ) -> tuple[JudgedCitation, ...]:
-    """What each context does for the sentence that cites it.
+    """Return a record for each context that a sentence cites.
+
+    The record says whether the context alone supports the sentence, and whether it is
+    irrelevant: it alone does not support the sentence, and the other cited contexts do.
 
     Args:
         answer: The answer with its contexts.
         statement: The sentence.
-        cited: The verdicts on those that it cites and that are not blank, in order. A
-            blank context does nothing for a sentence, and the judge was not asked.
+        cited: The judge's verdicts, in order, on the cited contexts that are not blank.
+            The judge was not asked about blank ones.
     """
-    shown = answer.shown(statement.contexts)
+    places_not_blank = answer.shown(statement.contexts)
     verdict_by_place = {
         place: (support, irrelevant)
         for place, support, irrelevant in zip(
-            shown, cited.alone, cited.irrelevant, strict=True
+            places_not_blank, cited.alone, cited.irrelevant, strict=True
         )
     }
     citations: list[JudgedCitation] = []
     for place in statement.contexts:
-        # Without a blank context nothing is lost, so that it is irrelevant.
-        support, irrelevant = verdict_by_place.get(place, (BLANK, cited.supported))
+        # A blank context supports nothing. If the sentence is supported, then by the
+        # other contexts, so that the blank one is irrelevant.
+        verdicts_on_blank = (BLANK, cited.supported)
+        support, irrelevant = verdict_by_place.get(place, verdicts_on_blank)
         citations.append(
             JudgedCitation(
                 rank=place + 1,

@@ -503,12 +503,14 @@ class ContextUtilization(Metric):
 
 
 def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk]:
-    """What the judge said of each chunk of a question, by the chunk's text.
+    """Return the verdict on each chunk, by the chunk's text.
+
+    Of chunks with equal texts the verdict on the last one counts.
 
     Args:
-        asked: The replies of the polls. Verdicts, weights and windows are in the order
-            of the chunks.
-        chunks: The texts of the chunks.
+        asked: What the judge replied, once for each time that it was asked (a poll).
+            Verdicts, weights and windows are in the order of the chunks.
+        chunks: The texts of the chunks that one question was about.
     """
     verdicts_by_poll = [verdicts_of(reply) for reply in asked.replies]
     verdicts_by_chunk = zip(*verdicts_by_poll, strict=True)

@@ -285,11 +285,14 @@ class Fitting:
         """Ask for the replies that are missing, without the features to leave out.
 
         All are asked for in one call (``n``) if the model can do that, else each in a
-        call of its own.
+        call of its own. Each call fills in its replies, so that they are missing no
+        longer, or adds its failures.
 
         Args:
-            progress: The replies that are wanted, and those that are there.
-            left_out: Features that the request must not use; one found now is added.
+            progress: The replies that are wanted, those that are there, and failures.
+                It is changed by each call.
+            left_out: Features that the request must not use. If the model turns out not
+                to support ``n``, that is added.
             careful: Send the first of several calls alone, and the others only if it
                 does not fail.
         """
@@ -297,7 +300,8 @@ class Fitting:
         request = self._fit_request(progress.request, left_out)
         if len(progress.missing_places) > 1 and "n" not in left_out:
             request_for_all = replace(request, n=len(progress.missing_places))
-            await progress.call(request_for_all, progress.missing_places[0])
+            # its replies fill the missing places from the first one on
+            await progress.call(request_for_all, position=progress.missing_places[0])
             if not progress.missing_places or progress.failures:
                 return
             # The endpoint gave fewer than asked for: the rest is asked one by one. It
@@ -307,7 +311,7 @@ class Fitting:
             careful = False
         request_for_one = replace(request, n=1)
         if careful or len(progress.missing_places) == 1:
-            await progress.call(request_for_one, progress.missing_places[0])
+            await progress.call(request_for_one, position=progress.missing_places[0])
             if progress.failures:
                 # the same failure stands for every reply that was not asked for
                 progress.failures *= len(progress.missing_places)

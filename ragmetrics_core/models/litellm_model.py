@@ -301,7 +301,7 @@ class LiteLLMModel(ChatModel):
         return float(price_sent), float(price_received)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Send one request.
+        """Send one request through LiteLLM, and return the reply.
 
         Raises:
             JudgeError: As ``EXCEPTIONS`` lists for what LiteLLM raises; if no reply
@@ -315,7 +315,8 @@ class LiteLLMModel(ChatModel):
         litellm = _litellm()
         guard_clients(litellm)
         call = self._new_call()
-        # Our hooks add their errors here, since LiteLLM wraps what they raise.
+        # Our hooks note their errors here, since LiteLLM wraps what they raise. So the
+        # first one is a hook's, if any; what LiteLLM makes of it comes behind.
         refusals = call.refusals
         token = current_call.set(call)
         try:
@@ -333,6 +334,7 @@ class LiteLLMModel(ChatModel):
             return self._reply(response, request)
         finally:
             current_call.reset(token)
+            # where requests go, to be shown in reports; the first call tells it
             self._address_asked = self._address_asked or call.address
         # outside of any handler: what LiteLLM raises holds echoed keys and texts
         raise refusals[0]

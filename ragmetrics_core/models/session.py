@@ -823,7 +823,7 @@ def _explain_error(
     """The result; of a reply without a usable verdict whose it is, and what to do."""
     if isinstance(result, errors.CutOffReply) and request.max_tokens is not None:
         return errors.CutOffReply(
-            f"{result}. {_on_the_limit(model, request.max_tokens)}", raw=result.raw
+            f"{result}. {_advice_on_limit(model, request.max_tokens)}", raw=result.raw
         )
     if not isinstance(result, (errors.MalformedReply, errors.ConflictingVerdicts)):
         return result
@@ -834,15 +834,15 @@ def _explain_error(
     )
 
 
-def _on_the_limit(model: ChatModel, limit: int) -> str:
+def _advice_on_limit(model: ChatModel, limit: int) -> str:
     """Say what the token limit of a judge is, how to raise it, and what that costs.
 
-    It is said of a reply that was cut off at the limit, and once more at the higher
-    limit with which it was asked for again.
+    The advice is for a reply that was cut off twice: at the limit, and at a higher
+    limit when it was asked for again.
 
     Args:
         model: The judge's model, whose prices are shown if they are known.
-        limit: Most tokens of a reply.
+        limit: Most tokens of a reply, when it was asked for first.
     """
     limit_tried = limit * _LONGER
     limit_advised = limit_tried * _LONGER
@@ -854,7 +854,7 @@ def _on_the_limit(model: ChatModel, limit: int) -> str:
     prices = model.prices()
     if prices is None:
         return f"{advice}; the price of {model.name} is not known"
-    _, price_received = prices
+    _, price_received = prices  # in dollars, for each token of a prompt and of a reply
     return (
         f"{advice}: a reply of {limit_advised:,} tokens costs"
         f" ${limit_advised * price_received:.4f},"

@@ -60,30 +60,28 @@ def paragraphs(
     return tuple(filter(None, paragraphs_with_gaps))
 
 
+# Kinds of judges of which the report says where their probabilities come from: chat
+# models, models that answer typed questions, and guard models.
+_KINDS_WITH_PROBABILITIES = ("model", "typed", "guard")
+
+
 def _sentences_on_metrics(
     summary: Summary, run: RunFacts, rows: Iterable[SampleResult]
 ) -> Iterator[str]:
-    """Say what was measured, by which judge and how, in sentences.
+    """Yield sentences on what was measured, by which judge and how.
 
-    Metrics that ship are defined. Others are named, and so are those that failed on
-    every row. Of judges that give probabilities it is said where these come from.
+    The metrics of this package are defined, the user's own are only named. Then come
+    the metrics that failed on every row, and where the judges' probabilities come from.
     """
-    only_failed = [
-        numbers.metric
-        for numbers in summary.metrics
-        if numbers.failed and not numbers.count
-    ]
-    all_names = (numbers.metric for numbers in summary.metrics)
-    names = [name for name in all_names if name not in only_failed]
+    names: list[str] = []
+    only_failed: list[str] = []  # metrics that failed on every row
+    for numbers in summary.metrics:
+        if numbers.failed and not numbers.count:
+            only_failed.append(numbers.metric)
+        else:
+            names.append(numbers.metric)
     kinds = _kinds_of_judges(run)
-    judges = ", ".join(run.judges) or "not recorded"
-    if summary.usage.models:
-        judges += f" (returned as {', '.join(summary.usage.models)})"
-    version = run.version or "of unknown version"
-    yield (
-        f"{summary.judged} samples were evaluated with ragmetrics {version}; the judge"
-        f" was {judges}."
-    )
+    yield _sentence_on_judges(summary, run)
     for name in _METRICS:
         if name in names:
             yield f"{_definition(name, run)}."
@@ -94,9 +92,20 @@ def _sentences_on_metrics(
         yield f"Also measured: {', '.join(own_metrics)}."
     if only_failed:
         yield f"Failed on every row that it applies to: {', '.join(only_failed)}."
-    gives_probabilities = not {"model", "typed", "guard"}.isdisjoint(kinds)
-    if gives_probabilities:
+    if any(kind in _KINDS_WITH_PROBABILITIES for kind in kinds):
         yield from _origins(rows, run)
+
+
+def _sentence_on_judges(summary: Summary, run: RunFacts) -> str:
+    """Say how many samples were evaluated, with which version and by which judges."""
+    judges = ", ".join(run.judges) or "not recorded"
+    if summary.usage.models:
+        judges += f" (returned as {', '.join(summary.usage.models)})"
+    version = run.version or "of unknown version"
+    return (
+        f"{summary.judged} samples were evaluated with ragmetrics {version}; the judge"
+        f" was {judges}."
+    )
 
 
 def _definition(name: str, run: RunFacts) -> str:

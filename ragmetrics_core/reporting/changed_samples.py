@@ -44,16 +44,15 @@ def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
 
 
 def rank_losses(
-    samples: Iterable[Changed], badness: Mapping[str, tuple[bool, float]]
+    samples: Iterable[Changed], sort_key_by_metric: Mapping[str, tuple[bool, float]]
 ) -> tuple[Changed, ...]:
-    """The samples whose scores fell, each once, the worst first.
+    """Return the samples whose scores fell, each once, the worst first.
 
     Args:
         samples: Samples whose score of a metric changed; a sample may come once for
             each metric.
-        badness: For each metric a key to sort by: the metric of the lowest key is the
-            worst, and its samples come first. The key is False where the second run is
-            decided to be worse, else True; then the difference of the means.
+        sort_key_by_metric: The metric of the lowest key is the worst, and its samples
+            come first.
 
     Returns:
         For each sample its change in the worst metric. Samples of one metric stand in
@@ -61,8 +60,8 @@ def rank_losses(
     """
 
     def rank(loss: Changed) -> tuple[tuple[bool, float], float, int]:
-        """What losses are sorted by; rows of equal losses keep their order."""
-        return badness[loss.metric], loss.difference, loss.second.index
+        """Sort by metric, then by the size of the loss, then by the row's number."""
+        return sort_key_by_metric[loss.metric], loss.difference, loss.second.index
 
     losses = [sample for sample in samples if sample.difference < 0]
     losses.sort(key=rank)

@@ -149,11 +149,12 @@ class Comparison(Frozen):
         That is the metric in which the second run is decided to be worse, of several
         and without one that whose mean fell most.
         """
-        badness = {
+        # False sorts before True, and the largest fall of the mean first
+        sort_key_by_metric = {
             change.metric: (change.verdict != "worse", change.difference or 0.0)
             for change in self._over_all_samples
         }
-        return rank_losses(self.most_changed, badness)
+        return rank_losses(self.most_changed, sort_key_by_metric)
 
     def rows_to_open(self, metric: str) -> tuple[int, ...]:
         """Numbers of the rows that lost most in a metric, at most three, from 1."""

@@ -62,17 +62,18 @@ def _counts_of_passages(journey: SampleJourney) -> dict[str, int | None]:
     return counts
 
 
-def _counts_of_facts(journey: SampleJourney) -> dict[str, int | None]:
-    """How many facts were asked about, and in how many texts they stood.
+def _counts_of_facts(journey: SampleJourney) -> dict[str, int]:
+    """Count the facts that were asked about, retrieved, and shown in the prompt.
 
-    Where it is not known of a fact what became of it, only their number is known.
+    Counts that are not known are left out. There are none if there are no facts.
     """
     facts = journey.facts
     if not facts:
         return {}
-    counts: dict[str, int | None] = {"facts_asked": len(facts)}
-    if not journey.is_settled:
+    counts = {"facts_asked": len(facts)}
+    if not journey.is_settled:  # of some fact it is not known where it was lost
         return counts
+    # ``unknown`` holds the stages of which nothing was recorded
     if "retrieved" not in journey.unknown:
         counts["facts_retrieved"] = sum(fact.lost != "not_retrieved" for fact in facts)
     counts["facts_shown"] = sum(fact.lost is None for fact in facts)

@@ -282,10 +282,14 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
 
 
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
-    """Write into an index which lines hold spans of which trace.
+    """Read all lines, and write into an index which of them hold spans of which trace.
 
-    Lines that cannot be read, or hold no spans, are noted in ``lines.unreadable``. What
-    was noted there before is dropped.
+    Lines that cannot be read, or are of no known form, are noted in
+    ``lines.unreadable``, which is emptied first.
+
+    Args:
+        index: An empty database.
+        lines: The lines of the files.
 
     Raises:
         InputError: If no line holds a span, and some cannot be read.
@@ -293,6 +297,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
     index.execute(_CREATE_INDEX)
     lines.unreadable.clear()
     unknown_keys = ""  # of the first line of an unknown form, for a message
+    # a place is the file of a line, and its offset and length there
     for number, place in enumerate(lines.places(), start=1):
         try:
             spans = lines.parse(place)
@@ -300,7 +305,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
             lines.unreadable.append(RowError(f"line {number} {error}"))
         except (UnknownForm, *WRONG) as error:
             if isinstance(error, UnknownForm):
-                unknown_keys = unknown_keys or str(error)
+                unknown_keys = unknown_keys or str(error)  # which names the keys
             lines.unreadable.append(
                 RowError(f"line {number} holds no span: {_reason(error)}")
             )

@@ -339,10 +339,14 @@ class _Trace:
         return None if is_inside_tool else "tool"
 
     def _read_model(self, call: Call, reading: Reading) -> None:
-        """Write into a model's reading its prompt and its replies.
+        """Add the prompt and the replies to what was read of a model's call.
 
-        One call of a model is recorded as several spans inside each other. The inner
-        ones lose their readings, so that it counts once.
+        One call of a model is recorded as several spans inside each other. What was
+        read of the inner ones is dropped, so that the call counts once.
+
+        Args:
+            call: The outermost span of the call.
+            reading: What the span's attributes say; its prompt and replies are set.
         """
         inputs = mapping(self._inputs[call])
         output = self._outputs[call]
@@ -351,7 +355,9 @@ class _Trace:
             # the prompt is the first argument, with or without a name
             arguments = list(inputs["args"] or ())
             arguments += mapping(inputs.get("kwargs")).values()
-            reading.prompt = messages_in(tuple(arguments[:1]))
+            first_argument = tuple(arguments[:1])  # empty if there is none
+            reading.prompt = messages_in(first_argument)
+        # a whole response, which has a "message", goes before the span's attributes
         if _has(output, "message") or not reading.replies:
             reading.replies = replies_in(output)
         if not reading.replies:

@@ -79,7 +79,7 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
     if isinstance(value, ChatMessage):
         return _message(value)
     if isinstance(value, GeneratedAnswer):
-        return _generated(value)
+        return _copy_generated_answer(value)
     if isinstance(value, ExtractedAnswer):
         return _extracted(value)
     if isinstance(value, BaseModel):
@@ -195,7 +195,7 @@ def _is_conversation(answers: Collection[object]) -> bool:
     )
 
 
-def _generated(answer: GeneratedAnswer) -> Answer:
+def _copy_generated_answer(answer: GeneratedAnswer) -> Answer:
     """Copy an answer that an ``AnswerBuilder`` made, with its replies and documents.
 
     The builder keeps the model's replies and the model's name in the answer's metadata.
@@ -209,17 +209,19 @@ def _generated(answer: GeneratedAnswer) -> Answer:
             replies.append(text)
     model = meta.get("model")
     documents = answer.documents or ()
+    # the number of each document, and whether the reply cites it
+    numbered_sources = _numbered_sources(documents)
     return Answer(
         answer.data,
         replies=tuple(replies),
         documents=tuple(copied(document) for document in documents),
         question=answer.query,
-        cited=_sources_counted(documents),
+        cited=numbered_sources,
         model=model if isinstance(model, str) else None,
     )
 
 
-def _sources_counted(
+def _numbered_sources(
     documents: Sequence[haystack.Document],
 ) -> tuple[CitedSource, ...] | None:
     """The documents that an ``AnswerBuilder`` counted, and which of them are cited.

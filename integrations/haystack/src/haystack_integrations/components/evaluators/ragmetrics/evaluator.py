@@ -363,11 +363,12 @@ def _judge_name(judge: JudgeLike) -> str | None:
 
 
 def _metric_of(metric_like: object) -> Metric | str:
-    """The metric that a value of a user's Python code or YAML file stands for.
+    """Return the metric that a value of a user's Python code or YAML file describes.
 
-    The value is a metric, the name of one, or a mapping with a ``"name"`` or a
-    ``"type"`` (the import path of a class), and perhaps ``"settings"``. A name alone is
-    returned as it is.
+    Args:
+        metric_like: A metric or the name of one, which is returned as it is; or a
+            mapping with a ``"name"`` or a ``"type"`` (the import path of a class), and
+            perhaps ``"settings"``. With both, the name counts.
 
     Raises:
         SettingError: If it is none of these, or a name or setting is unknown.
@@ -376,16 +377,16 @@ def _metric_of(metric_like: object) -> Metric | str:
     if isinstance(metric_like, (Metric, str)):
         return metric_like
     keys = set(metric_like) if isinstance(metric_like, Mapping) else set()
-    names_one = "name" in keys or "type" in keys
+    has_name_or_type = "name" in keys or "type" in keys
     has_unknown_key = bool(keys - {"name", "type", "settings"})
-    if not isinstance(metric_like, Mapping) or not names_one or has_unknown_key:
+    if not isinstance(metric_like, Mapping) or not has_name_or_type or has_unknown_key:
         raise SettingError(
             "a metric is a name, a Metric, or {name or type, settings}, got "
             + type(metric_like).__name__
         )
     settings = dict(metric_like.get("settings") or {})
     if "name" in metric_like:
-        # the class is called with the settings: one of them may be called name, too
+        # not metric_named(name, **settings): a setting may itself be called "name"
         named_metric = capture.metric_named(str(metric_like["name"]))
         return type(named_metric)(**settings)
     metric_class = import_class_by_name(str(metric_like["type"]))

@@ -227,18 +227,11 @@ class Recorder:
     def _listeners_of_new_run(
         self, parent_id: str | None, around: _Place | None
     ) -> tuple[Listener, ...]:
-        """Find those who want a run to begin with a span that begins now.
-
-        Inside of a recorded run, a new run begins only for those who do not get the
-        recorded one, because they began to listen inside of it. Those who listen
-        everywhere, in the whole process, want outermost runs alone. Outside of all runs
-        a run begins for everybody who listens. But a span inside of a span that nobody
-        recorded is a part of something that began before. It is wanted only by those
-        who began to listen under that very span.
+        """Return the listeners for which a new span begins a run.
 
         Args:
-            parent_id: The id of the span around it; None if there is none.
-            around: Where the span around it stands; None if nobody recorded it.
+            parent_id: The id of the span around the new one; None if there is none.
+            around: What was recorded of the span around; None if nothing was.
         """
         listening = self.listeners.here()
         listeners_of_runs_around: list[Listener] = []
@@ -246,17 +239,20 @@ class Recorder:
             for open_run, _ in around.calls_of_runs:
                 listeners_of_runs_around += open_run.listeners
         if listeners_of_runs_around:
+            # Inside a recorded run: those who do not get that run, since they began to
+            # listen inside it. Who listens everywhere wants outermost runs alone.
             return tuple(
                 listener
                 for listener in listening
                 if listener not in listeners_of_runs_around and not listener.everywhere
             )
-        is_outermost_or_known = parent_id is None or around is not None
-        return tuple(
-            listener
-            for listener in listening
-            if is_outermost_or_known or parent_id == listener.under
-        )
+        is_parent_unrecorded = parent_id is not None and around is None
+        if not is_parent_unrecorded:
+            # Outside of all runs: everybody.
+            return tuple(listening)
+        # The span is a part of something that began before it could be recorded: those
+        # who began to listen under that very parent.
+        return tuple(listener for listener in listening if listener.under == parent_id)
 
     @guard_hook
     def enter(

@@ -23,29 +23,36 @@ _QUESTION_FIELDS = ("query", "question", "input", "message")
 
 
 def as_run(response: object) -> Run:
-    """A run as it is, or one that holds only what the application returned.
+    """Return a run as it is, or make one of a framework's response.
+
+    A run made of a response has one call, with the answer, the sources and the outputs.
+
+    Args:
+        response: A run, or what a query engine, chat engine, agent or workflow returned.
 
     Raises:
-        SettingError: If it is neither.
+        SettingError: If it is none of these.
     """
     if isinstance(response, Run):
         return response
     result = snapshot.result_of(response)
     if not isinstance(result, (str, snapshot.Returned)):
-        needed = (
+        raise capture.SettingError(
             "samples_from needs a run or a response of a query engine, chat engine,"
-            " agent or workflow"
+            f" agent or workflow, got {type(result).__name__}"
         )
-        raise capture.SettingError(f"{needed}, got {type(result).__name__}")
     sources = {node.key: node for node in snapshot.sources_of(response)}.values()
+    # those with a text that a search found
     sources_found = tuple(node for node in sources if _is_found(node))
     run = Run(
         Node("step", "response", text=snapshot.answer_of(response)),
         sources=sources_found,
         result=response,
     )
-    is_read = not isinstance(result, snapshot.Streamed)
-    run.complete = is_read or run.root.text is not None
+    # a streamed response has no answer until the application has read it
+    is_stream = isinstance(result, snapshot.Streamed)
+    run.complete = not is_stream or run.root.text is not None
+    # sources that are no evidence: blank ones, and answers to sub-questions
     run.other = tuple(node for node in sources if node not in sources_found)
     outputs = snapshot.plain(result)
     run.outputs = outputs if isinstance(outputs, dict) else {}
