@@ -343,7 +343,7 @@ def test_a_whole_sentence_of_a_cited_context_needs_no_question(
 ) -> None:
     judge = oracle()
     quoting = PLAIN.replace("in May", "\nin  May")
-    result = score(f"{PLAIN[:-1]}[1].", [f" {quoting}\n", *contexts], judge)
+    result = score(f"{PLAIN[:-1]}[1].", [f"Snow lay. {quoting} AA.", *contexts], judge)
     assert judge.asked == []
     assert result.value == 1.0
     assert evidence_of(result).statements[0].citations[0].quoted
@@ -354,7 +354,7 @@ LAMP = "The lamp was lit by Anna in 1903."
 ASKED: dict[str, tuple[str, str]] = {
     "a short answer": ("Yes.", "Was Peter late? Yes. Anna did not light the lamp."),
     "a year": ("1903.", "Peter was born in?\n1903.\n"),
-    "four words": ("The lamp was lit.", "Nobody knows more. The lamp was lit."),
+    "two words": ("Anna came.", "Who lit the lamp and went? Anna came."),
     "a pronoun": (
         "He lit the lamp with Anna in 1903.",
         "Peter was a guard. He lit the lamp with Anna in 1903.",
@@ -405,7 +405,14 @@ def test_a_sentence_that_may_mean_something_else_is_asked_about(name: str) -> No
 
 
 def test_ordinary_sentences_of_a_passage_are_not_asked_about() -> None:
-    for passage in (LAMP, "The lamp was lit\nby Anna in 1903.", f"  {LAMP}\n"):
+    for passage in (
+        LAMP,
+        f"  {LAMP}\n",
+        f"Faro lies by the sea. {LAMP} The guard slept.",
+        f"The lamps of Faro\n\nFaro lies by the sea.\n{LAMP}",
+        "The lamp was lit\nby Anna in 1903.",
+        f"Was Peter there?\n\n{LAMP}",
+    ):
         assert holds_sentence(passage, LAMP)
         assert not holds_sentence(passage, LAMP.replace("Anna", "Peter"))
 
