@@ -209,6 +209,25 @@ def test_a_mark_close_behind_any_word_is_a_mark(word: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "words", ["C++", "18+", "500+", "Disney+", "A+", "500+ units", "y=5", "[0-9]+"]
+)
+def test_a_sign_that_ends_a_word_is_no_operator(words: str) -> None:
+    assert statements_of(f"AA {words} [1].") == [(f"AA {words}.", (1,), ())]
+
+
+@pytest.mark.parametrize("words", ["C++", "18+", "500+ units"])
+def test_a_mark_close_behind_such_a_word_is_a_mark(words: str) -> None:
+    assert statements_of(f"AA {words}[1].") == [(f"AA {words}.", (1,), ())]
+
+
+@pytest.mark.parametrize(
+    "short", ["bzw. Strom", "ca. Zehn", "Nr. Eins", "vs. Faro", "Mt. Vernon", "Fig. B"]
+)
+def test_a_sentence_goes_on_behind_an_abbreviation(short: str) -> None:
+    assert statements_of(f"AA {short} [1].") == [(f"AA {short}.", (1,), ())]
+
+
+@pytest.mark.parametrize(
     "harmless",
     [
         "For more information, visit https://x.org.",
@@ -229,6 +248,10 @@ def test_claims_under_a_heading_of_sources_are_claims() -> None:
         "## Citations\n1. DD was cited 500 times.\n2. DD is wrong.",
         "References:\n- DD worked with Anna in 1903.",
         "[1] The lamp was lit by DD in 1903",
+        "**Sources**\n- Book A\n\n- DD was lit in 1903.",
+        "References:\n- DD was lit in 1903 [1]",
+        "Sources: [1] DD was lit in 1903, b.pdf",
+        "Sources: DD was lit in 1903 [1], b.pdf [2]",
     ):
         assert judged(f"It says AA [1].\n\n{claims}").value < 1.0
 
@@ -398,6 +421,45 @@ LISTS = [
     "[1] Smith, J. (2020). The book of A.\n[2] Wu, L. (2021). The book of B.",
     "[1] Book of A\n[2] Book of B",
 ]
+# Lists whose entries are no sentences, so that no judge is asked about them.
+REFERENCES = [
+    "Sources:\n- f1.pdf\n- f2.pdf",
+    "Sources:\nf1.pdf\nf2.pdf",
+    "## Sources\n- Handbook of towers\n- Book of bridges",
+    "**References**\n1. f1.pdf, page 3\n2. f2.pdf",
+    "References:\n- https://x.test/1\n- https://x.test/2",
+    "Sources:\n[1] f1.pdf",
+    "Sources: [1] a.pdf, [2] b.pdf",
+    "References: [1] Handbook [2] Book",
+    "Sources: a.pdf [1], b.pdf [2]",
+    "**Sources:** [1] Handbook of towers; [2] Book.",
+    "Sources:\n- a.pdf [1]\n- b.pdf [2]",
+    "---\n[1] https://a.test\n[2] https://b.test",
+]
+
+
+@pytest.mark.parametrize("sources", REFERENCES)
+@pytest.mark.parametrize("between", ["\n\n", "\n\n\n"])
+def test_references_lower_no_score_of_a_judge_who_calls_all_a_claim(
+    sources: str, between: str
+) -> None:
+    metric = CitationQuality(numbered_from=1)
+    shown = ["The towers are red.", "The bridge is old."]
+    answer = f"The towers are red [1]. The bridge is old [2].{between}{sources}"
+    result = metric.score(contexts=shown, answer=answer, judge="lexical")
+    assert result.value == 1.0
+    assert result.evidence.claims == 2
+    assert judged(f"{BODY}{between}{sources}").value == 1.0
+
+
+def test_marks_of_an_answer_that_is_said_to_cite_nothing_are_unread() -> None:
+    assert may_cite_more("It says BB [2].", [])
+    assert not may_cite_more("It says BB.", [])
+
+
+def test_a_rule_directly_below_the_text_begins_the_list() -> None:
+    sources = "---\n[1] https://a.test\n[2] https://b.test"
+    assert judged(f"{BODY}\n{sources}").value == 1.0
 
 
 @pytest.mark.parametrize("sources", LISTS)

@@ -30,6 +30,7 @@ from ragmetrics_core.data.marks import (
     marks_in,
     may_be_of_sentence_before,
     may_cite,
+    reference_lines_in,
     shape_of_label,
 )
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
@@ -264,10 +265,14 @@ def cites_in_unread_form(answer: str, numbering: Numbering) -> bool:
 def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     """Whether a sentence without a citation may cite in a form that is not read.
 
+    Where no citation is known at all, any mark counts.
+
     Args:
         answer: The answer.
         citations: What is known that it cites.
     """
+    if not citations and may_cite(answer or ""):
+        return True
     return any(statement.may_cite for statement in cited_statements(answer, citations))
 
 
@@ -530,7 +535,7 @@ def _cuts(answer: str, marks: Sequence[Mark]) -> list[Span]:
     for start, end in sorted(
         [
             *_spans_with_signs(answer, marks),
-            *definitions_in(answer),
+            *reference_lines_in(answer),
             *fences_around(answer),
         ]
     ):

@@ -64,7 +64,11 @@ _YEARS = re.compile(r"\s*(?:1\d|2[01])\d\d(?:\s*[-–—,;]\s*(?:1\d|2[01])\d\d)
 _INTERVAL = re.compile(r"\s*0\s*,\s*\d+\s*")
 _MEASURES = re.compile(r"(?=.*(?:\d\.\d|[+−%°]|(?:^|,)\s*-))[\s\d.,;+−–%°-]+")
 # An index stands close behind a name, in a formula; a list or a class of signs as well.
-_OPERATOR_BEFORE = re.compile(r"[=+]\s*\w*\Z")
+# A "+" close behind a word is a part of it: "C++", "18+". One that begins a line is a
+# sign of a list.
+_OPERATOR_BEFORE = re.compile(
+    r"(?:=\s*(?:[^\W\d]\w*)?|\S[ \t]+\+\s*\w*|\w\+[^\W\d]\w*|\d\]\+)\Z"
+)
 _OPERATOR_BEHIND = re.compile(r"\s*[=+]|\{")
 _LONGEST_NAME = 40  # signs of a name before the bracket of an index
 _LINE = re.compile(r"[^\n]+")
@@ -169,6 +173,10 @@ _ENTRY = re.compile(
     r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]+)?"
     r"(?:[\[［【]\^?[^\[\]［］【】\n]{1,40}[\]］】]|(?<=[ \t])\S|https?://|[ \t]{2,}\S)"
 )
+# "Sources:", before entries in the same line
+_LABEL_OF_LINE = re.compile(
+    rf"[ \t]*[*_]{{0,3}}{_SOURCES_WORD}[ \t]*[*_]{{0,3}}[:：][*_]{{0,3}}", re.IGNORECASE
+)
 # "Sources: [1], [2]", in one line
 _LISTED_IN_A_LINE = re.compile(
     rf"[ \t]*[*_]{{0,3}}{_SOURCES_WORD}[ \t]*[*_]{{0,3}}[:：][*_]{{0,3}}"
@@ -193,7 +201,24 @@ _OF_A_BOOK = re.compile(rf"https?://|www\.|doi|\({_YEAR}")
 _MOST_WORDS_OF_TITLE = 6  # with its number
 _NO_FULL_STOP = re.compile(r"[^.!?。\s]\s*\Z")
 _BLANK_LINE_BEFORE = re.compile(r"\n[ \t\r]*\n\Z")
-_PARAGRAPH_BREAK = re.compile(r"\n[ \t\r]*\n")
+_PARAGRAPH_BREAK = re.compile(
+    r"\n[ \t\r]*\n(?:[ \t]*[-*_]{3,}[ \t\r]*\n)?|\n[ \t]*[-*_]{3,}[ \t\r]*\n"
+)
+# What a reference has, and what tells that a line is a sentence after all.
+_SIGN_OF_ENTRY = re.compile(r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]+)?")
+_ANY_BRACKET = re.compile(r"[\[［【][^\[\]［］【】\n]{1,60}[\]］】]:?")
+_ADDRESS_OR_FILE = re.compile(
+    r"<?(?:https?://|www\.|doi:)\S+|\b[\w-]+(?:[./\\][\w-]+)*"
+    r"\.(?:pdf|docx?|html?|txt|md|csv|xlsx?|pptx?|json)\b",
+    re.IGNORECASE,
+)
+_WORD_OF_SENTENCE = re.compile(
+    r"\b(?:is|are|was|were|be|been|has|have|had|do|does|did|can|could|will|would|may"
+    r"|might|must|should|says?|said|shows?|showed|states?|stated|it|they|he|she|we|i"
+    r"|you|not|no|ist|sind|war|waren|wurden?|hat|haben|est|sont|était|été|fut|es|son"
+    r"|fue|fueron|era|eran|foi|è|sono|fu)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +365,7 @@ def definitions_in(answer: str) -> list[Span]:
     """Where lines of an answer say no more than what a mark means.
 
     These are definitions of links and footnotes, and a paragraph such as
-    "Sources: [1], [2]".
+    "Sources: [1] a.pdf, [2]".
     """
     return [
         match.span()
@@ -349,13 +374,59 @@ def definitions_in(answer: str) -> list[Span]:
     ]
 
 
+def reference_lines_in(answer: str) -> list[Span]:
+    """Where lines of an answer do no more than name sources, so that they claim nothing.
+
+    These are the definitions of ``definitions_in``, and of a list of sources its heading
+    and the entries that are no sentences. An entry that is a sentence may claim
+    something.
+    """
+    lists = source_lists_in(answer)
+    spans: list[Span] = []
+    for match in _LINE.finditer(answer):
+        line = match[0].strip()
+        is_listed = any(
+            start <= match.start() and match.end() <= end for start, end in lists
+        )
+        if is_listed and (_HEADING.fullmatch(line) or _is_reference(line)):
+            spans.append(match.span())
+    return sorted({*spans, *definitions_in(answer)})
+
+
+def _is_reference(line: str) -> bool:
+    """Whether a line is a title, a file or an address, and no sentence.
+
+    It then has few words beside its marks and addresses, no word that sentences are
+    made with, and no full stop at its end.
+    """
+    words = _ANY_BRACKET.sub(" ", _SIGN_OF_ENTRY.sub("", line, count=1))
+    title = _ADDRESS_OR_FILE.sub(" x ", words)
+    if _WORD_OF_SENTENCE.search(title):
+        return False
+    is_short = 0 < len(title.split()) <= _MOST_WORDS_OF_TITLE
+    return is_short and _NO_FULL_STOP.search(title) is not None
+
+
 def _is_definition(line: str, answer: str, start: int) -> bool:
     """Whether a line of an answer, which begins at ``start``, defines marks."""
     if _DEFINITION.match(line):
         return True
     before = answer[max(0, start - _LONGEST_NAME) : start]
     is_apart = _BLANK_LINE_BEFORE.search(before) is not None or not before.strip()
-    return is_apart and _LISTED_IN_A_LINE.fullmatch(line) is not None
+    if not is_apart:
+        return False
+    return _LISTED_IN_A_LINE.fullmatch(line) is not None or _lists_references(line)
+
+
+def _lists_references(line: str) -> bool:
+    """Whether a line is such as "Sources: [1] a.pdf, [2] b.pdf"."""
+    label = _LABEL_OF_LINE.match(line)
+    if label is None or not _ANY_BRACKET.search(line, label.end()):
+        return False
+    # The full stop at the end of the line is of no entry.
+    listed = line[label.end() :].rstrip(" .")
+    entries = re.split(rf"[,;]|{_ANY_BRACKET.pattern}", listed)
+    return all(_is_reference(entry) for entry in entries if entry.strip(" .*_&"))
 
 
 def label_before(answer: str, start: int) -> int:
@@ -389,7 +460,9 @@ def _is_entry(line: str) -> bool:
     """Whether a line under a heading names a source, and cites none itself."""
     opening = _ENTRY.match(line)
     if opening is None and not _OF_A_BOOK.search(line):
-        return False
+        return _ADDRESS_OR_FILE.search(line) is not None and _is_reference(line)
+    if _is_reference(line):
+        return True  # "a.pdf [1]"
     text_start = 0 if opening is None else opening.end()
     return _MARK.search(line, text_start) is None
 

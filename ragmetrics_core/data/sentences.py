@@ -31,10 +31,11 @@ _LETTER_OF_A_NAME = re.compile(
     r"|figure|table|appendix|option)[ ]+[A-Za-z]\.\Z",
     re.IGNORECASE,
 )
-# Behind these a sentence goes on: behind titles always, behind the others where a
-# number, a bracket or a small letter follows.
+# Behind these a sentence goes on: behind titles, and words that never end a sentence,
+# always; behind the others where a number, a bracket or a small letter follows.
 _TITLE = re.compile(
-    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|Gen|Col|Capt|Lt|Rev)\.$"
+    r"(?:(?m:^)|[\s(.])(?:[A-Za-z]|Dr|Mr|Mrs|Ms|St|Prof|Jr|Sr|Gen|Col|Capt|Lt|Rev|Mt"
+    r"|[Vv]s|[Ff]igs?|[Cc]a|bzw|Nr|Abb|[Vv]gl|ggf|evtl|inkl|sog)\.$"
     r"|(?m:^)[ \t]*\d{1,2}\.$"
 )
 _SHORTENED = re.compile(
