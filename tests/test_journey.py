@@ -661,3 +661,60 @@ def test_noise_that_is_not_cited_is_no_loss(mark: str, expected: Loss | None) ->
         rows.append({"contexts": contexts, "answer": answer, "facts": [held]})
     report = evaluate(rows, metrics=["accuracy"], judge="lexical")
     assert report.journey().mend == expected
+
+
+OPENED = "Bridge {} was opened in {}."
+UNCITED: dict[str, tuple[list[str], str, list[str], Loss | None]] = {
+    "two passages say it": (
+        [OPENED, OPENED + " It is of iron."],
+        OPENED[:-1] + " [1].",
+        [OPENED],
+        None,
+    ),
+    "the answer leaves it out": (
+        [OPENED, "The crew of bridge {} is paid by the town."],
+        OPENED[:-1] + " [1].",
+        [OPENED, "The crew of bridge {} is paid by the town."],
+        None,
+    ),
+    "the answer declines": ([OPENED], "I do not know.", [OPENED], None),
+    "the answer declines, and names the question": (
+        [OPENED],
+        "I do not know when bridge {} was opened.",
+        [OPENED],
+        None,
+    ),
+    "noise, and no facts": ([OPENED], OPENED[:-1] + " [1].", [], None),
+    "nothing is cited": ([OPENED], OPENED, [OPENED], "not_cited"),
+    "nothing is cited, and no facts": ([OPENED], OPENED, [], "not_cited"),
+    "the wrong one is cited": (
+        [OPENED],
+        OPENED[:-1] + " [2].",
+        [OPENED],
+        "not_cited",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNCITED)
+def test_only_what_the_answer_says_asks_for_a_citation(name: str) -> None:
+    held, answer, facts, expected = UNCITED[name]
+    rows = []
+    for bridge in range(6):
+        numbers = (bridge, 1850 + bridge)
+        texts = [text.format(*numbers) for text in held]
+        texts.insert(1, "The towers are red, and cars pay a toll.")
+        contexts = [f"Source {place}: {text}" for place, text in enumerate(texts, 1)]
+        fields = {"facts": [fact.format(*numbers) for fact in facts]} if facts else {}
+        rows.append(
+            {
+                "question": f"When was bridge {bridge} opened?",
+                "contexts": contexts,
+                "answer": answer.format(*numbers),
+                **fields,
+            }
+        )
+    metrics = ["accuracy" if facts else "citation_quality"]
+    found = evaluate(rows, metrics=metrics, judge="lexical").journey()
+    assert found.mend == expected
+    assert ("Not all of these need a citation" in found.sentence) == bool(expected)

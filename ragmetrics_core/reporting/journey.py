@@ -38,6 +38,10 @@ _BY_PASSAGES = (
     "It is not known whether what was lost was needed: for that give references, or"
     " facts, and let RetrievalAccuracy ask."
 )
+_NOT_ALL_NEED_CITATIONS = (
+    "Not all of these need a citation: an answer need not cite two passages that say the"
+    " same, nor what it leaves out."
+)
 
 
 class Advice(Frozen):
@@ -146,10 +150,12 @@ class Journey:
 
     @property
     def caution(self) -> str:
-        """That nobody knows whether what was lost was needed; "" where it is known."""
-        if self.mend is None or self.mend_by == "facts" or self._is_settled:
+        """That what was lost may not have been needed; "" where it is known that it was."""
+        if self.mend is None or self.mend_by == "facts":
             return ""
-        return _BY_PASSAGES
+        if self.mend == "not_cited":
+            return _NOT_ALL_NEED_CITATIONS
+        return "" if self._is_settled else _BY_PASSAGES
 
     @property
     def _is_settled(self) -> bool:
@@ -429,20 +435,41 @@ def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
 
 
 def _drop_needless_citations(sample: SampleJourney) -> SampleJourney:
-    """A sample that asks no citation of passages that nobody needed.
+    """A sample that asks no citation of passages that nobody needs to have cited.
 
-    Where it is settled which passages hold the facts, the others may be noise, which is
-    rightly not cited. Those that a metric judged useful count all the same.
+    What is not cited may be noise, or say again what a cited passage says, or the
+    answer may leave it out. So a passage counts if a metric judged it useful, or if it
+    holds words of the answer that no cited passage holds. Where it is settled which
+    passages hold the facts, one with facts counts only if no cited passage holds one of
+    them, and it has such words.
     """
-    if not sample.is_settled:
-        return sample
-    ranks_with_facts: set[int] = set()
-    for fact in sample.facts:
-        ranks_with_facts.update(fact.passages)
+    ranks_with_facts, ranks_with_uncited_facts = _ranks_with_facts(sample)
     passages = []
     for number, passage in enumerate(sample.passages, start=1):
         # where what was retrieved is not known, the passages are the contexts
         rank = passage.rank or number
-        is_needed = rank in ranks_with_facts or passage.useful
-        passages.append(passage if is_needed else replace(passage, cited=None))
+        is_useful = bool(passage.useful)
+        is_needed = is_useful or passage.holds_uncited_words
+        if sample.is_settled and rank in ranks_with_facts:
+            is_needed = rank in ranks_with_uncited_facts and passage.holds_uncited_words
+        elif sample.is_settled:
+            is_needed = is_useful
+        is_needless = passage.cited is False and not is_needed
+        passages.append(replace(passage, cited=None) if is_needless else passage)
     return replace(sample, passages=tuple(passages))
+
+
+def _ranks_with_facts(sample: SampleJourney) -> tuple[set[int], set[int]]:
+    """Ranks of the passages with facts, and of those with a fact that no citation names."""
+    ranks_cited = {
+        passage.rank or number
+        for number, passage in enumerate(sample.passages, start=1)
+        if passage.cited
+    }
+    ranks: set[int] = set()
+    ranks_uncited: set[int] = set()
+    for fact in sample.facts:
+        ranks.update(fact.passages)
+        if ranks_cited.isdisjoint(fact.passages):
+            ranks_uncited.update(fact.passages)
+    return ranks, ranks_uncited

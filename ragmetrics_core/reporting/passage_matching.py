@@ -1,6 +1,8 @@
 """Which context shows a retrieved passage, where no run recorded it: by ids and texts alone. Pure."""
 
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from ragmetrics_core.data import Context, SampleResult
 
@@ -9,6 +11,12 @@ _DOTS = " ….\t\n"
 _FEWEST_SIGNS = 32  # a shorter text stands in another by chance
 _WORDS_BY_NO_CHANCE = 8  # that two texts share in a row
 _HALF = 0.5
+# A number, a word of four letters or more, or a sign of a script without blanks.
+_TELLING_WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]|\d+"
+    r"|[^\W\d_\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]{4,}"
+)
+_FEWEST_WORDS = 2  # that tell something, where no number is among them
 
 Part = tuple[int | None, float | None]
 _NOT_SHOWN: Part = (None, 0.0)
@@ -240,3 +248,21 @@ def sentences_resting(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
         if numbers_by_rank:
             break
     return numbers_by_rank
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text that tell something: numbers, and words of some length."""
+    return _TELLING_WORD.findall(text.lower())
+
+
+def holds_most(words: AbstractSet[str], held: AbstractSet[str]) -> bool:
+    """Whether most words of a sentence are held, and they tell something.
+
+    Args:
+        words: The words of the sentence.
+        held: The words of a passage.
+    """
+    has_number = any(word.isdigit() for word in words)
+    if not has_number and len(words) < _FEWEST_WORDS:
+        return False
+    return len(words & held) > _HALF * len(words)

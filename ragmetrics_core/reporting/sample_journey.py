@@ -15,8 +15,13 @@ from ragmetrics_core.data import (
     Sample,
     SampleResult,
 )
-from ragmetrics_core.data.citations import UNREAD_FORM, may_name_more
-from ragmetrics_core.reporting.passage_matching import parts_shown, sentences_resting
+from ragmetrics_core.data.citations import UNREAD_FORM, cited_statements, may_name_more
+from ragmetrics_core.reporting.passage_matching import (
+    holds_most,
+    parts_shown,
+    sentences_resting,
+    words_of,
+)
 
 Loss = Literal[
     "not_retrieved",
@@ -64,6 +69,8 @@ class Passage:
         cited: Whether the answer cites it.
         sentences: Numbers of the answer's sentences that rest on it, from 1, where
             adherence was judged by words.
+        holds_uncited_words: Whether it is not cited, and most words of a sentence of
+            the answer stand in it and in no cited passage.
     """
 
     rank: int | None = None
@@ -79,6 +86,7 @@ class Passage:
     useful: bool | None = None
     cited: bool | None = None
     sentences: tuple[int, ...] = ()
+    holds_uncited_words: bool = False
 
     @property
     def was_shown(self) -> bool:
@@ -156,6 +164,7 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     passages = _on_their_way(sample, unknown)
     useful_by_rank = _useful_by_rank(row, unknown)
     ranks_cited = _ranks_cited(sample, unknown)
+    ranks_with_uncited_words = _ranks_with_uncited_words(sample, ranks_cited)
     sentences_by_rank = sentences_resting(row)
     judged_passages = []
     for passage in passages:
@@ -168,7 +177,14 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
         context_rank = passage.context or 0  # ranks begin with 1: 0 is that of none
         sentences = sentences_by_rank.get(context_rank, ())
         judged_passages.append(
-            replace(passage, useful=is_useful, cited=is_cited, sentences=sentences)
+            replace(
+                passage,
+                useful=is_useful,
+                cited=is_cited,
+                sentences=sentences,
+                holds_uncited_words=is_cited is False
+                and context_rank in ranks_with_uncited_words,
+            )
         )
     facts = _facts(row, sample, judged_passages, unknown)
     return SampleJourney(tuple(judged_passages), facts, unknown)
@@ -332,6 +348,31 @@ def _ranks_cited(sample: Sample, unknown: dict[str, str]) -> set[int | None] | N
         unknown["cited"] = UNREAD_FORM
         return None
     return {place + 1 for citation in sample.citations for place in citation.contexts}
+
+
+def _ranks_with_uncited_words(
+    sample: Sample, ranks_cited: set[int | None] | None
+) -> set[int]:
+    """Ranks of contexts that hold a sentence of the answer which no cited one holds.
+
+    Words of the question do not count, so that an answer that declines holds none.
+    """
+    if ranks_cited is None:
+        return set()
+    asked = set(words_of(sample.question or ""))
+    words_by_rank = {
+        rank: set(words_of(context.text))
+        for rank, context in enumerate(sample.contexts, start=1)
+    }
+    ranks: set[int] = set()
+    for statement in cited_statements(sample.answer, sample.citations or ()):
+        words = set(words_of(statement.text)) - asked
+        holders = {
+            rank for rank, held in words_by_rank.items() if holds_most(words, held)
+        }
+        if ranks_cited.isdisjoint(holders):
+            ranks |= holders
+    return ranks
 
 
 def _facts(
