@@ -266,6 +266,43 @@ def test_an_answer_in_a_fence_of_its_own_is_read(fence: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("fence", ["```markdown", "~~~md"])
+def test_a_part_of_an_answer_in_a_fence_of_markdown_is_read(fence: str) -> None:
+    answer = f"So:\n{fence}\nIt says AA [1].\n{fence[:3]}\nIt says BB [2]."
+    for text in (answer, answer.replace("\n", "\r\n")):
+        assert judged(text).value == 1.0
+        assert ("It says BB.", (2,), ()) in statements_of(text)
+
+
+def test_marks_in_a_fence_of_text_are_in_doubt_and_those_of_code_are_not() -> None:
+    beside = judged("So:\n```text\nIt says AA [1].\n```\nIt says BB [2].")
+    assert (beside.status, UNREAD in beside.reason) == ("undefined", True)
+    assert judged("It says AA [1].\n```text\nx = 5\n```").value == 1.0
+    assert judged("It says AA [1].\n```python\nx = a[1]\n```").value == 1.0
+
+
+@pytest.mark.parametrize("heading", ["Source", "**Sources**", "Citation", "Ref."])
+@pytest.mark.parametrize("before", ["", "It says AA [1].\n\n"])
+def test_a_column_of_sources_with_numbers_alone_may_cite(
+    heading: str, before: str
+) -> None:
+    table = f"| What | {heading} |\n|---|---|\n| AA | 1 |\n| BB | 2, 3 |"
+    result = judged(before + table)
+    assert (result.status, UNREAD in result.reason) == ("undefined", True)
+    without_edges = f"What | {heading}\n--- | ---\nAA | 1"
+    assert judged(before + without_edges).status == "undefined"
+
+
+def test_other_columns_hold_numbers_that_cite_nothing() -> None:
+    for heading in ("Year", "Results", "Documents"):
+        table = f"| What | {heading} |\n|---|---|\n| AA [1] | 3 |\n| BB [2] | 5 |"
+        assert judged(table).value == 1.0
+        assert judged(f"| What | {heading} |\n|---|---|\n| AA | 3 |").value is not None
+    table = "| What | Citations |\n|---|---|\n| AA [1] | 3 |\n| BB [2] | 5 |"
+    assert judged(table).value == 1.0
+    assert judged("| What | Source |\n|---|---|\n| AA | [1] |").value == 1.0
+
+
 def test_brackets_of_json_are_lists() -> None:
     result = judged('{"answer": "It says AA.", "sources": [1, 2]}')
     assert "JSON" in result.reason
@@ -429,6 +466,7 @@ REFERENCES = [
     "**References**\n1. f1.pdf, page 3\n2. f2.pdf",
     "References:\n- https://x.test/1\n- https://x.test/2",
     "Sources:\n[1] f1.pdf",
+    "**References**\n\n[1] Handbook, 2003.\n\n[2] Guide, 2004.",
     "Sources: [1] a.pdf, [2] b.pdf",
     "References: [1] Handbook [2] Book",
     "Sources: a.pdf [1], b.pdf [2]",

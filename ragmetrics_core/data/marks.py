@@ -81,6 +81,13 @@ _CODE = re.compile(r"```.*?```|~~~.*?~~~|`[^`\n]*`", re.DOTALL)
 _OPENING_FENCE = re.compile(
     r"\s*(?:```|~~~)(?:markdown|md|text|txt|plaintext)?[ \t]*\r?\n"
 )
+# A part of an answer in a fence that says that it is text.
+_FENCED_TEXT = re.compile(
+    r"^(?P<opening>[ \t]*(?P<fence>```|~~~)(?:(?P<is_read>markdown|md)|text|txt|plaintext)"
+    r"[ \t\r]*)\n(?P<inner>(?:(?![ \t]*(?:```|~~~))[^\n]*\n)*+)"
+    r"(?P<closing>[ \t]*(?P=fence))[ \t\r]*$",
+    re.MULTILINE,
+)
 _CLOSING_FENCE = re.compile(r"\n[ \t]*(?:```|~~~)\s*\Z")
 
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
@@ -163,6 +170,11 @@ _SOURCES_WORD = (
     r"|literatur(?:verzeichnis)?|bibliogra\w+|fuentes|referencias|références|fontes"
     r"|参考文献|参考资料|来源|出典)"
 )
+# A column of a table that names sources, and a cell of it that cites without brackets.
+_HEADING_OF_COLUMN = re.compile(rf"(?:{_SOURCES_WORD}|refs?\.?)", re.IGNORECASE)
+_NUMBERS_ALONE = re.compile(r"\d{1,3}(?:[ \t]*[,;&][ \t]*\d{1,3})*")
+_AROUND_CELL = " \t\r*_"
+
 _HEADING = re.compile(
     rf"[ \t]*(?:\#{{1,6}}[ \t]*)?[*_]{{0,3}}{_SOURCES_WORD}[ \t]*[*_]{{0,3}}"
     r"[ \t]*[:：]?[ \t]*[*_]{0,3}[ \t]*",
@@ -200,6 +212,7 @@ _NUMBERED_ENTRY = re.compile(
 _OF_A_BOOK = re.compile(rf"https?://|www\.|doi|\({_YEAR}")
 _MOST_WORDS_OF_TITLE = 6  # with its number
 _NO_FULL_STOP = re.compile(r"[^.!?。\s]\s*\Z")
+_END_OF_TITLE = re.compile(rf"(?:[^.!?。\s]|,[ \t]{_YEAR}\.)\s*\Z")
 _BLANK_LINE_BEFORE = re.compile(r"\n[ \t\r]*\n\Z")
 _PARAGRAPH_BREAK = re.compile(
     r"\n[ \t\r]*\n(?:[ \t]*[-*_]{3,}[ \t\r]*\n)?|\n[ \t]*[-*_]{3,}[ \t\r]*\n"
@@ -283,6 +296,8 @@ def may_cite(answer: str) -> bool:
     text = _without_content(answer, {})
     if _UNREAD.search(text) or _MAY_BE_A_MARK.search(text):
         return True
+    if _has_column_of_numbers(text):
+        return True
     # A whole answer may stand in a fence, as code does, or be a reply in JSON.
     return any(
         marks_in(answer[start:end].strip("`~")) for start, end in _spans_of_code(answer)
@@ -297,7 +312,38 @@ def has_unread_marks(answer: str, numbering: Numbering, read: Sequence[Span]) ->
         numbering: The labels that marks were read by.
         read: Where these marks stand.
     """
+    if _has_column_of_numbers(answer):
+        return True
+    for match in _FENCED_TEXT.finditer(answer):
+        # It may be a text that cites, or what a program has printed.
+        if (
+            not match["is_read"]
+            and not fences_around(answer)
+            and marks_in(match["inner"])
+        ):
+            return True
     return _UNREAD.search(_blank(_without_content(answer, numbering), read)) is not None
+
+
+def _has_column_of_numbers(answer: str) -> bool:
+    """Whether a row of a table has numbers alone in a column such as "Source".
+
+    A row with a mark has said what it cites.
+    """
+    column: int | None = None  # where it stands in its row
+    for line in answer.split("\n"):
+        cells = [cell.strip(_AROUND_CELL) for cell in line.strip(" \t\r|").split("|")]
+        if len(cells) == 1:
+            column = None  # the table has ended
+        elif column is None:
+            headings = [_HEADING_OF_COLUMN.fullmatch(cell) for cell in cells]
+            places = [place for place, heading in enumerate(headings) if heading]
+            column = places[0] if places else None
+        elif column < len(cells):
+            is_number_alone = _NUMBERS_ALONE.fullmatch(cells[column]) is not None
+            if is_number_alone and _MARK.search(line) is None:
+                return True
+    return False
 
 
 def doubtful_forms_in(answer: str, read: Sequence[Span]) -> list[Span]:
@@ -397,14 +443,14 @@ def _is_reference(line: str) -> bool:
     """Whether a line is a title, a file or an address, and no sentence.
 
     It then has few words beside its marks and addresses, no word that sentences are
-    made with, and no full stop at its end.
+    made with, and no full stop at its end, unless a year stands before it: ", 2003.".
     """
     words = _ANY_BRACKET.sub(" ", _SIGN_OF_ENTRY.sub("", line, count=1))
     title = _ADDRESS_OR_FILE.sub(" x ", words)
     if _WORD_OF_SENTENCE.search(title):
         return False
     is_short = 0 < len(title.split()) <= _MOST_WORDS_OF_TITLE
-    return is_short and _NO_FULL_STOP.search(title) is not None
+    return is_short and _END_OF_TITLE.search(title) is not None
 
 
 def _is_definition(line: str, answer: str, start: int) -> bool:
@@ -497,13 +543,24 @@ def _numbered_entries_at_the_end(answer: str) -> Span | None:
 
 
 def fences_around(answer: str) -> list[Span]:
-    """Where the fence around a whole answer opens and closes; [] without one.
+    """Where fences around text open and close, within which marks are read.
 
-    One that does not close belongs to a reply that was cut off.
+    Such is the fence around a whole answer, and one around a part of it that says that
+    it is Markdown. One that does not close belongs to a reply that was cut off.
     """
     opening = _OPENING_FENCE.match(answer)
-    if opening is None:
-        return []
+    whole = [] if opening is None else _fence_around_all(answer, opening)
+    if whole:
+        return whole
+    spans: list[Span] = []
+    for match in _FENCED_TEXT.finditer(answer):
+        if match["is_read"]:
+            spans += [match.span("opening"), match.span("closing")]
+    return spans
+
+
+def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
+    """Where a fence that an answer begins with opens and closes; [] if it ends before."""
     closing = _CLOSING_FENCE.search(answer, opening.end() - 1)
     if closing is None:
         return [opening.span()] if "```" not in answer[opening.end() :] else []
