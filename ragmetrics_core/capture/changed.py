@@ -88,13 +88,12 @@ def _stems(text: str) -> list[str]:
 
 
 def _most_within(places: list[tuple[int, str]], *, width: float) -> int:
-    """How many different stems stand near each other, where most of them do.
+    """Return the largest number of different stems that stand near each other.
 
     A stem is the first letters of a word.
 
     Args:
-        places: The stems, each behind the number of the word at which it stands,
-            sorted.
+        places: Pairs, sorted: the number of a word in the text, and its stem.
         width: How many words apart stems are still near.
     """
     counts: Counter[str] = Counter()  # of the stems in the window

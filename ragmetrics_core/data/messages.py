@@ -46,10 +46,11 @@ class SaidMessage(NamedTuple):
 
 
 def unwrap_message(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The class and the fields of a message around which a tool wrote a wrapper.
+    """Return the class and the fields of a message inside a tool's wrapper.
 
-    The class is "" where the wrapper names none. Of an object without a wrapper "" and
-    the object itself are returned.
+    Returns:
+        The class, or the type such as "human", and the fields. The class is "" if the
+        wrapper names none. An object without a wrapper is returned as it is, with "".
     """
     # LangChain's serialised objects: {"lc": 1, "id": [module, …, class], "kwargs": {…}}
     fields = value.get("kwargs")

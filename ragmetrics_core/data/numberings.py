@@ -119,21 +119,25 @@ def numbering_shown(
 
 
 def without_missing_labels(value: object) -> object:
-    """A numbering without the labels that have no value; anything else as it is.
+    """Return a numbering without the labels that have no value.
 
-    A table of Parquet has all labels of its rows in each row, and whole numbers may
-    have become decimals.
+    A numbering says for each label the id or place of a context: ``{"1": "a"}``. A
+    table of Parquet has all labels of its rows in each row, and whole numbers may have
+    become decimals.
+
+    Returns:
+        The numbering; the value as it is if it is none.
     """
     if not isinstance(value, Mapping) or is_numbering(value):
         return value
-    filled: dict[object, object] = {}
-    for label, named in value.items():
-        is_nan = isinstance(named, float) and named != named  # NaN alone
-        if named is None or is_nan:
+    context_by_label: dict[object, object] = {}
+    for label, context in value.items():
+        is_nan = isinstance(context, float) and context != context  # NaN alone
+        if context is None or is_nan:
             continue
-        is_whole = isinstance(named, float) and named.is_integer()
-        filled[label] = int(named) if is_whole else named
-    return filled if is_numbering(filled) else value
+        is_whole = isinstance(context, float) and context.is_integer()
+        context_by_label[label] = int(context) if is_whole else context
+    return context_by_label if is_numbering(context_by_label) else value
 
 
 def is_numbering(value: object) -> bool:

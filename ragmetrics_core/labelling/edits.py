@@ -112,10 +112,10 @@ def _other_number(digits: str, random_source: random.Random) -> str:
 
 
 def _other_names(answer: str, sample: Sample) -> dict[str, list[str]]:
-    """For each name in the answer, the names of the contexts that may replace it.
+    """Return, for each name in the answer, names that would make the answer wrong.
 
-    Such a name does not stand in the answer, and holds no word of the name that it
-    replaces: "John Smith" for "Smith" might be no fault.
+    These are names from the contexts. They do not stand in the answer, and hold no word
+    of the name that they replace: "John Smith" for "Smith" might be no fault.
     """
     names_in_contexts: set[str] = set()
     for context in sample.contexts:

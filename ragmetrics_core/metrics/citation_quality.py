@@ -212,7 +212,10 @@ class CitationEvidence(Evidence, extra="ignore"):
 
 
 def _faults(statement: JudgedStatement) -> list[str]:
-    """What is wrong with a sentence and its citations, a line each."""
+    """Return what is wrong with a sentence and its citations, a line each.
+
+    A dangling citation is one of a context that was not shown.
+    """
     faults: list[str] = []
     if statement.fault == "misattributed":
         ranks = ", ".join(str(rank) for rank in statement.supporting or ())

@@ -488,10 +488,16 @@ def rival_measures(threshold: float) -> dict[str, Statistic]:
 
 
 def human_kappa(rows: Sequence[Labelled]) -> float | None:
-    """Mean of Cohen's kappa over all pairs of annotators: the ceiling of any judge.
+    """Return the mean of Cohen's kappa over all pairs of annotators.
 
-    An annotator is known by the place of the vote in each row's votes. None with one
-    annotator, or if kappa is undefined for all pairs.
+    A judge can hardly agree with people more than people agree with each other.
+
+    Args:
+        rows: At least one row. The first vote of each row is of the same annotator, and
+            so are the second votes, and so on.
+
+    Returns:
+        The mean; None with one annotator, or if kappa is undefined for all pairs.
     """
     n_annotators = max(len(row.votes) for row in rows)
     kappas = []

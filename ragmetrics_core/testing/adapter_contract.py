@@ -216,12 +216,12 @@ class AdapterContract:
     def test_same_result_as_the_core(self) -> None:
         """A captured sample has the scores and reasons of the sample written by hand.
 
-        What the application cannot know is added to the captured one: the reference.
-        What only a capture knows is added to the other: the documents before they were
-        selected.
+        Each lacks a field that only the other can have. So the captured sample gets the
+        reference, and the sample written by hand gets the documents as retrieved.
         """
         for turn in GOLDEN_TURNS:
-            (sample,) = self.play(turn)[0]
+            samples, _ = self.play(turn)
+            (sample,) = samples
             captured = sample.model_copy(update={"reference": turn.sample.reference})
             if captured.retrieved is not None:
                 retrieved_texts = [context.text for context in captured.retrieved]
