@@ -221,7 +221,7 @@ _PARAGRAPH_BREAK = re.compile(
 _SIGN_OF_ENTRY = re.compile(r"[ \t]*(?:[-*•][ \t]+|\d{1,3}[.)][ \t]+)?")
 _ANY_BRACKET = re.compile(r"[\[［【][^\[\]［］【】\n]{1,60}[\]］】]:?")
 _ADDRESS_OR_FILE = re.compile(
-    r"<?(?:https?://|www\.|doi:)\S+|\b[\w-]+(?:[./\\][\w-]+)*"
+    r"<?(?:https?://|www\.|doi:)\S+|(?<!\S)\S{1,200}?"  # a bound keeps it linear
     r"\.(?:pdf|docx?|html?|txt|md|csv|xlsx?|pptx?|json)\b",
     re.IGNORECASE,
 )
