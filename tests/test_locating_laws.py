@@ -273,7 +273,8 @@ def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(
         for part in place.text.split(" … ") if place.text else ():
             assert part in case.candidates[place.candidate]
             assert stream(part)[:12] in stream(prompt)
-            assert stream(part)[-12:] in stream(prompt)
+            # what follows bytes that were put in, and stepped over, may be shorter
+            assert stream(part)[-8:] in stream(prompt)
 
 
 @settings(max_examples=examples(80), deadline=None)
