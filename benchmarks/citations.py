@@ -24,6 +24,7 @@ from goals import Rows, at_least, at_most
 from labelled import Row, rows_by_source
 
 from ragmetrics_core import CitationQuality, Sample, ScriptedJudge
+from ragmetrics_core.data.citations import cites_in_unread_form
 from ragmetrics_core.data.marks import marks_in
 from ragmetrics_core.data.sentences import split_sentences
 from ragmetrics_core.metrics.citation_quality import CitationEvidence
@@ -71,8 +72,14 @@ def judge() -> ScriptedJudge:
         return {"supported": int(any(held))}
 
     def claims(question: Any) -> Mapping[str, Any]:
-        labels = question.parts["sentences"].labels
-        return {"sentences": [{"label": label, "claims": 1} for label in labels]}
+        part = question.parts["sentences"]
+        # "rate" before a "<br>" is a cell of a table, and claims nothing
+        return {
+            "sentences": [
+                {"label": label, "claims": int(len(text.split()) > 2)}
+                for label, text in zip(part.labels, part.texts, strict=True)
+            ]
+        }
 
     return ScriptedJudge(
         {Supports: together, SupportsAlone: by_each, MakesClaim: claims}
@@ -117,7 +124,13 @@ def citing_answer(row: Row, chance: Random, *, is_planted: bool) -> CitingAnswer
         lead = LEAD if number % 2 and sentence[0].isalpha() else ""
         mark = f"[{named_places[number] + 1}]"
         lines.append(_with_mark(lead + sentence, mark, behind=number % 3 == 0))
-    sample = Sample(question=row["question"], contexts=texts, answer="\n".join(lines))
+    answer = "\n".join(lines)
+    # pages of the web have marks of their own, such as "the end.3": nobody knows what
+    # such an answer cites, so that it has no score
+    numbering = {str(place + 1): (place,) for place in range(len(texts))}
+    if cites_in_unread_form(answer, numbering):
+        return None
+    sample = Sample(question=row["question"], contexts=texts, answer=answer)
     wrong = None if wrong_place is None else chosen[wrong_place][0]
     return CitingAnswer(sample, wrong)
 
