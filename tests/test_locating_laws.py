@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import random
+import re
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
+from ragmetrics_core.capture.byte_spans import STEP
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.locating import locate
 from ragmetrics_core.capture.places import Located, Place, percentage, union
@@ -258,8 +260,35 @@ def test_a_text_of_which_nothing_stands_there_is_never_shown(
     }
 
 
+def ends_in(part: bytes, prompt: bytes) -> bool:
+    """Whether a prompt holds the last 12 bytes of a part, at most one step put in between."""
+    end = part[-12:]
+    if end in prompt:
+        return True
+    put_in = b".{0,%d}" % STEP
+    return any(
+        re.search(
+            re.escape(end[:cut]) + put_in + re.escape(end[cut:]), prompt, re.DOTALL
+        )
+        for cut in range(1, len(end))
+    )
+
+
 @settings(max_examples=examples(80), deadline=None)
 @given(cases(), st.integers(30, 100))
+@example(
+    case=Case(
+        candidates=[
+            "bis keis dis bas suter teilden fump kimp teis gump mon mos sirst.",
+            "sun teis gump mon mirst teis farst veiter kiter titer gein mas.",
+        ],
+        order=[0, 1],
+        frame=("", ""),
+        separator="\n\n",
+        known=[],
+    ),
+    share=30,
+)
 def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(
     case: Case, share: int
 ) -> None:
@@ -273,8 +302,7 @@ def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(
         for part in place.text.split(" … ") if place.text else ():
             assert part in case.candidates[place.candidate]
             assert stream(part)[:12] in stream(prompt)
-            # what follows bytes that were put in, and stepped over, may be shorter
-            assert stream(part)[-8:] in stream(prompt)
+            assert ends_in(stream(part), stream(prompt))
 
 
 @settings(max_examples=examples(80), deadline=None)

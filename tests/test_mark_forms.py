@@ -107,6 +107,9 @@ NOT_READ = [
     "1\ufe0f\u20e3",
     "(the second document)",
     "(as source 1 says)",
+    "(as sources say)",
+    "(Sources say so)",
+    "(“source” of the town)",
 ]
 
 

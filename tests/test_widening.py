@@ -27,8 +27,10 @@ from llama_index.evaluation.ragmetrics import capture as capture_llamaindex
 from test_planted_losses import ANSWER, QUESTION, TEXTS, Says, journeys
 from test_planted_losses_of_same_ids import PROMPT
 
-from ragmetrics_core import Sample
+from ragmetrics_core import Context, Sample
 from ragmetrics_core.capture import Document
+from ragmetrics_core.capture.origins import context_keys_of
+from ragmetrics_core.capture.tree import DocumentKey
 from ragmetrics_core.capture.widening import with_widened_texts
 
 # the first words of each text; what the question needs stands behind them
@@ -164,6 +166,12 @@ def test_a_fact_beside_what_was_searched_for_was_retrieved_and_shown(name: str) 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz ", min_size=0, max_size=60)
 
 
+def widened_texts(
+    found: list[Document], contexts: dict[DocumentKey, Context]
+) -> tuple[Document, ...] | None:
+    return with_widened_texts(found, context_keys_of(found, contexts), contexts)
+
+
 @given(WORDS, WORDS, st.integers(0, 2))
 def test_a_passage_has_the_text_that_it_was_widened_to(
     before: str, behind: str, place: int
@@ -175,7 +183,7 @@ def test_a_passage_has_the_text_that_it_was_widened_to(
         for number, text in enumerate(TEXTS)
     ]
     contexts = {document.key: document.context() for document in shown}
-    widened = with_widened_texts(found, contexts)
+    widened = widened_texts(found, contexts)
     assert widened is not None
     n_letters = sum(map(str.isalpha, before + behind))
     expected = list(TEXTS)
@@ -188,11 +196,11 @@ def test_a_passage_has_the_text_that_it_was_widened_to(
 def test_documents_that_were_merged_keep_their_texts() -> None:
     found = [Document(text) for text in TEXTS]
     merged = Document("\n".join(TEXTS))
-    assert with_widened_texts(found, {merged.key: merged.context()}) == tuple(found)
+    assert widened_texts(found, {merged.key: merged.context()}) == tuple(found)
 
 
 def test_a_passage_that_was_cut_keeps_its_text() -> None:
     found = [Document(TEXTS[0], "a")]
     cut = Document(TEXTS[0][:40], "a")
-    assert with_widened_texts(found, {cut.key: cut.context()}) == tuple(found)
-    assert with_widened_texts(None, {}) is None
+    assert widened_texts(found, {cut.key: cut.context()}) == tuple(found)
+    assert with_widened_texts(None, [], {}) is None

@@ -125,15 +125,14 @@ class Arrivals:
         retrieved: dict[DocumentKey, Document] = {}
         texts: set[str] = set()
         for node in self._sort_retrievals(documents_by_call, shown_keys):
-            documents = list(documents_by_call[node])
+            documents = documents_by_call[node]
             # a tool or step may hand on what a retriever had found, or write it anew
             if node.kind != "retriever":
-                documents = [
+                documents = tuple(
                     document
-                    for document in documents
+                    for document in self._drop_rewritten(documents)
                     if document.text not in texts
-                    and document.key not in self._keys_written_anew
-                ]
+                )
             for document in documents:
                 retrieved.setdefault(document.identity, document)
                 texts.add(document.text)

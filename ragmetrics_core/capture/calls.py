@@ -723,6 +723,11 @@ def _documents_not_found_inside(tool: Node) -> tuple[Document, ...]:
     )
 
 
+def texts_not_of_models(call: Node) -> list[str]:
+    """The messages that a call was shown, without those that models wrote."""
+    return [message.text for message in call.prompt if message.role != "assistant"]
+
+
 def names_of(calls: Iterable[Node]) -> tuple[str, ...]:
     """The names of some calls, each once, in the order of the calls."""
     return tuple(dict.fromkeys(call.name for call in calls))

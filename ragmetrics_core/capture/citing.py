@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ragmetrics_core.capture.answer import Answered
-from ragmetrics_core.capture.calls import Calls, Reply, end_of
+from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
 from ragmetrics_core.capture.cited_sources import holders_of_quotes, span_of_source
 from ragmetrics_core.capture.evidence import Evidenced
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json
@@ -32,12 +32,11 @@ from ragmetrics_core.data.citations import (
 )
 from ragmetrics_core.data.marks import (
     Mark,
-    is_number,
+    is_like_labels,
     is_range,
     marks_in,
     may_cite,
     plain_label,
-    shape_of_label,
 )
 
 _LONGEST_LABEL = 80
@@ -177,7 +176,7 @@ class _Search:
                 if not isinstance(value, str) or not _KEY_OF_NAME.fullmatch(str(key)):
                     continue
                 name = value.strip()
-                for form in {name, re.split(r"[/\\]", name)[-1]}:
+                for form in {name, _last_part(name)}:
                     if _is_telling_name(form) and form in self.text:
                         places.setdefault(form, []).append(place)
         return {name: tuple(dict.fromkeys(named)) for name, named in places.items()}
@@ -264,7 +263,10 @@ class _Search:
         """What the answering call, and those that feed it, were shown; no reply is among it."""
         call = self.answered.call
         readers = [*self.evidenced.feeding, *([call] if call is not None else [])]
-        return _messages_shown_to(readers)
+        texts: list[str] = []
+        for reader in readers:
+            texts += texts_not_of_models(reader)
+        return texts
 
     @property
     def knows_what_was_shown(self) -> bool:
@@ -438,16 +440,6 @@ def _is_telling_name(name: str) -> bool:
     return has_letters and (has_words or _FILE_OR_ADDRESS.fullmatch(name) is not None)
 
 
-def _messages_shown_to(calls: Iterable[Node]) -> list[str]:
-    """The messages of the prompts of some calls, without what a model had said."""
-    return [
-        message.text
-        for call in calls
-        for message in call.prompt
-        if message.role != "assistant"
-    ]
-
-
 def _sources_of(reply: Reply) -> tuple[CitedSource, ...] | None:
     """The sources that a reply names in its structure, or in XML; None if it names none."""
     for value in (*reply.values, reply.text):
@@ -597,13 +589,11 @@ def _check_labels(mark: Mark, search: _Search) -> None:
             are the author's words, and no label like those of the prompt.
     """
     numbering = search.numbering
-    shapes = {shape_of_label(label) for label in numbering} - {None}
     for label in mark.labels:
         if label in numbering:
             continue
         _check_that_it_dangles(label, search, search.labels, search.prompts)
-        is_like_labels = is_number(label) or shape_of_label(label) in shapes
-        if not is_like_labels and not is_range(label):
+        if not is_like_labels(label, numbering):
             raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
 
 
@@ -678,7 +668,7 @@ def _by_a_structured_reply(search: _Search) -> tuple[Citation, ...] | None:
         return None
     labels, prompts = search.labels, search.prompts
     if search.annotator is not None:
-        prompts = [*prompts, *_messages_shown_to([search.annotator])]
+        prompts = [*prompts, *texts_not_of_models(search.annotator)]
         labels = search.labels_of(prompts)
     return _citations_of(search, sources, labels, prompts)
 
@@ -758,7 +748,12 @@ def _is_name(value: object, name: str) -> bool:
     """Whether a value of metadata is a name, or a path or address that ends in it."""
     if not isinstance(value, str):
         return False
-    return value == name or re.split(r"[/\\]", value)[-1] == name
+    return name in (value, _last_part(value))
+
+
+def _last_part(path: str) -> str:
+    """What stands behind the last slash of a path or an address."""
+    return re.split(r"[/\\]", path)[-1]
 
 
 def _places_of_page(

@@ -12,7 +12,13 @@ from functools import cached_property
 
 from ragmetrics_core.capture.answer import Answered
 from ragmetrics_core.capture.arrivals import Arrivals
-from ragmetrics_core.capture.calls import Calls, end_of, names_of, text_of
+from ragmetrics_core.capture.calls import (
+    Calls,
+    end_of,
+    names_of,
+    text_of,
+    texts_not_of_models,
+)
 from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.passages import stands_in
@@ -89,11 +95,6 @@ class Contexts:
     def by_key(self) -> dict[DocumentKey, Context]:
         """The contexts by the documents behind them."""
         return dict(zip(self.keys, self.items, strict=True))
-
-
-def _texts_not_of_assistant(call: Node) -> list[str]:
-    """The messages that a call was shown, without those that models wrote."""
-    return [message.text for message in call.prompt if message.role != "assistant"]
 
 
 # What the rules look at, and the rules
@@ -261,7 +262,7 @@ def _passages_from_elsewhere(
         known_texts += [item.text for item in earlier_call.items]
     context_texts = [context.text for context in contexts]
     known_texts += context_texts
-    return unknown_passages(_texts_not_of_assistant(call), context_texts, known_texts)
+    return unknown_passages(texts_not_of_models(call), context_texts, known_texts)
 
 
 def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:

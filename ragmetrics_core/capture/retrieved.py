@@ -89,7 +89,7 @@ def retrieved_of(
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
-        documents=with_widened_texts(documents, context_by_key),
+        documents=with_widened_texts(documents, origins.context_keys, context_by_key),
         by_step=by_step,
         sources=names_of(documents_by_search),
         passages=passages,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
 
@@ -89,7 +90,7 @@ def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
         order in which the calls ended.
     """
     changes = []
-    for node in sorted(nodes, key=_end_of):
+    for node in sorted(nodes, key=end_of):
         gives = node.documents is not None or bool(node.passed_on)
         if node.kind not in ("step", "agent", "reranker") or not gives:
             continue
@@ -123,11 +124,6 @@ def texts_written_anew(
     return written_anew
 
 
-def _end_of(node: Node) -> float:
-    """When a call ended; when it began if it never did."""
-    return node.began if node.ended is None else node.ended
-
-
 def _is_filter(
     step: Node,
     gone: Sequence[Document],
@@ -151,7 +147,7 @@ def _is_filter(
     keys_passed_on = {document.key for document in step.passed_on}
     is_read_later = False
     for later in nodes:
-        if later.began < _end_of(step):
+        if later.began < end_of(step):
             continue
         keys_handed = {document.key for document in _taken_by(later)}
         if not keys_handed.isdisjoint(keys_gone):

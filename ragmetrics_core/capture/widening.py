@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.origins import context_keys_of
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context
 
 
 def with_widened_texts(
-    retrieved: Sequence[Document] | None, contexts: Mapping[DocumentKey, Context]
+    retrieved: Sequence[Document] | None,
+    context_keys: Sequence[DocumentKey | None],
+    contexts: Mapping[DocumentKey, Context],
 ) -> tuple[Document, ...] | None:
     """Return the retrieved documents, with the texts that a step widened them to.
 
@@ -28,12 +29,14 @@ def with_widened_texts(
 
     Args:
         retrieved: The documents, in their order; None where these are unknown.
+        context_keys: For each document the key of the context that shows it; None if
+            none does.
         contexts: The contexts, each by the key of the document of which it was made.
     """
     if retrieved is None:
         return None
     places_by_key: dict[DocumentKey, list[int]] = {}
-    for place, key in enumerate(context_keys_of(retrieved, contexts)):
+    for place, key in enumerate(context_keys):
         if key is not None:
             places_by_key.setdefault(key, []).append(place)
     widened = list(retrieved)

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from ragmetrics_core.data.frozen import Frozen, Text
 from ragmetrics_core.data.marks import (
+    PLAIN_NUMBERS,
     Mark,
     Numbering,
     Span,
@@ -24,14 +25,12 @@ from ragmetrics_core.data.marks import (
     fences_around,
     has_unread_marks,
     has_word_outside_marks,
-    is_number,
-    is_range,
+    is_like_labels,
     label_before,
     marks_in,
     may_be_of_sentence_before,
     may_cite,
     reference_lines_in,
-    shape_of_label,
 )
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
 
@@ -52,9 +51,6 @@ _OTHER_NAMES = (
     "the answer names sources in another way than by the numbers of the contexts"
 )
 _LISTS_OF_JSON = "the answer is JSON, in which brackets are lists and no marks"
-# What a numbering of plain numbers is like; of an answer whose numbering is not known.
-_NUMBERS = {"1": 0}
-
 _NUMBER = re.compile(r"\d+")
 _LABEL_IN_BRACKETS = re.compile(r"\[[^\[\]]+\]")
 _LONGEST_OPENING = 2000  # signs of a list and marks, before the text of a line
@@ -224,11 +220,9 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
     if _is_json_object(text):
         return CitationsRead(None, _LISTS_OF_JSON)
     citations = citations_of_marks(text, numbering)
-    shapes = {shape_of_label(label) for label in numbering} - {None}
     for citation in citations:
         for label in citation.dangling:
-            has_known_shape = is_number(label) or shape_of_label(label) in shapes
-            if not has_known_shape and not is_range(label):
+            if not is_like_labels(label, numbering):
                 return CitationsRead(None, _OTHER_NAMES)
     if cites_in_unread_form(text, numbering):
         return CitationsRead(None, UNREAD_FORM)
@@ -412,7 +406,7 @@ def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
     Of marks that overlap the first counts. The marks have no labels: they only say
     where something is to be taken out.
     """
-    spans = {(mark.start, mark.end) for mark in marks_in(answer, _NUMBERS)}
+    spans = {(mark.start, mark.end) for mark in marks_in(answer, PLAIN_NUMBERS)}
     spans.update(one.mark for one in citations if one.mark is not None)
     marks: list[Mark] = []
     for start, end in sorted(spans):

@@ -17,8 +17,9 @@ A wider one names no sources: it is dangling as a whole.
 Numbering = Mapping[str, int | tuple[int, ...]]
 """By label the place of the context that it names; several places where they share it."""
 
-# What a numbering of plain numbers is like.
-_NUMBERS = {"1": 0}
+PLAIN_NUMBERS: Numbering = {"1": 0}
+"""What a numbering is like in an answer of which nobody knows the numbering."""
+
 _LONGEST_MARK = 200  # characters between the brackets
 # What a label may begin with, and what is no part of it: "Source 1", "citation:a-7".
 SOURCE_WORD = (
@@ -134,7 +135,7 @@ _DOUBTFUL_FORMS = (
     # source 2, the second document, (source: report), a line "Sources: report"
     rf"\b{SOURCE_WORD}[ \t:#]*\d|\brefs?\.[ \t]*\d",
     rf"\b(?:first|second|third|fourth|fifth|1st|2nd|3rd)[ \t]+{SOURCE_WORD}\b",
-    rf"[\[(（【](?!citation needed)[^\w()（）]{0, 3}(?:as[ \t]+)?{SOURCE_WORD}\b",
+    rf"[\[(（【](?!citation needed)[^\w()（）]{{0,3}}(?:as[ \t]+)?{SOURCE_WORD}\b",
     rf"^[ \t]*{SOURCE_WORD}[ \t]*:",
     # (2), (a), (1 and 2) behind a word or a sentence
     r"(?:(?<=[^\W\d][\"”’)%])|(?<=[^\W\d])|(?<=[.!?])"
@@ -272,7 +273,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
     """
     known = {} if numbering is None else numbering
     text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
-    shapes = {shape_of_label(label) for label in known} - {None}
+    shapes = _shapes_of_labels(known)
     marks: list[Mark] = []
     for match in _MARK.finditer(text):
         inside = _inside_of(match)
@@ -355,7 +356,7 @@ def doubtful_forms_in(answer: str, read: Sequence[Span]) -> list[Span]:
         answer: The answer.
         read: Where the marks stand that were read.
     """
-    text = _blank(_without_content(answer, _NUMBERS), read)
+    text = _blank(_without_content(answer, PLAIN_NUMBERS), read)
     return [match.span() for match in _MAY_BE_A_MARK.finditer(text)]
 
 
@@ -732,6 +733,23 @@ def is_number(label: str) -> bool:
 def is_range(label: str) -> bool:
     """Whether a label is a range that names no numbers: too wide, or backwards."""
     return _RANGE.fullmatch(label) is not None
+
+
+def is_like_labels(label: str, numbering: Numbering) -> bool:
+    """Whether a label that names no source looks as the labels of a numbering do.
+
+    It then names a source that nobody was shown. Any other label may be another name of
+    a source that was shown. Numbers and ranges of numbers always look so.
+    """
+    if is_number(label) or is_range(label):
+        return True
+    return shape_of_label(label) in _shapes_of_labels(numbering)
+
+
+def _shapes_of_labels(labels: Iterable[str]) -> set[str]:
+    """The shapes that some labels have."""
+    shapes = (shape_of_label(label) for label in labels)
+    return {shape for shape in shapes if shape is not None}
 
 
 def shape_of_label(label: str) -> str | None:
