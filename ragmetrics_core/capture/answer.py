@@ -18,6 +18,7 @@ from ragmetrics_core.capture.calls import (
     STRUCTURED,
     Calls,
     end_of,
+    weight_of_fields,
 )
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import tools_of
@@ -586,10 +587,17 @@ def _may_judge(calls: Calls, call: Node) -> bool:
 
 
 def _is_a_list_or_grade(calls: Calls, call: Node) -> bool:
-    """Whether a reply is a structure without a field for an answer."""
+    """Whether a reply is a structure without a field for an answer.
+
+    A reply whose tool ran has no weight, also where that tool only parsed the answer.
+    """
+    reply = calls.replies[call]
     # the outer one of nested calls has no weight of its own
     weight = calls.weights.get(call, FREE_TEXT)
-    return weight <= LABEL and calls.replies[call].values != ()
+    if reply.tool_calls:
+        last_arguments = reply.tool_calls[-1].arguments
+        weight = max(weight, weight_of_fields(last_arguments))
+    return weight <= LABEL and reply.values != ()
 
 
 def _doubts_of_stated(search: _AnswerSearch, call: Node) -> tuple[str, ...]:

@@ -444,7 +444,7 @@ class Calls:
         elif reply.calls:
             value = reply.calls[-1].arguments  # a structured reply, as a tool's call
         if isinstance(value, Mapping):
-            return _weight_of_fields(value)
+            return weight_of_fields(value)
         if not has_text or writes_query:
             return NO_ANSWER
         if value is not None or _is_label(reply.text):
@@ -703,7 +703,7 @@ def _is_label(text: str) -> bool:
     return len(text) <= _LONGEST_LABEL and bool(_LABEL_ALONE.fullmatch(text))
 
 
-def _weight_of_fields(value: Mapping[str, Any]) -> int:
+def weight_of_fields(value: Mapping[str, Any]) -> int:
     """How much a structure looks like an answer."""
     if any(key in value for key in ANSWER_KEYS):
         answer = answer_text(value) or ""
