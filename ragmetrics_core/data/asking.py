@@ -209,14 +209,18 @@ class LabelProbability:
     aside: Label | None = None
 
     def __post_init__(self) -> None:
-        """Refuse, by ``SettingError``, labels that their first tokens do not tell apart."""
+        """Raise ``SettingError`` unless the labels differ from their first token on.
+
+        There must be two or more, ``positive`` among them, and none may begin with
+        another: "not" and "nothing" could share their first token.
+        """
         check_number(
             f"LabelProbability({self.field!r}, fallback_polls=)",
             self.fallback_polls,
             least=1,
         )
         names = sorted(str(label).casefold() for label in self.labels)
-        # Sorted, a name that begins with another one stands right behind it.
+        # In sorted order "no" stands right before "nothing", which begins with it.
         begins_with_another = any(
             name.startswith(name_before) for name_before, name in pairwise(names)
         )

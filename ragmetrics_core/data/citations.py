@@ -55,7 +55,7 @@ _NUMBER = re.compile(r"\d+")
 _LABEL_IN_BRACKETS = re.compile(r"\[[^\[\]]+\]")
 _LONGEST_OPENING = 2000  # signs of a list and marks, before the text of a line
 _BLANKS = " \t\u00a0"
-_BLANK_SIGNS = tuple(_BLANKS)
+_BLANK_CHARACTERS = tuple(_BLANKS)
 _CLOSES = ".,;:!?…)]}\"'”’。！？"
 _SENTENCE_ENDS = re.compile(r"[.!?…。！？][\"'”’)]*\s*\Z")
 # What is cut out with a mark: what joins it to the next one, the address of its link,
@@ -129,7 +129,7 @@ class Statement:
 def statements(
     answer: str, numbering: Numbering | None = None
 ) -> tuple[Statement, ...]:
-    """Split an answer into its sentences, marks removed.
+    """Split an answer into its sentences, without citation marks.
 
     Args:
         answer: Any text.
@@ -141,20 +141,21 @@ def statements(
 def citations_of_marks(
     answer: str | None, numbering: Numbering
 ) -> tuple[Citation, ...]:
-    """Read the marks of an answer as citations.
+    """Turn the marks of an answer, such as ``[1]``, into citations.
 
-    A mark belongs to the sentence that it stands in; behind a sentence's full stop or
-    quotation mark, to that sentence; on a line of its own, as after a list or a
-    paragraph, to the last sentence before.
+    A mark belongs to the sentence that it stands in. Behind a sentence's full stop or
+    quotation mark it belongs to that sentence. On a line of its own, as after a list or
+    a paragraph, it belongs to the last sentence before.
 
     Args:
         answer: The answer.
-        numbering: By label the place of the context, from 0, that the prompt showed
-            under it, as in ``{"1": 0, "2": 1}``; several places where contexts share
-            it. All other labels are dangling.
+        numbering: For each label, the index of the context that the prompt showed under
+            it, as in ``{"1": 0, "2": 1}``; several indices where contexts share a label.
+            Labels that are not in it are dangling.
 
     Returns:
-        A citation for each mark, in order; () where there is none.
+        A citation for each mark, in order; () for an answer without marks. All their
+        offsets count characters of the answer with its marks.
 
     Examples:
         >>> cited = citations_of_marks("It is old [1]. It fell. [2, 9]", {"1": 0, "2": 1})
@@ -168,18 +169,19 @@ def citations_of_marks(
     stripped = _strip_marks(text, marks)
     citations: list[Citation] = []
     for mark in marks:
-        places = [
-            place for label in mark.labels for place in places_of(label, numbering)
-        ]
-        start, end = stripped.span_of(mark)
+        contexts: list[int] = []
+        dangling: list[str] = []
+        for label in mark.labels:
+            contexts += places_of(label, numbering)
+            if label not in numbering:
+                dangling.append(label)
+        sentence_start, sentence_end = stripped.sentence_of(mark)
         citations.append(
             Citation(
-                start=start,
-                end=end,
-                contexts=tuple(dict.fromkeys(places)),
-                dangling=tuple(
-                    label for label in mark.labels if label not in numbering
-                ),
+                start=sentence_start,
+                end=sentence_end,
+                contexts=tuple(dict.fromkeys(contexts)),  # each once
+                dangling=tuple(dangling),
                 mark=(mark.start, mark.end),
             )
         )
@@ -200,11 +202,14 @@ class CitationsRead:
 
 
 def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
-    """Read the marks of an answer, if they tell all that it cites.
+    """Read the citations of an answer, or say why they are unknown.
 
-    In two cases they do not. The answer may cite in a form that is not read. Or a mark
-    names a source in another way than the numbering does, so that the source may have
-    been shown.
+    They are unknown in three cases:
+
+    - The answer is a JSON object, in which ``[1]`` is a list.
+    - A mark has a label of another kind than those of the numbering, such as ``[Smith]``
+      beside ``{"1": 0}``. It may be another name of a context.
+    - The answer may cite in a form that is not read, such as ``[see 2]``.
 
     Args:
         answer: The answer.
@@ -222,6 +227,7 @@ def read_citations(answer: str | None, numbering: Numbering) -> CitationsRead:
     citations = citations_of_marks(text, numbering)
     for citation in citations:
         for label in citation.dangling:
+            # "9" of contexts 1 to 3 is a wrong number; "Smith" may be another name
             if not is_like_labels(label, numbering):
                 return CitationsRead(None, _OTHER_NAMES)
     if cites_in_unread_form(text, numbering):
@@ -241,10 +247,11 @@ def _is_json_object(text: str) -> bool:
 
 
 def cites_in_unread_form(answer: str, numbering: Numbering) -> bool:
-    """Whether an answer cites in a form that is not read, alone or beside read marks.
+    """Tell whether an answer cites in a form that is not read.
 
-    Where no mark is read, any form that may cite counts. Beside read marks it counts
-    only where it hardly means anything else; of the others ``may_cite_more`` tells.
+    If the answer has no mark that is read, any form that may cite counts. Else only
+    forms count that hardly mean anything else, such as ``[see 2]``; the doubtful ones
+    are left to ``may_cite_more``.
 
     Args:
         answer: The answer.
@@ -253,17 +260,17 @@ def cites_in_unread_form(answer: str, numbering: Numbering) -> bool:
     marks = marks_in(answer, numbering)
     if not marks:
         return may_cite(answer)
-    return has_unread_marks(answer, numbering, _spans_with_signs(answer, marks))
+    return has_unread_marks(answer, numbering, _spans_with_wrappers(answer, marks))
 
 
 def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
-    """Whether a sentence without a citation may cite in a form that is not read.
+    """Tell whether a sentence without a citation may cite in a form that is not read.
 
-    Where no citation is known at all, any mark counts.
+    If no citation is known at all, any mark counts.
 
     Args:
         answer: The answer.
-        citations: What is known that it cites.
+        citations: The citations that are known.
     """
     if not citations and may_cite(answer or ""):
         return True
@@ -271,15 +278,14 @@ def may_cite_more(answer: str | None, citations: Sequence[Citation]) -> bool:
 
 
 def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
-    """Whether an answer may name sources beside its marks, in a form that is not read.
+    """Tell whether an answer may name sources that its known marks do not name.
 
-    Other than in ``may_cite_more`` a sentence counts that cites, too: in "Document 2
-    says so, while [3] says red" context 2 may be cited. A form whose numbers all stand
-    in marks, as in "Document 2 [2] says so", names nothing more.
+    Unlike ``may_cite_more``, this also looks at sentences with a citation: "Document 2
+    says so, while [3] says red" may cite context 2.
 
     Args:
         answer: The answer.
-        citations: What is known that it cites.
+        citations: The citations that are known.
     """
     text = answer or ""
     if may_cite_more(text, citations):
@@ -290,17 +296,20 @@ def may_name_more(answer: str | None, citations: Sequence[Citation]) -> bool:
     numbers_in_marks: set[str] = set()
     for mark in marks:
         numbers_in_marks.update(_NUMBER.findall(text[mark.start : mark.end]))
-    for start, end in doubtful_forms_in(text, _spans_with_signs(text, marks)):
+    mark_spans = _spans_with_wrappers(text, marks)
+    for start, end in doubtful_forms_in(text, mark_spans):
         numbers = set(_NUMBER.findall(text[start:end]))
-        if not numbers or not numbers <= numbers_in_marks:
+        # "Document 2 [2] says so" names no source beside that of the mark
+        repeats_a_mark = numbers and numbers <= numbers_in_marks
+        if not repeats_a_mark:
             return True
     return False
 
 
 def _lists_other_sources(answer: str, marks: Sequence[Mark]) -> bool:
-    """Whether a line such as "Sources: [1], [2]" names a source that no mark names.
+    """Tell whether a line such as "Sources: [1], [2]" names a source that no mark names.
 
-    Sentences without a mark may rest on it.
+    Sentences without a mark may rest on that source.
     """
     labels_in_marks = {answer[mark.start : mark.end] for mark in marks}
     for start, end in definitions_in(answer):
@@ -314,7 +323,7 @@ def _lists_other_sources(answer: str, marks: Sequence[Mark]) -> bool:
 
 
 def places_of(label: str, numbering: Numbering) -> tuple[int, ...]:
-    """Places of the contexts that a label names; () if it names none."""
+    """Return the indices of the contexts that a label names; () if it names none."""
     places = numbering.get(label, ())
     return (places,) if isinstance(places, int) else places
 
@@ -350,7 +359,9 @@ def cited_statements(
         citations: What it cites.
 
     Returns:
-        A statement for each sentence, in order; marks are removed from their texts.
+        A statement for each sentence, in order; marks are removed from their texts. A
+        statement without a citation has ``may_cite`` if something in the sentence, such
+        as "(2)" or a link, may be a citation in a form that is not read.
 
     Examples:
         >>> answer = "It is old [1]. It fell. [1, 9]"
@@ -361,50 +372,57 @@ def cited_statements(
     text = answer or ""
     marks = _marks_of(text, citations)
     sentences = _strip_marks(text, marks).statements
-    citations_by_place: list[list[Citation]] = [[] for _ in sentences]
+    citations_by_sentence: list[list[Citation]] = [[] for _ in sentences]
     for citation in citations:
-        for place in _places_cited_for(citation, sentences):
-            citations_by_place[place].append(citation)
-    doubtful_places = _places_that_may_cite(text, marks, sentences)
+        for index in _sentences_cited_for(citation, sentences):
+            citations_by_sentence[index].append(citation)
+    doubtful_sentences = _sentences_that_may_cite(text, marks, sentences)
     return tuple(
         _cited_statement(
             sentence.text,
-            citations_by_place[place],
-            may_cite=place in doubtful_places,
+            citations_by_sentence[index],
+            may_cite=index in doubtful_sentences,
         )
-        for place, sentence in enumerate(sentences)
+        for index, sentence in enumerate(sentences)
     )
 
 
-def _places_that_may_cite(
+def _sentences_that_may_cite(
     answer: str, marks: Sequence[Mark], sentences: Sequence[Statement]
 ) -> frozenset[int]:
-    """Places of sentences that may cite in a form that is not read.
+    """Return the indices of sentences with something that may be an unknown citation.
 
-    A form at the beginning of a sentence may belong to the sentence before. A list of
-    other sources than those of the marks may belong to each.
+    "(2)", "source 2" or a link may be one.
+
+    Args:
+        answer: The answer.
+        marks: The marks that are read; they are no unknown citations.
+        sentences: The sentences of the answer.
     """
     if marks and _lists_other_sources(answer, marks):
+        # "Sources: [8], [9]" beside the marks [1] and [2]: any sentence may rest on 8
         return frozenset(range(len(sentences)))
     starts = [sentence.start for sentence in sentences]
-    read_spans = _spans_with_signs(answer, marks)
-    places: set[int] = set()
-    for start, end in doubtful_forms_in(answer, read_spans):
-        place = bisect_right(starts, start) - 1
-        if place < 0:
+    mark_spans = _spans_with_wrappers(answer, marks)
+    indices: set[int] = set()
+    for start, end in doubtful_forms_in(answer, mark_spans):
+        index = bisect_right(starts, start) - 1  # the sentence that the form stands in
+        if index < 0:  # before the first sentence
             continue
-        places.add(place)
-        before = answer[starts[place] : start]
-        if place and may_be_of_sentence_before(answer[start:end], before):
-            places.add(place - 1)
-    return frozenset(places)
+        indices.add(index)
+        before_form = answer[starts[index] : start]
+        form = answer[start:end]
+        # "It is old. (2) It fell.": the form may belong to the sentence before
+        if index > 0 and may_be_of_sentence_before(form, before_form):
+            indices.add(index - 1)
+    return frozenset(indices)
 
 
 def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
-    """The marks of an answer: what looks like one, and those of its citations.
+    """Return where an answer has marks, of its citations or any that look like one.
 
-    Of marks that overlap the first counts. The marks have no labels: they only say
-    where something is to be taken out.
+    If marks overlap, the first is kept. The marks have no labels: callers need only
+    their offsets.
     """
     spans = {(mark.start, mark.end) for mark in marks_in(answer, PLAIN_NUMBERS)}
     spans.update(one.mark for one in citations if one.mark is not None)
@@ -415,13 +433,16 @@ def _marks_of(answer: str, citations: Sequence[Citation]) -> list[Mark]:
     return marks
 
 
-def _places_cited_for(
+def _sentences_cited_for(
     citation: Citation, sentences: Sequence[Statement]
 ) -> Sequence[int]:
-    """Places of the sentences that a citation is of."""
+    """Return the indices of the sentences that a citation belongs to.
+
+    These are all that its span overlaps, else the sentence before, else the first.
+    """
     overlapped = [
-        place
-        for place, sentence in enumerate(sentences)
+        index
+        for index, sentence in enumerate(sentences)
         if citation.start < sentence.end and sentence.start < citation.end
     ]
     if overlapped or not sentences:
@@ -433,7 +454,10 @@ def _places_cited_for(
 def _cited_statement(
     text: str, citations: Sequence[Citation], *, may_cite: bool
 ) -> CitedStatement:
-    """A sentence with what its citations name; one with citations cites nothing else."""
+    """Make the statement of a sentence and its citations.
+
+    ``may_cite`` counts only for a sentence without citations.
+    """
     contexts = [place for citation in citations for place in citation.contexts]
     dangling = [label for citation in citations for label in citation.dangling]
     return CitedStatement(
@@ -451,98 +475,107 @@ class _Stripped:
     Args:
         answer: The answer.
         statements: Its sentences.
-        led_lines: Where lines begin of which each sentence has its marks before it.
+        lines_with_leading_marks: Where lines such as "[1] It is old. [2] It fell." begin:
+            each mark stands before its sentence.
     """
 
     answer: str
     statements: tuple[Statement, ...]
-    led_lines: frozenset[int]
+    lines_with_leading_marks: frozenset[int]
 
-    def span_of(self, mark: Mark) -> Span:
-        """Where the sentence stands that a mark belongs to.
+    def sentence_of(self, mark: Mark) -> Span:
+        """Return start and end of the sentence that a mark belongs to.
 
-        It is the last one that has begun before the mark. It is the next one where the
-        mark leads it: at the beginning of its line. Where there is no sentence, it is
-        the mark itself.
+        A mark usually belongs to the sentence that it stands in or behind. A mark at the
+        beginning of a line belongs to the sentence that follows on this line. If the
+        answer has no sentence, the mark's own span is returned.
         """
         n_begun = bisect_left(self.statements, mark.start, key=lambda one: one.start)
         n_ended = bisect_right(self.statements, mark.start, key=lambda one: one.end)
-        last_begun = self.statements[n_begun - 1] if n_begun else None
-        not_ended = self.statements[n_ended] if n_ended < len(self.statements) else None
+        previous = self.statements[n_begun - 1] if n_begun else None
+        following = self.statements[n_ended] if n_ended < len(self.statements) else None
         line_start = self.answer.rfind("\n", 0, mark.start) + 1
-        leads = line_start in self.led_lines or self._opens_line(mark, line_start)
-        if last_begun is not None and not leads:
-            return last_begun.start, last_begun.end
-        if not_ended is not None and self._shares_a_line(mark, not_ended):
-            return not_ended.start, not_ended.end
-        if last_begun is not None:
-            return last_begun.start, last_begun.end
+        # "[1] It is old.", or "- [1] It is old."
+        is_leading = line_start in self.lines_with_leading_marks
+        is_leading = is_leading or self._opens_line(mark, line_start)
+        if is_leading and following is not None and self._share_line(mark, following):
+            return following.start, following.end
+        if previous is not None:  # also for a mark that is alone on its line
+            return previous.start, previous.end
+        if following is not None and self._share_line(mark, following):
+            return following.start, following.end
         return mark.start, mark.end
 
     def _opens_line(self, mark: Mark, line_start: int) -> bool:
-        """Whether nothing but other marks and signs of a list stands before it."""
+        """Whether only other marks and signs such as a list's "-" stand before a mark."""
         before = self.answer[line_start : mark.start]
         return len(before) <= _LONGEST_OPENING and not has_word_outside_marks(before)
 
-    def _shares_a_line(self, mark: Mark, statement: Statement) -> bool:
+    def _share_line(self, mark: Mark, statement: Statement) -> bool:
+        """Whether a sentence begins on the line where a mark ends, or before it."""
         return self.answer.find("\n", mark.end, max(mark.end, statement.start)) < 0
 
 
 def _strip_marks(answer: str, marks: Sequence[Mark]) -> _Stripped:
-    """Take the marks out of an answer, and split what is left into sentences.
+    """Cut the marks and lists of sources out of an answer, and split it into sentences.
 
-    Lists of sources are taken out, too. A full stop or the end of a line right behind a
-    mark ends a sentence in any case.
+    A full stop or a line break right behind a cut always ends a sentence.
     """
     pieces: list[str] = []
-    place_by_sign: list[int] = []  # where each sign that is left stands in the answer
-    cut_places: set[int] = set()  # where something was taken out of what is left
+    # For each character that is left, its index in the answer.
+    index_in_answer: list[int] = []
+    cut_indices: set[int] = set()  # the indices in the text that is left behind a cut
     for piece, start in _pieces_between(answer, _cuts(answer, marks)):
         pieces.append(piece)
-        place_by_sign += range(start, start + len(piece))
-        cut_places.add(len(place_by_sign))
-    text = "".join(pieces)
-    ends = {_first_sign_from(place, text) for place in cut_places}
-    text = join_lines(text, ends)
+        index_in_answer += range(start, start + len(piece))
+        cut_indices.add(len(index_in_answer))
+    text_left = "".join(pieces)
+    # "It is old [1] .": the full stop behind the blank ends the sentence
+    sentence_ends = {_skip_blanks(text_left, index) for index in cut_indices}
+    text_left = join_lines(text_left, sentence_ends)  # which keeps its length
     statements_found: list[Statement] = []
     end = 0  # of the sentence before
-    for sentence in whole_sentences(text, ends):
-        start = text.index(sentence, end)
+    for sentence in whole_sentences(text_left, sentence_ends):
+        start = text_left.index(sentence, end)
         end = start + len(sentence)
         statements_found.append(
-            Statement(sentence, place_by_sign[start], place_by_sign[end - 1] + 1)
+            Statement(sentence, index_in_answer[start], index_in_answer[end - 1] + 1)
         )
-    led_lines = _lines_led_by_marks(answer, marks)
-    return _Stripped(answer, tuple(statements_found), led_lines)
+    lines_with_leading_marks = _lines_with_leading_marks(answer, marks)
+    return _Stripped(answer, tuple(statements_found), lines_with_leading_marks)
 
 
-def _first_sign_from(place: int, text: str) -> int:
-    """The place of the first sign from a place on that is no blank."""
-    while text[place : place + 1] in _BLANK_SIGNS:
-        place += 1
-    return place
+def _skip_blanks(text: str, index: int) -> int:
+    """Return the index of the first character from ``index`` on that is no blank."""
+    while text[index : index + 1] in _BLANK_CHARACTERS:
+        index += 1
+    return index
 
 
 def _cuts(answer: str, marks: Sequence[Mark]) -> list[Span]:
-    """What is taken out of an answer: its marks with what is around them, and its lists of sources."""
+    """Return the spans to cut out of an answer, in order and without overlap.
+
+    These are its marks with their wrappers, its lists of sources, and the lines that
+    open and close a fence around a text.
+    """
+    spans = [
+        *_spans_with_wrappers(answer, marks),
+        *reference_lines_in(answer),
+        *fences_around(answer),
+    ]
     cuts: list[Span] = []
-    for start, end in sorted(
-        [
-            *_spans_with_signs(answer, marks),
-            *reference_lines_in(answer),
-            *fences_around(answer),
-        ]
-    ):
+    for start, end in sorted(spans):
         if cuts and start < cuts[-1][1]:
             continue
         cuts.append((start, end))
     return cuts
 
 
-def _spans_with_signs(answer: str, marks: Sequence[Mark]) -> list[Span]:
-    """Where marks stand, with the addresses of their links and the signs around them.
+def _spans_with_wrappers(answer: str, marks: Sequence[Mark]) -> list[Span]:
+    """Return the spans of marks, each with what would be left over if it were cut.
 
-    Marks side by side are in one span. So ``**[1]**``, ``([1], [2])`` and ``[1](http://a.test)`` leave nothing behind.
+    That is the asterisks of ``**[1]**`` and the address of ``[1](http://a.test)``. Marks
+    side by side, as in ``([1], [2])``, share a span.
     """
     spans: list[Span] = []
     for mark in marks:
@@ -552,11 +585,11 @@ def _spans_with_signs(answer: str, marks: Sequence[Mark]) -> list[Span]:
             spans[-1] = spans[-1][0], end
         else:
             spans.append((mark.start, end))
-    return [_with_wrappers(answer, span) for span in spans]
+    return [_widen_to_wrappers(answer, span) for span in spans]
 
 
-def _with_wrappers(answer: str, span: Span) -> Span:
-    """A span with the signs that open right before it and close right behind it."""
+def _widen_to_wrappers(answer: str, span: Span) -> Span:
+    """Widen a span by a label such as "Source:" before it, and by brackets around it."""
     start, end = span
     start = label_before(answer, start)
     for opening, closing in _WRAPPERS:
@@ -566,36 +599,40 @@ def _with_wrappers(answer: str, span: Span) -> Span:
 
 
 def _pieces_between(answer: str, cuts: Sequence[Span]) -> Iterator[tuple[str, int]]:
-    """What stands between the cuts of an answer, each with where it begins.
+    """Yield the pieces of an answer between its cuts, each with its index in the answer.
 
-    The blanks before a cut go with it. A blank is put in where a cut alone kept two
-    words apart, and where a full stop behind a cut has the next sentence close behind
-    it. Such a blank stands in the answer where the cut begins.
+    Blanks before a cut are cut, too. Where a cut makes two words touch, a space is
+    yielded as a piece of its own, with the index where the cut begins.
     """
     start = 0
     for cut_start, cut_end in cuts:
         piece = answer[start:cut_start].rstrip(_BLANKS)
         yield piece, start
         start = cut_end
-        behind = answer[cut_end : cut_end + 1]
-        if piece and behind and _would_touch(piece[-1], behind):
+        next_character = answer[cut_end : cut_end + 1]
+        if piece and next_character and _would_touch(piece[-1], next_character):
+            # "old[1]and" becomes "old and"
             yield " ", cut_start
         elif _STOP_AND_WORD.match(answer, cut_end):
-            yield behind, cut_end  # the full stop
+            # "It is old[1].It fell" becomes "It is old. It fell"
+            yield next_character, cut_end  # the full stop
             yield " ", cut_start
             start = cut_end + 1
     yield answer[start:], start
 
 
-def _would_touch(before: str, behind: str) -> bool:
-    """Whether two signs are kept apart by the mark alone."""
-    if before.isspace() or behind.isspace():
+def _would_touch(last: str, following: str) -> bool:
+    """Whether two characters need a space between them once the mark there is cut.
+
+    A full stop or a closing bracket needs none before it.
+    """
+    if last.isspace() or following.isspace():
         return False
-    return behind not in _CLOSES and behind not in "[【"
+    return following not in _CLOSES and following not in "[【"
 
 
-def _lines_led_by_marks(answer: str, marks: Sequence[Mark]) -> frozenset[int]:
-    """Where lines begin in which each mark stands before its sentence.
+def _lines_with_leading_marks(answer: str, marks: Sequence[Mark]) -> frozenset[int]:
+    """Return where lines begin on which each mark stands before its sentence.
 
     "[1] It is old. [2] It fell." is such a line: it begins with a mark, it does not end
     in one, and all others stand right behind a sentence.
@@ -612,7 +649,7 @@ def _lines_led_by_marks(answer: str, marks: Sequence[Mark]) -> frozenset[int]:
 
 
 def _each_leads(answer: str, line_start: int, marks: Sequence[Mark]) -> bool:
-    """Whether each mark of a line stands before the sentence that it is of.
+    """Tell whether each mark of a line stands before the sentence that it belongs to.
 
     Args:
         answer: The answer.

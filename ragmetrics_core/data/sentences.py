@@ -79,24 +79,24 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _ends_abbreviation(end_sign: re.Match[str], text: str, start: int) -> bool:
-    """True for a full stop behind an abbreviation or the number of a list's item."""
+    """Tell whether a full stop ends an abbreviation ("Dr.") or a list number ("2.")."""
     if end_sign[0] != ".":
         return False
     end = end_sign.end()
-    longest_before = max(start, end - _LONGEST_ABBREVIATION)
-    return _ABBREVIATION.search(text, longest_before, end) is not None
+    abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
+    return _ABBREVIATION.search(text, abbreviation_start, end) is not None
 
 
 def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
-    """The sentences of a text in order, each whole.
+    """Split a text into its sentences, in order, without cutting a long one.
 
-    Unlike ``split_sentences`` it cuts no long sentence, and a sentence may go on in the
-    next line. So a line's end is a blank in the sentences. More abbreviations are
-    known, such as "et al." and "Fig. 3".
+    Unlike with ``split_sentences``, a sentence may continue on the next line; it then has
+    a space for the line break. More abbreviations are known, such as "et al." and
+    "Fig. 3".
 
     Args:
         text: Any text.
-        ends: Places of full stops and ends of lines that are known to end a sentence.
+        ends: Indices of full stops and line breaks that are known to end a sentence.
 
     Returns:
         Sentences without surrounding white space; [] for a blank text.
@@ -115,40 +115,56 @@ def whole_sentences(text: str, ends: Container[int] = ()) -> list[str]:
 
 
 def _stands_in_sentence(end_sign: re.Match[str], text: str, start: int) -> bool:
-    """Whether a full stop stands within a sentence: in an abbreviation, or in "[...]"."""
+    """Tell whether a full stop stands inside a sentence instead of ending it.
+
+    Args:
+        end_sign: A full stop or the like, with a quotation mark or bracket behind it.
+        text: The text that it stands in.
+        start: Where the current sentence begins.
+    """
     if end_sign[0] in ("...]", "…]"):
+        # "It fell [...] in May." leaves words out; in "It fell [and rose...]" the
+        # bracket opens earlier, and its end may end the sentence.
         return text.endswith("[", start, end_sign.start())
     if end_sign[0] != ".":
-        return False
+        return False  # "!" and "?" always end a sentence
     end = end_sign.end()
-    longest_before = max(start, end - _LONGEST_ABBREVIATION)
     if _LETTER_OF_A_NAME.search(text, max(start, end - _LONGEST_NAME), end):
-        return False
-    if _TITLE.search(text, longest_before, end):
-        return True
-    is_short = _SHORTENED.search(text, longest_before, end) is not None
-    return is_short and _GOES_ON.match(text, end) is not None
+        return False  # "It has vitamin C." ends, unlike the initial in "C. Darwin"
+    abbreviation_start = max(start, end - _LONGEST_ABBREVIATION)
+    if _TITLE.search(text, abbreviation_start, end):
+        return True  # "Dr. Smith": a title never ends a sentence
+    if not _SHORTENED.search(text, abbreviation_start, end):
+        return False  # an ordinary word
+    # "Fig. 3" and "etc. and" go on; "lions, tigers etc. They" does not
+    return _GOES_ON.match(text, end) is not None
 
 
 def join_lines(text: str, ends: Container[int] = ()) -> str:
-    """A text with a blank for each end of a line within a sentence; places stay.
+    """Replace each line break inside a sentence by a space.
+
+    The text keeps its length, so that indices into it stay valid.
 
     Args:
         text: Any text.
-        ends: Places of ends of lines that are known to end a sentence.
+        ends: Indices of line breaks that are known to end a sentence.
     """
     lines = text.split("\n")
     pieces = lines[:1]
-    place = len(lines[0])  # of the end of the line
+    line_break = len(lines[0])  # the index of the line break behind the line
     for line, next_line in pairwise(lines):
-        goes_on = _goes_on_in(line, next_line, is_known_end=place in ends)
+        goes_on = _goes_on_in(line, next_line, is_known_end=line_break in ends)
         pieces += [" " if goes_on else "\n", next_line]
-        place += 1 + len(next_line)
+        line_break += 1 + len(next_line)
     return "".join(pieces)
 
 
 def _goes_on_in(line: str, next_line: str, *, is_known_end: bool) -> bool:
-    """Whether the sentence at a line's end goes on in the next line."""
+    """Tell whether the sentence at a line's end continues on the next line.
+
+    ``is_known_end`` says that the caller knows the line break to end a sentence. A small
+    letter at the beginning of the next line overrules it.
+    """
     line = line.strip()
     if not line or not next_line.strip() or _ENDED_LINE.search(line):
         return False
@@ -160,9 +176,10 @@ def _goes_on_in(line: str, next_line: str, *, is_known_end: bool) -> bool:
 
 
 def _cut_long_sentence(sentence: str) -> Iterator[str]:
-    """Cut a sentence that is too long at white space, or in a word where there is none.
+    """Yield a sentence in pieces of at most ``LONGEST_SENTENCE`` characters.
 
-    A short one is one piece. Pieces may be empty.
+    A piece ends at a space, or within a word if the piece has no space. A short sentence
+    is yielded whole. Pieces may be empty.
     """
     sentence = sentence.strip()
     start = 0

@@ -87,50 +87,56 @@ def _length(part: Part) -> int:
 def join_verdicts(
     question: Question[Any], failed: Answer[Any], answers: Sequence[Answer[Any]]
 ) -> Answer[Any]:
-    """Make one answer of the answers about the parts of a text that was too long.
+    """Combine the answers to the halves of a question that was too long for the judge.
 
-    Its usage sums that of all calls, and notes that the text was read in parts
-    (windows) as a fallback.
+    ``question.split`` names the text, or the group of texts, that was divided:
+
+    - Of a group, such as ten contexts, each half shows some texts. The verdicts on the
+      texts are put in one list.
+    - Of a single text each half shows a window. Each verdict is taken from the window
+      with the clearest yes.
+
+    The usage sums all calls, and lists "windows" among its fallbacks.
 
     Args:
         question: The question.
-        failed: The answer to it, which failed for its length.
-        answers: The answers to the same question about each part.
+        failed: The answer to the whole question: its texts were too long.
+        answers: The answer to each half.
     """
-    assert question.split is not None  # noqa: S101  # only such a question has parts
+    assert question.split is not None  # noqa: S101  # a question without is not halved
     usage = failed.usage + Usage(fallbacks=(_FALLBACK,))
     for answer in answers:
         usage += answer.usage
     replies = [answer.reply for answer in answers]
-    is_group = len(question.parts[question.split.part].texts) > 1
-    if is_group:
-        return Answer(_join_group(replies), usage)
-    return Answer(_join_text(replies, question.split.field), usage)
+    divided_texts = question.parts[question.split.part].texts
+    if len(divided_texts) > 1:
+        return Answer(_list_verdicts_of_groups(replies), usage)
+    return Answer(_choose_clearest_verdicts(replies, question.split.field), usage)
 
 
-def _join_group(replies: Sequence[Reply]) -> Reply:
-    """Verdicts about a group of texts.
+def _list_verdicts_of_groups(replies: Sequence[Reply]) -> Reply:
+    """Put the verdicts on two groups of texts into one reply.
 
-    Each text stands in one window only, so every window has to be answered.
+    Each text is in one group only. So if a group was not answered, its error is returned.
     """
     verdicts: list[Asked[Any]] = []
-    form: BaseModel | None = None  # the first reply; the joined one has its form
+    first_reply: BaseModel | None = None
     for reply in replies:
         if isinstance(reply, NotAnswered):
             return reply
-        if form is None:
-            form = reply.reply
+        if first_reply is None:
+            first_reply = reply.reply
         verdicts += _single_verdicts(reply)
-    assert form is not None  # noqa: S101  # a text is cut into two windows at least
-    return _combine_verdicts(form, verdicts)
+    assert first_reply is not None  # noqa: S101  # a question is cut into two halves
+    return _combine_verdicts(first_reply, verdicts)
 
 
-def _join_text(replies: Sequence[Reply], field: str) -> Reply:
-    """Join what was said of the windows of one text.
+def _choose_clearest_verdicts(replies: Sequence[Reply], field: str) -> Reply:
+    """Take each verdict from the window of a text that says yes most clearly.
 
-    For each verdict that window counts which says yes most clearly. A window that was
-    not answered might have said yes. So if every verdict is a yes, the yes stands; if
-    one is a no, there is no reply, but the error of that window.
+    A window that was not answered might have said yes. So if all verdicts are a yes
+    without it, they stand. Else the error of the window that was not answered is
+    returned.
 
     Args:
         replies: The reply about each window.
@@ -140,11 +146,11 @@ def _join_text(replies: Sequence[Reply], field: str) -> Reply:
     unanswered = [reply for reply in replies if isinstance(reply, NotAnswered)]
     if not answered:
         return unanswered[0]
-    verdicts_of_windows = [_single_verdicts(reply) for reply in answered]
-    # of each verdict the one in the window that says yes most clearly
+    verdicts_by_window = [_single_verdicts(reply) for reply in answered]
+    # zip turns [window][verdict] into [verdict][window]
     clearest_verdicts = [
-        _find_clearest(verdict_by_window, field)
-        for verdict_by_window in zip(*verdicts_of_windows, strict=True)
+        _find_clearest(same_verdict_by_window, field)
+        for same_verdict_by_window in zip(*verdicts_by_window, strict=True)
     ]
     do_all_say_yes = all(_says_yes(verdict, field) for verdict in clearest_verdicts)
     if unanswered and not do_all_say_yes:
@@ -153,9 +159,10 @@ def _join_text(replies: Sequence[Reply], field: str) -> Reply:
 
 
 def _single_verdicts(reply: Asked[Any]) -> list[Asked[Any]]:
-    """Return each verdict of the first reply as if it had been asked alone.
+    """Return each verdict of the first reply as if the judge had been asked for it alone.
 
-    Of polls the first reply stands for all.
+    Each has one number of windows: 1 if its text was judged whole. If the question was
+    asked several times (polls), only the first reply counts.
     """
     return [
         Asked(
@@ -168,7 +175,7 @@ def _single_verdicts(reply: Asked[Any]) -> list[Asked[Any]]:
 
 
 def _find_clearest(verdict_by_window: Sequence[Asked[Any]], field: str) -> Asked[Any]:
-    """The verdict that says yes most clearly, with the number of windows of all."""
+    """Return the verdict that says yes most clearly, counted for all its windows."""
 
     def clarity(verdict: Asked[Any]) -> tuple[bool, float]:
         return _says_yes(verdict, field), _strength(verdict, field)
@@ -192,24 +199,25 @@ def _strength(verdict: Asked[Any], field: str) -> float:
 
 
 def _combine_verdicts(reply: BaseModel, verdicts: Sequence[Asked[Any]]) -> Asked[Any]:
-    """Make one reply of several verdicts, with their weights and their windows.
+    """Make one reply of several verdicts, with their weights and numbers of windows.
 
     Args:
-        reply: A reply of the same form: with a list of verdicts, or a single one.
-        verdicts: The verdicts, each as if it had been asked alone.
+        reply: A reply to copy the other fields from. It is a verdict itself, or has a
+            list of verdicts.
+        verdicts: What ``_single_verdicts`` returns: each has one verdict, at most one
+            weight, and exactly one number of windows.
     """
     list_name = list_field(type(reply))
-    if list_name is None:
+    if list_name is None:  # the reply is a verdict, and there is only this one
         combined = verdicts[0].reply
     else:
-        replies_to_one = tuple(verdict.reply for verdict in verdicts)
-        combined = reply.model_copy(update={list_name: replies_to_one})
+        items = tuple(verdict.reply for verdict in verdicts)
+        combined = reply.model_copy(update={list_name: items})
     weights: list[Weight] = []
     n_windows_by_verdict: list[int] = []
     for verdict in verdicts:
         weights += verdict.weights
         n_windows_by_verdict += verdict.windows
-    windows: tuple[int, ...] = ()  # as where no text was cut
-    if max(n_windows_by_verdict) > 1:
-        windows = tuple(n_windows_by_verdict)
+    was_any_text_cut = max(n_windows_by_verdict) > 1
+    windows = tuple(n_windows_by_verdict) if was_any_text_cut else ()
     return Asked((combined,), weights=tuple(weights), windows=windows)
