@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ragmetrics_core.data.marks import SOURCE_WORD, plain_label
+from ragmetrics_core.data.mark_patterns import SOURCE_WORD
+from ragmetrics_core.data.marks import plain_label
 
 _OPENING = 200  # signs of a context by which it is found in a prompt
 _CLOSING = 80  # signs by which its end is found

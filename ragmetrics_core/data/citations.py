@@ -15,24 +15,26 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, model_validator
 
 from ragmetrics_core.data.frozen import Frozen, Text
+from ragmetrics_core.data.mark_patterns import Span
 from ragmetrics_core.data.marks import (
     PLAIN_NUMBERS,
     Mark,
     Numbering,
-    Span,
-    definitions_in,
     doubtful_forms_in,
     fences_around,
     has_unread_marks,
     has_word_outside_marks,
     is_like_labels,
-    label_before,
     marks_in,
     may_be_of_sentence_before,
     may_cite,
-    reference_lines_in,
 )
 from ragmetrics_core.data.sentences import join_lines, whole_sentences
+from ragmetrics_core.data.source_lists import (
+    definitions_in,
+    label_before,
+    reference_lines_in,
+)
 
 
 def _refuse_truth_value(value: object) -> object:
