@@ -108,34 +108,38 @@ class Mark:
 
 
 def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
-    """List the marks of an answer in order.
+    """List the citation marks of an answer, in order, each with its labels.
 
-    ``[1]``, ``[1, 2]``, ``[1;2]``, ``[1-3]``, ``[1, p. 3]`` and ``【1†source】`` are
-    marks, and so are these with wide brackets or the digits of other scripts. So are
-    ``[Source 1]``, ``(Document 1)``, ``[[1]]`` and ``[citation:a-7]``, a link to an
-    address that is a label of the numbering, and a bracket that holds nothing but
-    labels of the numbering.
+    Marks are:
 
-    No marks are brackets in code, indices such as ``a[1]``, years and intervals that
-    are no labels of the numbering, and what stands in a list of sources.
+    - numbers in brackets: ``[1]``, ``[1, 2]``, ``[1-3]``, ``[1, p. 3]``, ``[[1]]`` and
+      ``【1†source】``, also with wide brackets or the digits of other scripts,
+    - named sources: ``[Source 1]``, ``(Document 1)`` and ``[citation:a-7]``,
+    - labels of the numbering in brackets, and links to an address that is such a label,
+    - a bracket that looks like a label of the numbering: ``[b.pdf]`` beside ``a.pdf``.
+
+    Brackets that are a part of the text are no marks: code, indices such as ``a[1]``,
+    years, and intervals such as ``[0, 1]``. Marks in a list of sources are left out.
 
     Args:
         answer: Any text.
-        numbering: Labels that are marks beside the numbers.
+        numbering: The labels of the contexts. None: only numbers and named sources are
+            marks.
     """
     known = {} if numbering is None else numbering
     text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
     shapes = _shapes_of_labels(known)
     marks: list[Mark] = []
     for match in MARK.finditer(text):
-        inside = _inside_of(match)
         if _is_content(match, text, known):
             continue
-        labels = _labels(inside, known, is_provided=match["provided"] is not None)
+        inside = _inside_of(match)
+        is_provided = match["provided"] is not None  # 【 】, which providers write
+        labels = _labels(inside, known, is_provided=is_provided)
         if not labels and shape_of_label(plain_label(inside)) in shapes:
-            labels = (plain_label(inside),)
+            labels = (plain_label(inside),)  # "b.pdf" where "a.pdf" is known
         mark = Mark(match.start(), match.end(), labels)
-        # The address of a link may be a label where the words in its brackets are none.
+        # "[the report](a.pdf)": the address is the label, not the words
         link = _link_to_a_label(mark, answer, known)
         if link is not None or labels:
             marks.append(link or mark)
@@ -143,7 +147,7 @@ def marks_in(answer: str, numbering: Numbering | None = None) -> list[Mark]:
 
 
 def may_cite(answer: str) -> bool:
-    """Whether an answer holds anything that may cite, in whatever form."""
+    """Tell whether an answer has anything that may be a citation, in whatever form."""
     if marks_in(answer) or source_lists_in(answer):
         return True
     text = _without_content(answer, {})
@@ -158,40 +162,39 @@ def may_cite(answer: str) -> bool:
 
 
 def has_unread_marks(answer: str, numbering: Numbering, read: Sequence[Span]) -> bool:
-    """Whether an answer cites in a form that is not read, beside marks that are.
+    """Tell whether an answer also cites in a form that is not read, such as ``[see 2]``.
 
     Args:
         answer: The answer.
-        numbering: The labels that marks were read by.
-        read: Where these marks stand.
+        numbering: The labels of the contexts.
+        read: The spans of the marks that are read.
     """
     if _has_column_of_numbers(answer):
         return True
+    is_all_fenced = bool(fences_around(answer))
     for match in _FENCED_TEXT.finditer(answer):
-        # It may be a text that cites, or what a program has printed.
-        if (
-            not match["is_read"]
-            and not fences_around(answer)
-            and marks_in(match["inner"])
-        ):
+        # A part fenced as "text" may cite, or be what a program has printed.
+        if match["is_read"] or is_all_fenced:
+            continue
+        if marks_in(match["inner"]):
             return True
     return UNREAD.search(_blank(_without_content(answer, numbering), read)) is not None
 
 
 def _has_column_of_numbers(answer: str) -> bool:
-    """Whether a row of a table has numbers alone in a column such as "Source".
+    """Tell whether a table has bare numbers in a column such as "Source".
 
-    A row with a mark has said what it cites.
+    A row that has a mark such as ``[1]`` does not count: its citation is read.
     """
-    column: int | None = None  # where it stands in its row
+    column: int | None = None  # the index of the column "Source"; None outside a table
     for line in answer.split("\n"):
         cells = [cell.strip(_AROUND_CELL) for cell in line.strip(" \t\r|").split("|")]
         if len(cells) == 1:
             column = None  # the table has ended
         elif column is None:
             headings = [_HEADING_OF_COLUMN.fullmatch(cell) for cell in cells]
-            places = [place for place, heading in enumerate(headings) if heading]
-            column = places[0] if places else None
+            columns = [index for index, heading in enumerate(headings) if heading]
+            column = columns[0] if columns else None
         elif column < len(cells):
             is_number_alone = _NUMBERS_ALONE.fullmatch(cells[column]) is not None
             if is_number_alone and MARK.search(line) is None:
@@ -200,26 +203,27 @@ def _has_column_of_numbers(answer: str) -> bool:
 
 
 def doubtful_forms_in(answer: str, read: Sequence[Span]) -> list[Span]:
-    """Where something stands in an answer that may cite, and may be something else.
+    """Return the spans of what may be a citation, and may be something else.
 
-    Such forms are a link, "(3)", "source 2" and words in brackets.
+    A link, "(3)", "source 2" and words in brackets are such forms.
 
     Args:
         answer: The answer.
-        read: Where the marks stand that were read.
+        read: The spans of the marks that are read; they are left out.
     """
     text = _blank(_without_content(answer, PLAIN_NUMBERS), read)
     return [match.span() for match in MAY_BE_A_MARK.finditer(text)]
 
 
 def may_be_of_sentence_before(form: str, before: str) -> bool:
-    """Whether a form at a sentence's beginning may belong to the sentence before.
+    """Tell whether a possible citation may belong to the sentence before its own.
 
-    It may in brackets, and where it is no word of the sentence, such as ``[Book A]``.
+    It may if it stands in the first brackets of its sentence, or if it comes first and
+    is no word of the sentence, such as ``[Book A]``.
 
     Args:
-        form: What may cite.
-        before: What stands before it in its sentence.
+        form: The possible citation.
+        before: The text before it in its sentence.
     """
     if _IN_FIRST_BRACKET.fullmatch(before):
         return True
@@ -233,15 +237,16 @@ def has_word_outside_marks(text: str) -> bool:
 
 
 def fences_around(answer: str) -> list[Span]:
-    """Where fences around text open and close, within which marks are read.
+    """Return the spans of the opening and closing lines of fences around text.
 
-    Such is the fence around a whole answer, and one around a part of it that says that
-    it is Markdown. One that does not close belongs to a reply that was cut off.
+    Marks in such a fence are read. It is a fence around the whole answer, or around
+    parts of it that are marked as Markdown.
     """
     opening = _OPENING_FENCE.match(answer)
-    whole = [] if opening is None else _fence_around_all(answer, opening)
-    if whole:
-        return whole
+    if opening is not None:
+        lines_around_all = _fence_around_all(answer, opening)
+        if lines_around_all:
+            return lines_around_all
     spans: list[Span] = []
     for match in _FENCED_TEXT.finditer(answer):
         if match["is_read"]:
@@ -250,17 +255,29 @@ def fences_around(answer: str) -> list[Span]:
 
 
 def _fence_around_all(answer: str, opening: re.Match[str]) -> list[Span]:
-    """Where a fence that an answer begins with opens and closes; [] if it ends before."""
+    """Return the spans of the two lines of a fence if it holds the whole answer.
+
+    Args:
+        answer: The answer.
+        opening: The line that opens a fence, at the answer's beginning.
+
+    Returns:
+        The opening and the closing line; the opening line alone if the fence is never
+        closed, as in a reply that was cut off; [] if the fence ends before the answer
+        does, or if other fences are inside.
+    """
+    # The closing line may follow at once, so its line break may be the opening's.
     closing = _CLOSING_FENCE.search(answer, opening.end() - 1)
     if closing is None:
-        return [opening.span()] if "```" not in answer[opening.end() :] else []
+        ends_before_answer = "```" in answer[opening.end() :]
+        return [] if ends_before_answer else [opening.span()]
     inner = answer[opening.end() : closing.start()]
     has_other_fences = "```" in inner or "~~~" in inner
     return [] if has_other_fences else [opening.span(), closing.span()]
 
 
 def _without_content(answer: str, numbering: Numbering) -> str:
-    """An answer with blanks for code, lists of sources, and brackets that are content."""
+    """Blank out code, lists of sources, and brackets that are a part of the text."""
     text = _blank(answer, [*_spans_of_code(answer), *source_lists_in(answer)])
     spans = [
         match.span()
@@ -271,17 +288,20 @@ def _without_content(answer: str, numbering: Numbering) -> str:
 
 
 def _spans_of_code(answer: str) -> list[Span]:
-    """Where code stands in an answer; an answer in a fence of its own is none."""
-    inner = answer
+    """Return the spans of code in an answer. A fence around text is no code."""
+    without_text_fences = answer
     for start, end in fences_around(answer):
-        inner = f"{inner[:start]}{' ' * (end - start)}{inner[end:]}"
-    return [match.span() for match in _CODE.finditer(inner)]
+        blanks = " " * (end - start)
+        without_text_fences = (
+            without_text_fences[:start] + blanks + without_text_fences[end:]
+        )
+    return [match.span() for match in _CODE.finditer(without_text_fences)]
 
 
 def _blank(text: str, spans: Iterable[Span]) -> str:
-    """A text with a blank for each sign of some parts, so that places stay.
+    """Replace each character in some spans by a blank, except line breaks.
 
-    Ends of lines stay as well.
+    So the text keeps its length, and indices into it stay valid.
     """
     pieces: list[str] = []
     end_of_last = 0
@@ -296,7 +316,7 @@ def _blank(text: str, spans: Iterable[Span]) -> str:
 
 
 def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
-    """Whether a bracket is a part of the text, and cites no source.
+    """Tell whether a bracket is a part of the text, and cites no source.
 
     Such brackets are an index (``a[1]``), a measure (``[-1, 0.5]``), a year
     (``[2020]``) and an interval from 0 (``[0, 1]``).
@@ -329,7 +349,7 @@ def _is_content(match: re.Match[str], text: str, numbering: Numbering) -> bool:
 
 
 def _inside_of(match: re.Match[str]) -> str:
-    """What stands in the brackets of a mark; ``1-3`` of ``[1]-[3]``."""
+    """Return the text in the brackets of a mark; ``1-3`` for ``[1]-[3]``."""
     inside: str = next(filter(None, match.groupdict().values()))
     return inside.translate(_WITHOUT_BRACKETS) if match["spread"] else inside
 
@@ -337,10 +357,10 @@ def _inside_of(match: re.Match[str]) -> str:
 def _link_to_a_label(
     mark: Mark, answer: str, known: Mapping[str, object]
 ) -> Mark | None:
-    """The link ``[words](address)`` whose words stand in the brackets of a mark.
+    """Turn the mark ``[words]`` of a link ``[words](address)`` into a mark of the link.
 
-    None if it is no link, if its address is no label, or if its words name a label by
-    themselves.
+    Its label is the address. Returns None if there is no link, if the address is no known
+    label, or if the words are a known label themselves.
     """
     address = _LINK.match(answer, mark.end)
     if address is None or address[1] not in known:
@@ -353,13 +373,13 @@ def _link_to_a_label(
 def _labels(
     inside: str, known: Mapping[str, object], *, is_provided: bool
 ) -> tuple[str, ...]:
-    """The labels inside of a bracket; () if it is no mark.
+    """Return the labels in a bracket; () if it is no mark.
 
     Args:
-        inside: What stands in the bracket.
-        known: The labels of the numbering, which may be any words.
-        is_provided: Whether the bracket is one that only providers write, ``【】``. What
-            stands in it is a label, whatever it is.
+        inside: The text in the bracket, such as ``1, 3-5``.
+        known: The labels of the contexts, which may be any words.
+        is_provided: Whether the bracket is ``【】``, which only providers write. Any text
+            with a digit, dot or underscore in it is a label, such as ``3:0`` or ``a.pdf``.
     """
     if inside.strip() in known:
         return (inside.strip(),)
@@ -369,7 +389,7 @@ def _labels(
     parts = list(_parts_without_locators(inside))
     are_numbers = all(NUMBER.fullmatch(plain_label(part)) for part in parts)
     if is_provided and not are_numbers and not _RANGE.fullmatch(whole):
-        # Words alone, as in 【注意】, head a paragraph.
+        # Words alone are a heading: 【注意】 means "Note".
         return (whole,) if re.search(r"[\d._]", whole) else ()
     labels: list[str] = []
     for part in parts:
@@ -379,21 +399,22 @@ def _labels(
         elif numbers := _RANGE.fullmatch(label):
             labels += _numbers_of_range(label, int(numbers[1]), int(numbers[2]))
         else:
+            # Words, such as "Source: report.pdf": the bracket has one label, or none.
             return _label_of_a_named_source(inside)
     return tuple(dict.fromkeys(labels))
 
 
 def _parts_without_locators(inside: str) -> Iterator[str]:
-    """What commas and their like separate in a bracket, without pages and sections."""
+    """Yield the parts of a bracket between commas, "and" or the like, without pages."""
     for group in re.split("[;；]", inside):
         yield from _SEPARATOR.split(_LOCATOR.sub("", group))
 
 
 def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
-    """The one label of a bracket that says that it names a source; () for any other.
+    """Return the label of a bracket such as "Source: report.pdf"; () for any other.
 
-    Of ``Source 2: report.pdf`` it is the number. A name with a comma may be several, so
-    that it is none.
+    For ``Source 2: report.pdf`` it is the number. A name with a comma gives (), since it
+    may be several names.
     """
     named = _PREFIX.match(inside.strip(_AROUND_LABEL))
     whole = plain_label(inside)
@@ -406,7 +427,7 @@ def _label_of_a_named_source(inside: str) -> tuple[str, ...]:
 
 
 def plain_label(text: str) -> str:
-    """A label without what may stand around it: ``1`` of ``Source 01``, ``a`` of ``doc: "a"``."""
+    """Strip a label of quotes and source words: "Source 01" gives 1, 'doc: "a"' gives a."""
     label = " ".join(text.split()).strip(_AROUND_LABEL)
     prefix = _PREFIX.match(label)
     if prefix is not None:
@@ -420,15 +441,16 @@ def is_number(label: str) -> bool:
 
 
 def is_range(label: str) -> bool:
-    """Whether a label is a range that names no numbers: too wide, or backwards."""
+    """Whether a label is still a range, as it is too wide or runs backwards."""
     return _RANGE.fullmatch(label) is not None
 
 
 def is_like_labels(label: str, numbering: Numbering) -> bool:
-    """Whether a label that names no source looks as the labels of a numbering do.
+    """Tell whether an unknown label has the look of the known labels.
 
-    It then names a source that nobody was shown. Any other label may be another name of
-    a source that was shown. Numbers and ranges of numbers always look so.
+    If so, such as "9" beside "1" and "2", it names a source that nobody was shown. If
+    not, such as "Smith", it may be another name of a known source. Numbers and ranges
+    always have the look.
     """
     if is_number(label) or is_range(label):
         return True
@@ -436,16 +458,16 @@ def is_like_labels(label: str, numbering: Numbering) -> bool:
 
 
 def _shapes_of_labels(labels: Iterable[str]) -> set[str]:
-    """The shapes that some labels have."""
+    """Return the shapes (see ``shape_of_label``) of some labels."""
     shapes = (shape_of_label(label) for label in labels)
     return {shape for shape in shapes if shape is not None}
 
 
 def shape_of_label(label: str) -> str | None:
-    """What a label has in common with others of its kind; None for one of words.
+    """Describe the shape of a label, which labels of one kind share; None for words.
 
-    So ``[S9]`` and ``[x.pdf]`` are marks beside ``[S1]`` and ``[a.pdf]``, although
-    nothing was shown under them.
+    So ``[S9]`` is a mark beside ``[S1]``, and ``[x.pdf]`` beside ``[a.pdf]``, although
+    no context has this label.
     """
     if re.fullmatch(r"[A-Z]", label):
         return "a letter"
@@ -463,7 +485,7 @@ def _plain_number(label: str) -> str:
 
 
 def _numbers_of_range(label: str, first: int, last: int) -> list[str]:
-    """The numbers of a range; of one that is too wide or backwards the label itself."""
+    """List the numbers of a range. One too wide or backwards gives the label itself."""
     if not first <= last < first + WIDEST_RANGE:
         return [label]
     return [str(number) for number in range(first, last + 1)]

@@ -76,38 +76,41 @@ _WORD_OF_SENTENCE = re.compile(
 
 
 def source_lists_in(answer: str) -> list[Span]:
-    """Where an answer lists its sources: a mark there cites nothing.
+    """Return the spans where an answer lists its sources. A mark there cites nothing.
 
-    Three things are such lists: a heading such as "References:" with the entries behind
-    it; what ``definitions_in`` finds; and numbered entries that end the answer, of
-    numbers that it has cited before. Entries are sentences all the same, which may
-    claim something.
+    Such a list is:
+
+    - a heading such as "References:" with the entries below it,
+    - a line that ``definitions_in`` finds, such as ``[1]: https://a.test``,
+    - else numbered entries at the end of the answer, of numbers that it has cited.
     """
     lines = [(match.start(), match[0]) for match in LINE.finditer(answer)]
     spans: list[Span] = []
-    n_read = 0
-    while n_read < len(lines):
-        start, line = lines[n_read][0], lines[n_read][1].strip()
-        n_lines = 0
+    line_index = 0
+    while line_index < len(lines):
+        start, line = lines[line_index]
+        line = line.strip()
+        n_lines = 0  # how many lines the list takes that begins here
         if _is_definition(line, answer, start):
             n_lines = 1
         elif len(line) <= _LONGEST_HEADING and _HEADING.fullmatch(line):
-            n_lines = _lines_under_heading(lines, n_read)
+            n_lines = _n_lines_of_list(lines, line_index)
         if n_lines:
-            last_start, last_line = lines[n_read + n_lines - 1]
+            last_start, last_line = lines[line_index + n_lines - 1]
             spans.append((start, last_start + len(last_line)))
-        n_read += max(n_lines, 1)
-    last_list = _numbered_entries_at_the_end(answer)
-    if last_list is not None and not spans:
-        spans.append(last_list)
-    return spans
+        line_index += max(n_lines, 1)
+    if spans:
+        return spans
+    # Entries without a heading are less certain, so they count only if nothing else does.
+    closing_list = _numbered_entries_at_the_end(answer)
+    return [] if closing_list is None else [closing_list]
 
 
 def definitions_in(answer: str) -> list[Span]:
-    """Where lines of an answer say no more than what a mark means.
+    """Return the spans of lines that only say what a mark means.
 
-    These are definitions of links and footnotes, and a paragraph such as
-    "Sources: [1] a.pdf, [2]".
+    These are definitions of links and footnotes, such as ``[1]: https://a.test``, and a
+    paragraph such as "Sources: [1] a.pdf, [2]".
     """
     return [
         match.span()
@@ -117,32 +120,32 @@ def definitions_in(answer: str) -> list[Span]:
 
 
 def reference_lines_in(answer: str) -> list[Span]:
-    """Where lines of an answer do no more than name sources, so that they claim nothing.
+    """Return the spans of lines that only name sources, and claim nothing.
 
-    These are the definitions of ``definitions_in``, and of a list of sources its heading
-    and the entries that are no sentences. An entry that is a sentence may claim
-    something.
+    These are definitions such as ``[1]: https://a.test``, and the headings and entries of
+    lists of sources. An entry that is a sentence ("[1] The report says that it is old.")
+    may claim something, so its line is left out.
     """
     lists = source_lists_in(answer)
     spans: list[Span] = []
     for match in LINE.finditer(answer):
         line = match[0].strip()
-        is_listed = any(
+        is_in_a_list = any(
             start <= match.start() and match.end() <= end for start, end in lists
         )
-        if is_listed and (_HEADING.fullmatch(line) or _is_reference(line)):
+        if is_in_a_list and (_HEADING.fullmatch(line) or _is_reference(line)):
             spans.append(match.span())
     return sorted({*spans, *definitions_in(answer)})
 
 
 def _is_reference(line: str) -> bool:
-    """Whether a line is a title, a file or an address, and no sentence.
+    """Tell whether a line is a title, a file or an address, and no sentence.
 
-    It then has few words beside its marks and addresses, no word that sentences are
-    made with, and no full stop at its end, unless a year stands before it: ", 2003.".
+    Such a line has few words beside its marks and addresses, no word such as "is" that
+    makes a sentence, and no full stop at its end, except behind a year: ", 2003.".
     """
     words = _ANY_BRACKET.sub(" ", _SIGN_OF_ENTRY.sub("", line, count=1))
-    title = _ADDRESS_OR_FILE.sub(" x ", words)
+    title = _ADDRESS_OR_FILE.sub(" x ", words)  # an address counts as one word
     if _WORD_OF_SENTENCE.search(title):
         return False
     is_short = 0 < len(title.split()) <= _MOST_WORDS_OF_TITLE
@@ -150,89 +153,108 @@ def _is_reference(line: str) -> bool:
 
 
 def _is_definition(line: str, answer: str, start: int) -> bool:
-    """Whether a line of an answer, which begins at ``start``, defines marks."""
-    if _DEFINITION.match(line):
+    """Tell whether a line of an answer only says what marks mean.
+
+    Args:
+        line: The line.
+        answer: The answer.
+        start: Where the line begins in the answer.
+    """
+    if _DEFINITION.match(line):  # "[1]: https://a.test"
         return True
+    # "Sources: [1] a.pdf, [2]" has to begin a paragraph
     before = answer[max(0, start - LOOKBACK) : start]
-    is_apart = _BLANK_LINE_BEFORE.search(before) is not None or not before.strip()
-    if not is_apart:
+    begins_paragraph = _BLANK_LINE_BEFORE.search(before) or not before.strip()
+    if not begins_paragraph:
         return False
     return _LISTED_IN_A_LINE.fullmatch(line) is not None or _lists_references(line)
 
 
 def _lists_references(line: str) -> bool:
-    """Whether a line is such as "Sources: [1] a.pdf, [2] b.pdf"."""
+    """Tell whether a line looks like "Sources: [1] a.pdf, [2] b.pdf"."""
     label = _LABEL_OF_LINE.match(line)
     if label is None or not _ANY_BRACKET.search(line, label.end()):
         return False
-    # The full stop at the end of the line is of no entry.
+    # the full stop at the line's end belongs to no entry
     listed = line[label.end() :].rstrip(" .")
     entries = re.split(rf"[,;]|{_ANY_BRACKET.pattern}", listed)
     return all(_is_reference(entry) for entry in entries if entry.strip(" .*_&"))
 
 
 def label_before(answer: str, start: int) -> int:
-    """Where a word such as "Source:" begins before a mark; the mark's start without one.
+    """Return where a word such as "Source:" begins that stands right before a mark.
 
-    The word stands by itself: behind a sentence, or at the beginning of a line.
+    The word has to stand behind a sentence or at the beginning of a line. Without such a
+    word the mark's own start is returned.
+
+    Args:
+        answer: The answer.
+        start: Where the mark begins.
     """
-    first = max(0, start - LOOKBACK)
-    label = _SOURCE_LABEL.search(answer, first, start)
+    label = _SOURCE_LABEL.search(answer, max(0, start - LOOKBACK), start)
     return start if label is None else label.start("label")
 
 
-def _lines_under_heading(lines: Sequence[tuple[int, str]], heading_place: int) -> int:
-    """How many lines a heading and its entries take; 0 where no entry follows it.
+def _n_lines_of_list(lines: Sequence[tuple[int, str]], heading_index: int) -> int:
+    """Count the lines of a heading and the entries below it; 0 if no entry follows.
 
     Args:
-        lines: Where each line that is not empty begins, and the line.
-        heading_place: The place of the heading among the lines.
+        lines: The lines that are not empty, each with where it begins in the answer.
+        heading_index: The index of the heading in ``lines``.
     """
     n_lines = 0
-    for place in range(heading_place + 1, len(lines)):
-        _, line = lines[place]
+    for index in range(heading_index + 1, len(lines)):
+        _, line = lines[index]
         if _is_entry(line):
-            n_lines = place + 1 - heading_place
+            n_lines = index + 1 - heading_index
         elif line.strip():
-            break
+            break  # a line of blanks may stand between entries; any other ends the list
     return n_lines
 
 
 def _is_entry(line: str) -> bool:
-    """Whether a line under a heading names a source, and cites none itself."""
+    """Tell whether a line under a heading names a source, and cites none itself."""
+    # "- ", "1. " or "[1]" at the beginning of an entry
     opening = _ENTRY.match(line)
     if opening is None and not _OF_A_BOOK.search(line):
         return _ADDRESS_OR_FILE.search(line) is not None and _is_reference(line)
     if _is_reference(line):
         return True  # "a.pdf [1]"
     text_start = 0 if opening is None else opening.end()
-    return MARK.search(line, text_start) is None
+    cites = MARK.search(line, text_start) is not None  # "1. It is old [2]."
+    return not cites
 
 
 def _numbered_entries_at_the_end(answer: str) -> Span | None:
-    """Where the last paragraph lists sources; None if it does not.
+    """Return the span of the last paragraph if it lists sources, else None.
 
-    It does if each line begins with a number that was cited before, the numbers rise,
-    and no line is a sentence or cites anything itself.
+    It lists sources if each line is an entry such as "[1] Annual report", the numbers
+    rise, and the text before cites each number.
     """
     breaks = list(_PARAGRAPH_BREAK.finditer(answer.rstrip()))
     if not breaks:
         return None
     start = breaks[-1].end()
-    cited_before = {
-        number
-        for match in MARK.finditer(answer, 0, start)
-        for number in NUMBER.findall(match[0])
-    }
+    cited_numbers: set[str] = set()
+    for mark in MARK.finditer(answer, 0, start):
+        cited_numbers.update(NUMBER.findall(mark[0]))
     numbers: list[str] = []
     for line in answer[start:].strip().split("\n"):
         entry = _NUMBERED_ENTRY.fullmatch(line)
-        is_title = len(line.split()) <= _MOST_WORDS_OF_TITLE
-        is_title = is_title and _NO_FULL_STOP.search(line) is not None
-        is_sentence = not is_title and not _OF_A_BOOK.search(line)
-        if entry is None or is_sentence:
+        if entry is None or not _is_title_or_book(line):
             return None
         numbers.append(entry[1])
-    are_cited = cited_before.issuperset(numbers)
-    are_in_order = numbers == sorted(set(numbers), key=int)
-    return (start, len(answer)) if are_cited and are_in_order else None
+    are_cited = cited_numbers.issuperset(numbers)
+    do_rise = numbers == sorted(set(numbers), key=int)
+    return (start, len(answer)) if are_cited and do_rise else None
+
+
+def _is_title_or_book(line: str) -> bool:
+    """Tell whether a numbered line is a short title or a bibliographic entry.
+
+    Any other line is taken for a sentence, which may claim something.
+    """
+    if _OF_A_BOOK.search(line):  # an address, "doi", or a year in brackets
+        return True
+    is_short = len(line.split()) <= _MOST_WORDS_OF_TITLE
+    return is_short and _NO_FULL_STOP.search(line) is not None
