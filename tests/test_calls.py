@@ -59,7 +59,7 @@ def test_lists_of_documents_are_there_from_a_moment_on_the_latest_first() -> Non
         [
             Node("retriever", "one", 2, 9, documents=(first,)),  # the last to end
             Node("retriever", "two", 3, 4, documents=(second,)),
-            Node("step", "three", 5, 6, taken=(third,)),
+            Node("step", "three", 5, 6, input_documents=(third,)),
         ],
     )
     calls = Calls(Tree(root))

@@ -137,7 +137,10 @@ def generated(seed: int, *, cut: bool = False) -> Run:
         "chain",
     )
     tree = Tree(
-        root, question=QUESTION, asked_at="input", answers=(Answer(REPLY, "output"),)
+        root,
+        question=QUESTION,
+        question_place="input",
+        answers=(Answer(REPLY, "output"),),
     )
     return Run(tree, returned, shown, cut)
 
@@ -429,7 +432,7 @@ def _failed(tree: Tree) -> None:
 
 
 def _left(tree: Tree) -> None:
-    tree.complete = False
+    tree.is_complete = False
 
 
 def _without_answer(tree: Tree) -> None:
@@ -443,7 +446,7 @@ def _without_search(tree: Tree) -> None:
         for node in tree.root.children
         if not any(inner.kind == "retriever" for inner in nodes(node))
     ]
-    tree.is_query = True
+    tree.is_always_a_sample = True
 
 
 def _without_prompt(tree: Tree) -> None:
@@ -451,7 +454,7 @@ def _without_prompt(tree: Tree) -> None:
 
 
 def _with_unread_documents(tree: Tree) -> None:
-    tree.unread = 2
+    tree.n_without_text = 2
 
 
 def _without_question(tree: Tree) -> None:
@@ -469,7 +472,7 @@ def _with_a_tool_that_gave_nothing(tree: Tree) -> None:
 
 
 def _of_a_conversation_by_words(tree: Tree) -> None:
-    tree.conversation_at = BY_WORDS[0]
+    tree.conversation_place = BY_WORDS[0]
 
 
 # a loss, and a word of the warning that names the field
@@ -513,7 +516,7 @@ def test_without_a_question_nothing_is_exact(seed: int) -> None:
         node.query = None
 
     asked = changed(run.tree, forget)
-    sample = only_sample(replace(asked, question=None, asked_at=""))
+    sample = only_sample(replace(asked, question=None, question_place=""))
     assert sample.question is None
     assert sample.capture is not None
     assert sample.capture.grade in ("inferred", "incomplete")
@@ -533,7 +536,9 @@ def _in_steps(clock: Clock, searches: list[Callable[[], Node]]) -> list[Node]:
 def _in_tools(clock: Clock, searches: list[Callable[[], Node]]) -> list[Node]:
     made = []
     for number, search in enumerate(searches):
-        node = Node("tool", "search", clock(), call=f"call {number}", query=QUESTION)
+        node = Node(
+            "tool", "search", clock(), tool_call_id=f"call {number}", query=QUESTION
+        )
         node.children = [search()]
         node.ended = clock()
         node.text = "\n".join(one.text for one in node.children[0].documents or ())

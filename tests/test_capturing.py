@@ -22,13 +22,13 @@ from ragmetrics_core.capture import (
     Captured,
     Document,
     FrontDoor,
-    Given,
     Listeners,
     Message,
     Node,
     Overrides,
     Problems,
     Tree,
+    UserValues,
     WatchSettings,
     as_judge_work,
     guard_hook,
@@ -175,7 +175,7 @@ def as_run(run):
 
 DOOR = FrontDoor(
     LISTENERS,
-    lambda run, where: [Tree(Node("step"), run=run)],
+    lambda run, where: [Tree(Node("step"), native_run=run)],
     lambda judge: judge,
     as_run=as_run,
     places=places,
@@ -341,7 +341,9 @@ def test_what_waits_for_a_further_run_is_shown_and_judged_at_the_end():
             return rest
 
     pairs = Pairs()
-    captured = Captured(pairs.add, samples_that_wait=pairs.rest, given=Given(id="a"))
+    captured = Captured(
+        pairs.add, samples_that_wait=pairs.rest, given=UserValues(id="a")
+    )
     for run in ("q1", "a1", "q2"):
         captured.record(run)
     assert [(sample.id, sample.answer) for sample in captured.samples] == [

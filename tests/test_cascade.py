@@ -101,7 +101,8 @@ def test_a_probability_of_one_half_is_on_the_side_of_yes(
     verdict: Any, decided: str
 ) -> None:
     cheap = scripted(
-        Asked((Poll(verdict=verdict, reason="cheap"),), weights=(Weight(0.5),)), "cheap"
+        Asked((Poll(verdict=verdict, reason="cheap"),), weights=(Weight(0.5),)),
+        "cheap",
     )
     result = score(
         CascadeJudge(cheap, scripted(polls("yes"), "strong"), band=(0.6, 0.8))

@@ -109,7 +109,7 @@ def test_of_answered_groups_that_searched_for_the_same_the_last_one_waits_on() -
 
 def test_documents_that_are_ranked_by_hand_belong_to_the_search_made_last() -> None:
     groups = waiting(QUESTION, SECOND)
-    ranked = Node("reranker", "reranker", 90.0, 91.0, taken=DOCS[:1])
+    ranked = Node("reranker", "reranker", 90.0, 91.0, input_documents=DOCS[:1])
     groups.add_retrieval(Tree(ranked), "", [])
     assert [len(group.trees) for group in groups] == [1, 2]
 
@@ -136,10 +136,10 @@ def test_a_draft_that_is_revised_beside_its_documents_is_no_turn_of_its_own() ->
 def test_a_bounded_number_of_strands_is_kept() -> None:
     runs = LooseRuns()
     for number in range(MOST_KEPT):
-        runs.add(Tree(Node("model", "model"), strand=str(number)))
-    assert runs.runs_near("0")[0].strand == "0"
-    runs.add(Tree(Node("model", "model"), strand="one more"))
-    assert all(run.strand != "0" for run in runs.runs_near("0"))
+        runs.add(Tree(Node("model", "model"), task_or_thread=str(number)))
+    assert runs.runs_near("0")[0].task_or_thread == "0"
+    runs.add(Tree(Node("model", "model"), task_or_thread="one more"))
+    assert all(run.task_or_thread != "0" for run in runs.runs_near("0"))
 
 
 @pytest.mark.parametrize("calls_a_tool", [True, False])

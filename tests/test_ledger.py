@@ -93,7 +93,7 @@ def search(
     clock: Clock, text: str, *docs: Document, call: str = "1", query: str = "north"
 ) -> Callable[[], Node]:
     inner = retriever(clock, *docs, query=query)
-    return tool(clock, text, inner, name="search", query=query, call=call)
+    return tool(clock, text, inner, name="search", query=query, tool_call_id=call)
 
 
 def _parallel(clock: Clock) -> Tree:
@@ -122,7 +122,15 @@ def _handed_on(
     return made(
         clock,
         asks,
-        tool(clock, says, *outer, name="ask", query="Where?", call="1", agent="boss"),
+        tool(
+            clock,
+            says,
+            *outer,
+            name="ask",
+            query="Where?",
+            tool_call_id="1",
+            agent="boss",
+        ),
         model(clock, results(says), agent="boss"),
         answers=SAYS,
     )
@@ -133,10 +141,10 @@ def _echoed(clock: Clock, text: str, name: str = "think") -> Tree:
     return made(
         clock,
         model(clock, QUESTION, wants((name, "1", {"thought": NOTE}))),
-        tool(clock, text, name="think", query=NOTE, call="1"),
+        tool(clock, text, name="think", query=NOTE, tool_call_id="1"),
         model(clock, results(text)),
         answers=SAYS,
-        is_query=True,
+        is_always_a_sample=True,
     )
 
 
@@ -197,12 +205,16 @@ ROWS: dict[str, Row] = {
         [Call("retrieval", (), (), query=QUESTION, error="ConnectionError('down')")],
     ),
     "no answer: unknown what would have been shown": Row(
-        lambda c: made(c, retriever(c, P), gives_documents=True),
+        lambda c: made(c, retriever(c, P), gives_only_documents=True),
         [Call("retrieval", ("porto",), (0,), query=QUESTION)],
     ),
     "by data flow: what stands for the contexts": Row(
         lambda c: made(
-            c, retriever(c, P, F), model(c, asked("a digest")), answers=SAYS, flow=(P,)
+            c,
+            retriever(c, P, F),
+            model(c, asked("a digest")),
+            answers=SAYS,
+            flow_documents=(P,),
         ),
         [Call("retrieval", ("porto", "faro"), (0,), query=QUESTION)],
     ),
@@ -220,7 +232,14 @@ ROWS: dict[str, Row] = {
         lambda c: made(
             c,
             model(c, QUESTION, ONE),
-            tool(c, PORTO, name="search", query="north", call="1", documents=(P, F)),
+            tool(
+                c,
+                PORTO,
+                name="search",
+                query="north",
+                tool_call_id="1",
+                documents=(P, F),
+            ),
             model(c, results(PORTO)),
             answers=SAYS,
         ),
@@ -271,10 +290,10 @@ ROWS: dict[str, Row] = {
         lambda c: made(
             c,
             model(c, QUESTION, ONE),
-            tool(c, ROWS_OF_SQL, name="sql", query="SELECT", call="1"),
+            tool(c, ROWS_OF_SQL, name="sql", query="SELECT", tool_call_id="1"),
             model(c, results(ROWS_OF_SQL)),
             answers=SAYS,
-            is_query=True,
+            is_always_a_sample=True,
         ),
         [Call("tool", ("sql",), (0,), 1, "sql", "SELECT")],
     ),
@@ -282,10 +301,10 @@ ROWS: dict[str, Row] = {
         lambda c: made(
             c,
             model(c, QUESTION, ONE),
-            tool(c, "412", name="sql", query="SELECT", call="1"),
+            tool(c, "412", name="sql", query="SELECT", tool_call_id="1"),
             model(c, results("412")),
             answers=SAYS,
-            is_query=True,
+            is_always_a_sample=True,
         ),
         [Call("tool", ("412",), (0,), 1, "sql", "SELECT")],
     ),
@@ -293,7 +312,7 @@ ROWS: dict[str, Row] = {
         lambda c: made(
             c,
             model(c, QUESTION, ONE),
-            tool(c, ROWS_OF_SQL, name="sql", query="SELECT", call="1"),
+            tool(c, ROWS_OF_SQL, name="sql", query="SELECT", tool_call_id="1"),
             model(c, results(ROWS_OF_SQL)),
             answers=SAYS,
         ),
@@ -308,12 +327,12 @@ ROWS: dict[str, Row] = {
                 "tool",
                 name="sql",
                 query="SELECT",
-                call="1",
+                tool_call_id="1",
                 error="OperationalError('locked')",
             ),
             model(c, results("Error: locked")),
             answers=SAYS,
-            is_query=True,
+            is_always_a_sample=True,
         ),
         [Call("tool", (), (), 1, "sql", "SELECT", error="OperationalError('locked')")],
     ),
@@ -325,8 +344,8 @@ ROWS: dict[str, Row] = {
                 c,
                 "Transferred to the expert.",
                 name="transfer_to_expert",
-                call="1",
-                control=True,
+                tool_call_id="1",
+                is_control=True,
             ),
             retriever(c, P),
             model(c, asked(PORTO)),
@@ -374,11 +393,11 @@ ROWS: dict[str, Row] = {
                     f"Blue, from Faro.{frame}",
                     model(c, "Why?", "Blue, from Faro."),
                     name="ask",
-                    call="1",
+                    tool_call_id="1",
                 ),
                 model(c, results(f"Blue, from Faro.{frame}")),
                 answers=SAYS,
-                is_query=True,
+                is_always_a_sample=True,
             ),
             [Call("written", (f"Blue, from Faro.{frame}",), (0,), 1, "ask")],
         )
@@ -389,7 +408,7 @@ ROWS: dict[str, Row] = {
         )
     },
     "documents that came with the question": Row(
-        lambda c: made(c, model(c, asked(PORTO)), taken=(P, F), answers=SAYS),
+        lambda c: made(c, model(c, asked(PORTO)), input_documents=(P, F), answers=SAYS),
         [Call("given", ("porto", "faro"), (0,))],
     ),
     "a summary of earlier messages": Row(
@@ -515,7 +534,9 @@ def test_earlier_turns_come_with_what_is_shown_of_them_now() -> None:
         model(clock, asked(f"{EVORA}\n{PORTO}")),
         answers=SAYS,
     )
-    (sample,) = samples_of(replace(tree, earlier=(before,), turn=2, conversation="c"))
+    (sample,) = samples_of(
+        replace(tree, earlier_calls=(before,), turn_number=2, conversation_id="c")
+    )
     assert sample.ledger is not None
     assert (sample.ledger.conversation, sample.ledger.turn) == ("c", 2)
     assert [(call.turn, call.shown) for call in sample.ledger.calls] == [
@@ -563,9 +584,9 @@ def numbered(sample: Sample) -> tuple[str | None, int, list[int]]:
 def test_turns_of_one_thread_share_their_calls() -> None:
     clock = Clock()
     one, other, two = played(
-        turn_of(clock, "Where is Porto?", P, conversation="a"),
-        turn_of(clock, "Where is Porto?", P, conversation="b"),
-        turn_of(clock, "And Faro?", F, conversation="a"),
+        turn_of(clock, "Where is Porto?", P, conversation_id="a"),
+        turn_of(clock, "Where is Porto?", P, conversation_id="b"),
+        turn_of(clock, "And Faro?", F, conversation_id="a"),
     )
     assert [numbered(sample) for sample in (one, other, two)] == [
         ("a", 1, [1]),
@@ -631,9 +652,9 @@ def test_a_thread_that_was_taken_back_goes_on_from_the_turn_that_its_messages_en
     clock = Clock()
     said = spoken("Where is Porto?", ANSWER)
     *_, again = played(
-        turn_of(clock, "Where is Porto?", P, conversation="a"),
-        turn_of(clock, "And Faro?", F, conversation="a", history=said),
-        turn_of(clock, "And Évora?", E, conversation="a", history=said),
+        turn_of(clock, "Where is Porto?", P, conversation_id="a"),
+        turn_of(clock, "And Faro?", F, conversation_id="a", history=said),
+        turn_of(clock, "And Évora?", E, conversation_id="a", history=said),
     )
     assert numbered(again) == ("a", 2, [1, 2])
 
@@ -653,14 +674,14 @@ def test_earlier_users_count_where_their_turns_were_not_seen() -> None:
 def test_a_summary_is_no_turn_and_what_it_replaced_stays_in_the_history() -> None:
     clock = Clock()
     first, second = (
-        turn_of(clock, text, doc, conversation="a")
+        turn_of(clock, text, doc, conversation_id="a")
         for text, doc in (("Porto?", P), ("Faro?", F))
     )
     second.root.children[-1].prompt = (
         Message("summary", NOTE),
         *second.root.children[-1].prompt,
     )
-    third = turn_of(clock, "Évora?", E, conversation="a")
+    third = turn_of(clock, "Évora?", E, conversation_id="a")
     third.root.children[-1].prompt = (
         Message("summary", NOTE),
         *third.root.children[-1].prompt,
@@ -685,12 +706,12 @@ def test_what_a_turn_without_a_sample_found_comes_with_the_next() -> None:
     rows = made(
         clock,
         model(clock, QUESTION, ONE),
-        tool(clock, ROWS_OF_SQL, name="sql", query="SELECT", call="1"),
+        tool(clock, ROWS_OF_SQL, name="sql", query="SELECT", tool_call_id="1"),
         model(clock, results(ROWS_OF_SQL)),
         answers=SAYS,
-        conversation="a",
+        conversation_id="a",
     )
-    (sample,) = played(rows, turn_of(clock, "And Faro?", F, conversation="a"))
+    (sample,) = played(rows, turn_of(clock, "And Faro?", F, conversation_id="a"))
     assert sample.ledger is not None
     assert [(call.kind, call.turn, call.shown) for call in sample.ledger.calls] == [
         ("tool", 1, ()),
@@ -701,10 +722,10 @@ def test_what_a_turn_without_a_sample_found_comes_with_the_next() -> None:
 def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> None:
     clock = Clock()
     turns: Turns[Tree] = Turns(lambda one: [one], Overrides())
-    assert turns.add(Tree(retriever(clock, P)(), gives_documents=True)) == []
+    assert turns.add(Tree(retriever(clock, P)(), gives_only_documents=True)) == []
     assert (
         turns.add(
-            made(clock, model(clock, asked(PORTO)), answers=SAYS, conversation="a")
+            made(clock, model(clock, asked(PORTO)), answers=SAYS, conversation_id="a")
         )
         == []
     )
@@ -715,7 +736,7 @@ def test_a_run_that_answers_from_a_retrieval_beside_it_is_one_turn_with_it() -> 
 def test_what_is_kept_of_a_long_conversation_is_bounded() -> None:
     clock = Clock()
     samples = played(
-        *(turn_of(clock, f"Question {n}?", P, conversation="a") for n in range(300))
+        *(turn_of(clock, f"Question {n}?", P, conversation_id="a") for n in range(300))
     )
     last = samples[-1].ledger
     assert last is not None

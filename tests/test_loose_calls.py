@@ -94,7 +94,10 @@ def test_a_model_that_is_asked_the_same_after_an_engine_may_answer_in_its_place(
     c = Clock()
     made = turns()
     empty = tree(
-        c, retriever(c), answers=(Answer("Empty Response", "output"),), is_query=True
+        c,
+        retriever(c),
+        answers=(Answer("Empty Response", "output"),),
+        is_always_a_sample=True,
     )
     (sample,) = made.add(empty)
     made.add(alone(model(c, prompt, reply)))
@@ -306,19 +309,24 @@ SUBJECTS = ("When was it built?", "Who kept its lamp?", "What does it cost to se
 
 
 def multi_query(
-    clock: Clock, question: str, strand: str, *, batch: bool
+    clock: Clock, question: str, task_or_thread: str, *, batch: bool
 ) -> Iterator[Tree]:
     """Runs of a question: a model writes two queries, of which one is written for all questions; they are answered."""
     written = f"{question.lower()}\n{QUERY}"
-    searched = "batch of " + strand if batch else strand
+    searched = "batch of " + task_or_thread if batch else task_or_thread
     page = Document(f"A page that tells of this: {question}", question)
     shown = f"{page.text}\n{PORTO}\nQuestion: {question}"
-    said = f"The answer to it in {strand} is this."
+    said = f"The answer to it in {task_or_thread} is this."
     splitting = model(clock, f"Queries for: {question}", written)
-    yield tree(clock, splitting, question=question, strand=strand)
-    yield alone(retriever(clock, page, query=question.lower()), strand=searched)
-    yield alone(retriever(clock, DOCS[0], query=QUERY), strand=searched)
-    yield tree(clock, model(clock, shown, said), question=question, strand=strand)
+    yield tree(clock, splitting, question=question, task_or_thread=task_or_thread)
+    yield alone(retriever(clock, page, query=question.lower()), task_or_thread=searched)
+    yield alone(retriever(clock, DOCS[0], query=QUERY), task_or_thread=searched)
+    yield tree(
+        clock,
+        model(clock, shown, said),
+        question=question,
+        task_or_thread=task_or_thread,
+    )
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -379,7 +387,7 @@ def test_each_turn_of_a_thread_that_only_chats_is_counted() -> None:
             c,
             model(c, hello, CHAT),
             question=hello,
-            conversation="one",
+            conversation_id="one",
             answers=answers,
         )
         made.add(run)
@@ -398,7 +406,7 @@ def nested(clock: Clock, frame: str, said: str) -> Tree:
     engine.query = QUESTION
     framed = frame.format(question=QUESTION, answer=said)
     handed = (Document(framed, "x"), DOCS[0])
-    after = clock.node("step", taken=handed, name="synthesizer")
+    after = clock.node("step", input_documents=handed, name="synthesizer")
     shown = "\n".join(document.text for document in handed)
 
     def inside() -> Node:
@@ -447,7 +455,7 @@ def test_documents_that_the_application_kept_from_an_earlier_turn_leave_a_doubt(
         tree(
             c,
             model(c, f"{PORTO}\nIn English, please: {SECOND}", OTHER),
-            taken=DOCS[:1],
+            input_documents=DOCS[:1],
             question=f"In English, please: {SECOND}",
             answers=(Answer(OTHER, "output"),),
         )

@@ -75,9 +75,9 @@ def reranked(clock: Clock, asked: Asked) -> Tree:
     documents = tuple(asked.documents)
     query = asked.question if asked.reranker == "asked" else None
     node: Node = clock.node(
-        "reranker", query=query, taken=documents, documents=documents[::-1]
+        "reranker", query=query, input_documents=documents, documents=documents[::-1]
     )
-    return Tree(node, gives_documents=True)
+    return Tree(node, gives_only_documents=True)
 
 
 def runs(clock: Clock, asked: Asked) -> list[Tree]:

@@ -317,8 +317,14 @@ BAD_REPLIES: list[tuple[Any, str]] = [
         Asked((Tone(polite=True),), weights=(Weight(0.9), Weight(0.1))),
         "a Weight for the one verdict",
     ),
-    (Asked((Tone(polite=True),), weights=(0.9,)), "its weights are Weight objects"),  # type: ignore[arg-type]
-    (Asked((Instructions("x"),)), "replies are objects of question.Reply, Tone"),  # type: ignore[type-var]
+    (
+        Asked((Tone(polite=True),), weights=(0.9,)),
+        "its weights are Weight objects",
+    ),  # type: ignore[arg-type]
+    (
+        Asked((Instructions("x"),)),
+        "replies are objects of question.Reply, Tone",
+    ),  # type: ignore[type-var]
 ]
 
 

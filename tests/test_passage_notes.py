@@ -26,7 +26,7 @@ def run(*steps: Callable[[float], Node]) -> Sequence[PassageNote]:
     search = Node("retriever", "search", 1.0, 1.5, query=QUESTION, documents=DOCS)
     nodes = [search, *(step(float(at)) for at, step in enumerate(steps, start=2))]
     root = Node("step", "chain", 0.0, 99.0, children=nodes)
-    (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
     assert sample.capture is not None
     assert sample.capture.passages is not None
     return sample.capture.passages
@@ -36,7 +36,12 @@ def keeps(
     name: str, gave: Sequence[Document], took: Sequence[Document] = DOCS
 ) -> Callable[[float], Node]:
     return lambda at: Node(
-        "reranker", name, at, at + 0.5, taken=tuple(took), documents=tuple(gave)
+        "reranker",
+        name,
+        at,
+        at + 0.5,
+        input_documents=tuple(took),
+        documents=tuple(gave),
     )
 
 
@@ -122,8 +127,8 @@ def plain_step(
         "node",
         at,
         at + 0.5,
-        handed=tuple(handed),
-        passed_on=tuple(passed_on),
+        documents_among_inputs=tuple(handed),
+        documents_passed_on=tuple(passed_on),
     )
 
 

@@ -719,7 +719,9 @@ def sample_of(evidence: ProviderEvidence) -> Sample:
     add_provider_evidence(model, evidence)
     root = Node("step", "run", 0, 4, [first, model])
     (sample,) = samples_of(
-        Tree(root, question=QUESTION, output={"answer": ANSWER}, is_query=True)
+        Tree(
+            root, question=QUESTION, output={"answer": ANSWER}, is_always_a_sample=True
+        )
     )
     return sample
 
@@ -733,7 +735,7 @@ def test_a_documented_shape_is_read(name: str) -> None:
     found = [document for node in model.children for document in node.documents or ()]
     assert [one.text for one in found] == list(shape.texts)
     assert [(node.name, node.query) for node in model.children] == list(shape.calls)
-    assert sum(node.unread for node in model.children) == shape.unread
+    assert sum(node.n_without_text for node in model.children) == shape.unread
     remarks = [
         *model.remarks,
         *(word for one in model.children for word in one.remarks),
@@ -808,7 +810,9 @@ def test_what_an_earlier_call_found_may_have_been_shown_again() -> None:
     second.prompt = (Message("user", QUESTION), Message("tool", SIZE))
     root = Node("step", "run", 0, 4, [first, own, second])
     (sample,) = samples_of(
-        Tree(root, question=QUESTION, output={"answer": ANSWER}, is_query=True)
+        Tree(
+            root, question=QUESTION, output={"answer": ANSWER}, is_always_a_sample=True
+        )
     )
     assert sample.capture is not None
     assert sample.capture.grade == "inferred"

@@ -320,13 +320,21 @@ def run(step: Node, shown: Sequence[str], found: Sequence[Document]) -> Sample:
         reply=Message("assistant", "That is told in the texts that were shown to me."),
     )
     root = Node("step", "chain", 0.0, 9.0, children=[search, step, model])
-    (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
     return sample
 
 
 def step(handed: Sequence[Document], gave: Sequence[Document], **fields: Any) -> Node:
     documents, taken = tuple(gave), tuple(handed)
-    return Node("step", "node", 3.0, 4.0, handed=taken, documents=documents, **fields)
+    return Node(
+        "step",
+        "node",
+        3.0,
+        4.0,
+        documents_among_inputs=taken,
+        documents=documents,
+        **fields,
+    )
 
 
 FOUND = [Document(text, str(place)) for place, text in enumerate(PAGES)]
@@ -355,7 +363,7 @@ def test_what_replaces_each_document_is_no_find(
 
 
 def test_a_search_in_a_step_that_drops_nothing_adds_what_it_found() -> None:
-    node = step(FOUND, [Document(WEB)], passed_on=tuple(FOUND))
+    node = step(FOUND, [Document(WEB)], documents_passed_on=tuple(FOUND))
     sample = run(node, [*PAGES, WEB], FOUND)
     assert [document.text for document in sample.retrieved or ()] == [*PAGES, WEB]
 
@@ -363,8 +371,8 @@ def test_a_search_in_a_step_that_drops_nothing_adds_what_it_found() -> None:
 def test_a_search_that_adds_to_a_state_adds_what_it_found() -> None:
     """A reducer of the state keeps what stands there; the node returns its own finds alone."""
     web = [Document(WEB), Document(WEB.replace("gate", "entrance of the town"))]
-    reader = Node("step", "later", 4.5, 4.6, handed=(*FOUND[:2], *web))
-    reader.documents, reader.taken = None, reader.handed
+    reader = Node("step", "later", 4.5, 4.6, documents_among_inputs=(*FOUND[:2], *web))
+    reader.documents, reader.input_documents = None, reader.documents_among_inputs
     search = Node(
         "retriever", "search", 1.0, 2.0, query=QUESTION, documents=tuple(FOUND[:2])
     )
@@ -379,7 +387,7 @@ def test_a_search_that_adds_to_a_state_adds_what_it_found() -> None:
     )
     children = [search, step(FOUND[:2], web), reader, model]
     root = Node("step", "chain", 0.0, 9.0, children=children)
-    (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
     assert [document.text for document in sample.retrieved or ()] == shown
 
 

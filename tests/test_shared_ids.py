@@ -62,7 +62,7 @@ def run(
         reply=Message("assistant", reply),
     )
     root = Node("step", "chain", 0.0, 99.0, children=[*searches, *steps, model])
-    (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
     return sample
 
 
@@ -130,7 +130,12 @@ def test_a_reranker_keeps_what_it_gave_of_two_stores(
     taken = [*first, *(document for document in second if document not in first)]
     gave = taken[::2]
     reranker = Node(
-        "reranker", "ranker", 50.0, 51.0, taken=tuple(taken), documents=tuple(gave)
+        "reranker",
+        "ranker",
+        50.0,
+        51.0,
+        input_documents=tuple(taken),
+        documents=tuple(gave),
     )
     sample = run([retriever(1, first), retriever(2, second)], gave, reranker)
     assert sample.retrieved is not None
@@ -158,8 +163,10 @@ def test_documents_handed_in_share_no_id_with_what_was_found() -> None:
         reply=Message("assistant", "Porto lies on the Douro, as everybody knows."),
     )
     children = [retriever(1, [found]), model]
-    root = Node("step", "chain", 0.0, 9.0, taken=(handed_in,), children=children)
-    (sample,) = samples_of(Tree(root, question=QUESTION, asked_at="input"))
+    root = Node(
+        "step", "chain", 0.0, 9.0, input_documents=(handed_in,), children=children
+    )
+    (sample,) = samples_of(Tree(root, question=QUESTION, question_place="input"))
     assert sample.ledger is not None
     assert {call.kind for call in sample.ledger.calls} == {"given", "retrieval"}
     assert sample.capture is not None
@@ -174,7 +181,7 @@ def test_a_step_that_searches_unseen_adds_a_document_of_a_known_id() -> None:
         "search by hand",
         20.0,
         21.0,
-        taken=(found,),
+        input_documents=(found,),
         documents=(found, by_hand),
     )
     sample = run([retriever(1, [found])], [found, by_hand], step)

@@ -27,7 +27,10 @@ def tree(search: Any = None, model: Any = None, **fields: Any) -> Tree:
 WRONG: list[tuple[Tree, str]] = [
     (tree({"kind": "retrieve"}), "the call 'search' .* kind 'retrieve': give one of"),
     (tree({"documents": ["Paris"]}), "documents that hold a str: give Document"),
-    (tree({"taken": ("Paris",)}), "taken that hold a str: give Document"),
+    (
+        tree({"input_documents": ("Paris",)}),
+        "input_documents that hold a str: give Document",
+    ),
     (tree(model={"prompt": "Paris?"}), "the call 'write' .* prompt that holds a str"),
     (tree(model={"reply": "Paris."}), "reply that is a str: give Message"),
     (tree(answers=("Paris.",)), "answers that hold a str: give Answer"),

@@ -98,9 +98,14 @@ def asked(context: str) -> str:
 
 
 def tree(clock: Clock, *inside: Callable[[], Node], **fields: Any) -> Tree:
-    root = clock.node("step", *inside, name="chain", taken=fields.pop("taken", ()))
+    root = clock.node(
+        "step", *inside, name="chain", input_documents=fields.pop("input_documents", ())
+    )
     return Tree(
-        root, question=fields.pop("question", QUESTION), asked_at="input", **fields
+        root,
+        question=fields.pop("question", QUESTION),
+        question_place="input",
+        **fields,
     )
 
 
@@ -128,7 +133,9 @@ def _with_author(clock: Clock, said: str) -> Tree:
     outer = [
         lambda: inner,
         lambda: clock.node(
-            "step", model(clock, f"{handed[0].text}\n{QUESTION}"), taken=handed
+            "step",
+            model(clock, f"{handed[0].text}\n{QUESTION}"),
+            input_documents=handed,
         ),
     ]
     return tree(clock, *outer, answers=SAYS)
@@ -143,7 +150,7 @@ def _ranked(clock: Clock) -> Tree:
     two = model(clock, asked(PORTO), f"{ANSWER}\nScore: 100")()
     one.ended, two.ended = 4.5, 5.5
     one.began, two.began = 4.1, 4.2
-    host = Node("step", "map_rerank", 4, 6, [one, two], taken=found)
+    host = Node("step", "map_rerank", 4, 6, [one, two], input_documents=found)
     return Tree(
         Node(
             "step",
@@ -202,7 +209,7 @@ STATUS = (Answer("Generated response with context", "the last message"),)
 def _reranked(
     clock: Clock, taken: tuple[Document, ...], documents: tuple[Document, ...]
 ) -> Callable[[], Node]:
-    return lambda: clock.node("reranker", taken=taken, documents=documents)
+    return lambda: clock.node("reranker", input_documents=taken, documents=documents)
 
 
 ROWS: dict[str, Row] = {
@@ -358,8 +365,8 @@ ROWS: dict[str, Row] = {
             retriever(c, *DOCS),
             model(c, "?"),
             answers=SAYS,
-            flow=DOCS[:1],
-            flow_at="synthesizer",
+            flow_documents=DOCS[:1],
+            flow_place="synthesizer",
         ),
         [PORTO],
         grade="inferred",
@@ -376,7 +383,7 @@ ROWS: dict[str, Row] = {
         retrieved=[],
     ),
     "no answer": Row(
-        lambda c: tree(c, retriever(c, *DOCS), gives_documents=True),
+        lambda c: tree(c, retriever(c, *DOCS), gives_only_documents=True),
         [PORTO, FARO, EVORA],
         answer=None,
         grade="incomplete",
@@ -663,7 +670,7 @@ ROWS: dict[str, Row] = {
         lambda c: tree(
             c,
             model(c, QUESTION, CALL),
-            tool(c, PORTO, retriever(c, *DOCS[:2], query="Douro"), call="1"),
+            tool(c, PORTO, retriever(c, *DOCS[:2], query="Douro"), tool_call_id="1"),
             model(c, [Message("user", QUESTION), CALL, Message("tool", PORTO)]),
             answers=SAYS,
         ),
@@ -678,7 +685,7 @@ ROWS: dict[str, Row] = {
             tool(c, PORTO, name="search"),
             model(c, [Message("user", QUESTION), CALL, Message("tool", PORTO)]),
             answers=SAYS,
-            is_query=True,
+            is_always_a_sample=True,
         ),
         [],
         grade="inferred",
@@ -751,7 +758,7 @@ ROWS: dict[str, Row] = {
                 model(c, asked(PORTO), "Porto."),
                 model(c, f"Existing answer: Porto. New context: {FARO}", "Porto!"),
                 model(c, f"Existing answer: Porto! New context: {EVORA}"),
-                taken=DOCS,
+                input_documents=DOCS,
             ),
             answers=SAYS,
         ),
@@ -766,7 +773,7 @@ ROWS: dict[str, Row] = {
                 "step",
                 model(c, asked(PORTO[:60]), "Porto."),
                 model(c, f"Existing answer: Porto. New context: {PORTO[40:]}"),
-                taken=DOCS[:1],
+                input_documents=DOCS[:1],
             ),
             answers=SAYS,
         ),
@@ -781,7 +788,7 @@ ROWS: dict[str, Row] = {
             lambda: c.node(
                 "step",
                 model(c, asked(f"{FARO}\n{PORTO}")),
-                taken=(Document(FARO), Document(PORTO)),
+                input_documents=(Document(FARO), Document(PORTO)),
             ),
             answers=SAYS,
         ),
@@ -818,8 +825,8 @@ ROWS: dict[str, Row] = {
     "a tool that gives documents, and one that gives text": Row(
         lambda c: tree(
             c,
-            tool(c, PORTO, documents=DOCS[:1], name="books", call="1"),
-            tool(c, NOTE, name="search", call="2"),
+            tool(c, PORTO, documents=DOCS[:1], name="books", tool_call_id="1"),
+            tool(c, NOTE, name="search", tool_call_id="2"),
             model(
                 c,
                 [
@@ -836,7 +843,9 @@ ROWS: dict[str, Row] = {
         warnings=[UNNAMED],
     ),
     "handed in": Row(
-        lambda c: tree(c, model(c, asked(PORTO)), taken=DOCS[:2], answers=SAYS),
+        lambda c: tree(
+            c, model(c, asked(PORTO)), input_documents=DOCS[:2], answers=SAYS
+        ),
         [PORTO],
         retrieved=None,
     ),
@@ -845,8 +854,8 @@ ROWS: dict[str, Row] = {
             c,
             retriever(c, DOCS[0]),
             model(c, asked(PORTO)),
-            complete=False,
-            partial="It is",
+            is_complete=False,
+            partial_answer="It is",
         ),
         [PORTO],
         answer=None,
@@ -962,11 +971,16 @@ def test_what_a_tool_found_is_evidence_though_it_quotes_a_query_written_inside_o
         rewriting,
         tool(clock, WEB, name="web", query=REWRITE),
         name="search",
-        call="1",
+        tool_call_id="1",
     )
     answering = model(clock, [Message("user", QUESTION), CALL, Message("tool", WEB)])
     made = tree(
-        clock, model(clock, QUESTION, CALL), web, answering, answers=SAYS, is_query=True
+        clock,
+        model(clock, QUESTION, CALL),
+        web,
+        answering,
+        answers=SAYS,
+        is_always_a_sample=True,
     )
     (sample,) = samples_of(made)
     assert sample.ledger is not None
@@ -1019,7 +1033,7 @@ def test_a_context_that_nobody_retrieved_is_said() -> None:
         clock,
         retriever(clock, DOCS[0]),
         model(clock, f"{PORTO}\n{FARO}"),
-        taken=DOCS[1:2],
+        input_documents=DOCS[1:2],
         answers=SAYS,
     )
     (sample,) = samples_of(made)
@@ -1128,10 +1142,13 @@ NONE: dict[str, Callable[[Clock], Tree]] = {
         c.node("ignored", retriever(c, *DOCS), model(c, asked(PORTO)))
     ),
     "a grader of what is handed in": lambda c: tree(
-        c, model(c, asked(PORTO), GRADED), taken=DOCS
+        c, model(c, asked(PORTO), GRADED), input_documents=DOCS
     ),
     "a grader that says yes": lambda c: tree(
-        c, model(c, asked(PORTO), "Yes."), taken=DOCS, answers=(Answer("Yes."),)
+        c,
+        model(c, asked(PORTO), "Yes."),
+        input_documents=DOCS,
+        answers=(Answer("Yes."),),
     ),
 }
 
@@ -1146,7 +1163,7 @@ def test_no_sample(name: str) -> None:
 
 def alone(made: Callable[[], Node], **fields: Any) -> Tree:
     node = made()
-    return Tree(node, gives_documents=node.kind == "retriever", **fields)
+    return Tree(node, gives_only_documents=node.kind == "retriever", **fields)
 
 
 REWRITTEN = "Portuguese city on the river Douro"
@@ -1326,12 +1343,13 @@ FLOWS: dict[
     ),
     "two requests, each in tasks of its own": (
         lambda c: [
-            alone(retriever(c, DOCS[0]), strand="a"),
-            alone(retriever(c, DOCS[0], query="And the Douro?"), strand="b"),
+            alone(retriever(c, DOCS[0]), task_or_thread="a"),
+            alone(retriever(c, DOCS[0], query="And the Douro?"), task_or_thread="b"),
             alone(
-                model(c, f"{PORTO} And the Douro?", "A river of the north."), strand="d"
+                model(c, f"{PORTO} And the Douro?", "A river of the north."),
+                task_or_thread="d",
             ),
-            alone(model(c, asked(PORTO)), strand="c"),
+            alone(model(c, asked(PORTO)), task_or_thread="c"),
         ],
         [
             (QUESTION, [PORTO], ANSWER),
@@ -1340,9 +1358,9 @@ FLOWS: dict[
     ),
     "documents of two tasks in one prompt": (
         lambda c: [
-            alone(retriever(c, DOCS[0]), strand="a"),
-            alone(retriever(c, DOCS[2]), strand="b"),
-            alone(model(c, asked(EVORA + PORTO)), strand="c"),
+            alone(retriever(c, DOCS[0]), task_or_thread="a"),
+            alone(retriever(c, DOCS[2]), task_or_thread="b"),
+            alone(model(c, asked(EVORA + PORTO)), task_or_thread="c"),
         ],
         [(QUESTION, [EVORA, PORTO], ANSWER)],
     ),
@@ -1350,19 +1368,21 @@ FLOWS: dict[
         lambda c: [
             alone(retriever(c, *DOCS)),
             replace(
-                alone(lambda: c.node("reranker", taken=DOCS, documents=DOCS[2:])),
-                gives_documents=True,
+                alone(
+                    lambda: c.node("reranker", input_documents=DOCS, documents=DOCS[2:])
+                ),
+                gives_only_documents=True,
             ),
         ],
         [(QUESTION, [EVORA], None)],
     ),
     "paused and resumed": (
         lambda c: [
-            tree(c, retriever(c, DOCS[0]), thread="t", paused=True),
+            tree(c, retriever(c, DOCS[0]), resumption_key="t", is_paused=True),
             tree(
                 c,
                 model(c, asked(PORTO)),
-                thread="t",
+                resumption_key="t",
                 continues=True,
                 answers=SAYS,
                 question=None,
@@ -1514,11 +1534,11 @@ def test_what_put_the_documents_in_order_is_noted() -> None:
         "reranker",
         model(clock, asked(FARO), "[2]"),
         name="LLMRerank",
-        taken=DOCS,
+        input_documents=DOCS,
         documents=DOCS[:1],
     )
     scoring = clock.node(
-        "reranker", name="CohereRerank", taken=DOCS, documents=DOCS[:1]
+        "reranker", name="CohereRerank", input_documents=DOCS, documents=DOCS[:1]
     )
     run = tree(
         clock,
@@ -1551,7 +1571,11 @@ def test_texts_share_a_passage_where_a_run_of_it_stands_in_both(
 def test_a_search_of_a_tool_that_found_nothing_is_a_search() -> None:
     clock = Clock()
     nothing = tool(
-        clock, "Nothing was found.", query="opening year", call="1", documents=()
+        clock,
+        "Nothing was found.",
+        query="opening year",
+        tool_call_id="1",
+        documents=(),
     )
     made = tree(
         clock,
@@ -1967,7 +1991,7 @@ def test_chunks_that_are_divided_over_the_prompts_of_a_refinement_are_whole(
     made = tree(
         clock,
         retriever(clock, *documents),
-        lambda: clock.node("step", *calls, taken=documents),
+        lambda: clock.node("step", *calls, input_documents=documents),
         answers=SAYS,
     )
     (sample,) = samples_of(made)
@@ -2116,9 +2140,13 @@ def test_the_turn_is_one_more_than_the_users_messages_before() -> None:
 def test_documents_that_are_handed_in_answer_no_query() -> None:
     c = Clock()
     root = c.node(
-        "step", model(c, asked(PORTO)), name="chain", taken=DOCS[:1], query="all input"
+        "step",
+        model(c, asked(PORTO)),
+        name="chain",
+        input_documents=DOCS[:1],
+        query="all input",
     )
-    run = Tree(root, question=QUESTION, answers=SAYS, is_query=True)
+    run = Tree(root, question=QUESTION, answers=SAYS, is_always_a_sample=True)
     assert [query for *_, query, _ in ledger_of(run)] == [None]
 
 
@@ -2174,7 +2202,7 @@ def loop_of_tools(clock: Clock, shown: Callable[[int], list[str]]) -> Sample:
         tool(clock, OTHER_TEXT, name="search"),
         call(2, ANSWER),
         answers=SAYS,
-        is_query=True,
+        is_always_a_sample=True,
     )
     (sample,) = samples_of(run)
     return sample
@@ -2310,7 +2338,7 @@ def test_a_report_of_a_tool_is_written_where_a_model_inside_said_a_passage_of_it
         tool(c, report, model(c, "Sum this up.", said)),
         model(c, asked(report)),
         answers=SAYS,
-        is_query=True,
+        is_always_a_sample=True,
     )
     ((kind, _),) = kinds_and_texts(run)
     assert kind == ("written" if said == NOTE else "tool")

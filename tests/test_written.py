@@ -95,9 +95,9 @@ def taken_by(
     *before: Node, documents: tuple[Document, ...], began: float = 4.0
 ) -> list[Node | None]:
     """Who wrote each document that a step took after some calls."""
-    step = Node("step", "synthesizer", began, 9.0, taken=documents)
+    step = Node("step", "synthesizer", began, 9.0, input_documents=documents)
     name_authors(Node("step", "root", 1.0, 10.0, [*before, step]))
-    return [document.author for document in step.taken]
+    return [document.author for document in step.input_documents]
 
 
 @pytest.mark.parametrize("kind", ["agent", "step"])
@@ -123,10 +123,10 @@ def test_only_an_answer_that_was_there_before_is_handed_on(
 
 def test_neither_a_tools_nor_the_outermost_calls_text_is_an_answer() -> None:
     tool = engine(kind="tool")
-    step = Node("step", "synthesizer", 4.0, 9.0, taken=(Document(REPLY),))
+    step = Node("step", "synthesizer", 4.0, 9.0, input_documents=(Document(REPLY),))
     root = Node("step", "root", 1.0, 3.0, [tool, step], text=REPLY)
     name_authors(root)
-    assert step.taken[0].author is None
+    assert step.input_documents[0].author is None
 
 
 @pytest.mark.parametrize("kind", ["retriever", "reranker"])
@@ -161,7 +161,9 @@ def test_a_tool_hands_on_the_answers_inside_of_it() -> None:
         "tool", "ask", 1.5, 5.0, [inner, other], text=f"Done.\n{REPLY}\nThat is all."
     )
     name_authors(Node("step", "root", 1.0, 10.0, [tool]))
-    assert [(one.text, one.author) for one in tool.taken] == [(tool.text, inner)]
+    assert [(one.text, one.author) for one in tool.input_documents] == [
+        (tool.text, inner)
+    ]
 
 
 # Engines inside a retriever

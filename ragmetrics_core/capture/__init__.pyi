@@ -4,8 +4,8 @@ from ragmetrics_core.capture.background import (
 )
 from ragmetrics_core.capture.background import WatchSettings as WatchSettings
 from ragmetrics_core.capture.captured import Captured as Captured
-from ragmetrics_core.capture.captured import Given as Given
 from ragmetrics_core.capture.captured import Redact as Redact
+from ragmetrics_core.capture.captured import UserValues as UserValues
 from ragmetrics_core.capture.cited_sources import (
     citations_of_sources as citations_of_sources,
 )
@@ -13,10 +13,12 @@ from ragmetrics_core.capture.front_door import FrontDoor as FrontDoor
 from ragmetrics_core.capture.hooks import Listener as Listener
 from ragmetrics_core.capture.hooks import Listeners as Listeners
 from ragmetrics_core.capture.hooks import Problems as Problems
+from ragmetrics_core.capture.hooks import (
+    current_task_or_thread as current_task_or_thread,
+)
 from ragmetrics_core.capture.hooks import guard_hook as guard_hook
 from ragmetrics_core.capture.hooks import is_capturing as is_capturing
 from ragmetrics_core.capture.hooks import renew_after_fork as renew_after_fork
-from ragmetrics_core.capture.hooks import strand as strand
 from ragmetrics_core.capture.hooks import words_of as words_of
 from ragmetrics_core.capture.plain_values import ANSWER_KEYS as ANSWER_KEYS
 from ragmetrics_core.capture.plain_values import Overrides as Overrides
@@ -56,7 +58,9 @@ from ragmetrics_core.capture.searches import (
 )
 from ragmetrics_core.capture.sinks import JsonlSink as JsonlSink
 from ragmetrics_core.capture.stages import samples_of as samples_of
-from ragmetrics_core.capture.transcripts import Talk as Talk
+from ragmetrics_core.capture.transcripts import (
+    EarlierConversation as EarlierConversation,
+)
 from ragmetrics_core.capture.tree import SCORE_KEYS as SCORE_KEYS
 from ragmetrics_core.capture.tree import Answer as Answer
 from ragmetrics_core.capture.tree import CitedSource as CitedSource

@@ -76,7 +76,7 @@ class TextGroup:
     members: list[int] = field(default_factory=list)
     n_known: int = 0
     tries_left: int = TRIES
-    showings: list[Showing] = field(default_factory=list)
+    showings: list[Occurrence] = field(default_factory=list)
     why_not_shown: tuple[Literal["not shown", "unknown"], str] | None = None
     size: int = field(init=False)
 
@@ -96,7 +96,7 @@ class TextGroup:
 
 
 @dataclass(slots=True, eq=False)
-class Showing:
+class Occurrence:
     """Where a text stands in the prompt.
 
     Attributes:
@@ -321,7 +321,7 @@ class Search:
 
     # The pass
 
-    def showings(self) -> Iterator[Showing]:
+    def showings(self) -> Iterator[Occurrence]:
         """Yield where the prompt shows the texts that are not too short for the pass.
 
         Of each text, first the places where it stands whole and in one piece, then
@@ -332,14 +332,14 @@ class Search:
             starts = self._unbroken_starts_by_text.get(text_index, ())
             unbroken_spans = [Span(start, 0, group.size) for start in starts]
             for span in unbroken_spans:
-                yield Showing(group, [span], is_unbroken=True)
+                yield Occurrence(group, [span], is_unbroken=True)
             runs = self._runs_by_text.get(text_index, ())
             runs_elsewhere = _runs_outside(unbroken_spans, runs)
             for showing in _showings_of_runs(group, runs_elsewhere):
                 showing.is_unbroken = self._has_nothing_put_in(showing)
                 yield showing
 
-    def _has_nothing_put_in(self, showing: Showing) -> bool:
+    def _has_nothing_put_in(self, showing: Occurrence) -> bool:
         """Whether a whole text stands there, with nothing put in but line numbers."""
         if showing.size < showing.group.size:
             return False
@@ -547,7 +547,7 @@ class Search:
 
     # Short texts
 
-    def occurrences(self, group: TextGroup) -> Iterator[tuple[Showing, int, int]]:
+    def occurrences(self, group: TextGroup) -> Iterator[tuple[Occurrence, int, int]]:
         """Yield where a short text stands in the prompt, one message after the other.
 
         The pass over the prompt finds only texts long enough for an anchor; the others
@@ -654,7 +654,7 @@ def _runs_outside(
 
 def _showings_of_runs(
     group: TextGroup, runs: Iterable[list[Span]]
-) -> Iterator[Showing]:
+) -> Iterator[Occurrence]:
     """Join the runs of one text to showings, places at which the prompt shows it.
 
     A run is a list of spans that agree between prompt and text. A run belongs to the
@@ -678,7 +678,7 @@ def _showings_of_runs(
         else:
             joined_runs.append(run)
     for spans in joined_runs:
-        showing = Showing(group, spans)
+        showing = Occurrence(group, spans)
         if not showing.is_whole:
             showing.spans = _spans_of_traces(spans, group.size)
         if showing.spans:
@@ -724,7 +724,7 @@ def _spans_of_traces(spans: list[Span], text_size: int) -> list[Span]:
 
 def _showings_by_letters(
     group: TextGroup, message: Text, message_start: int
-) -> Iterator[Showing]:
+) -> Iterator[Occurrence]:
     """Yield where the letters of a short text stand in a message.
 
     After too many places it ends, and sets ``tries_left`` of the text to 0.
@@ -740,13 +740,13 @@ def _showings_by_letters(
         place = message.stream.find(letters, place + 1)
         if place < 0:
             return
-        yield Showing(group, [Span(message_start + place, 0, len(letters))])
+        yield Occurrence(group, [Span(message_start + place, 0, len(letters))])
     group.tries_left = 0
 
 
 def _showings_by_characters(
     group: TextGroup, message: Text, message_start: int
-) -> Iterator[Showing]:
+) -> Iterator[Occurrence]:
     """Yield where a text without letters, such as a row of dots, stands in a message.
 
     It is looked for as it is written. Its showing has one span of no bytes, at the
@@ -767,7 +767,7 @@ def _showings_by_characters(
         n_letters_before = len(stream(message.raw[:offset]))
         empty_span = Span(message_start + n_letters_before, text_start=0, size=0)
         literal = (offset, offset + len(characters))
-        yield Showing(group, [empty_span], literal)
+        yield Occurrence(group, [empty_span], literal)
     group.tries_left = 0
 
 

@@ -18,7 +18,6 @@ from ragmetrics_core.capture.calls import (
     STRUCTURED,
     Calls,
     end_of,
-    weight_of_fields,
 )
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.order import tools_of
@@ -33,7 +32,7 @@ from ragmetrics_core.capture.plain_values import (
     texts_in,
 )
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.showings import Showings
+from ragmetrics_core.capture.showings import PromptContents
 from ragmetrics_core.capture.tree import FLOW, Answer, Node, Tree
 
 _UNLIKE = (
@@ -57,17 +56,17 @@ _ALIKE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class FoundAnswer:
     """One answer of a turn: the result of stage 2.
 
     Attributes:
         answer: What was said.
-        call: The call of a model that wrote it; None if none did, or none is known.
+        writing_call: The call of a model that wrote it; None if none did, or none is known.
         doubts: What is uncertain about that call, in words.
     """
 
     answer: Answer
-    call: Node | None = None
+    writing_call: Node | None = None
     doubts: tuple[str, ...] = ()
 
     @property
@@ -78,12 +77,12 @@ class Answered:
     @property
     def model(self) -> str | None:
         """The name of the model that wrote it; None if that is unknown."""
-        if self.answer.model or self.call is None:
+        if self.answer.model or self.writing_call is None:
             return self.answer.model
-        return self.call.model
+        return self.writing_call.model
 
 
-def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
+def answers(turn: Turn, showings: PromptContents) -> tuple[FoundAnswer, ...]:
     """The answers of a turn, by the first rule that finds any.
 
     Args:
@@ -98,7 +97,7 @@ def answers(turn: Turn, showings: Showings) -> tuple[Answered, ...]:
     return tuple(_without_empty_text(answered) for answered in by_first_rule)
 
 
-def _without_empty_text(answered: Answered) -> Answered:
+def _without_empty_text(answered: FoundAnswer) -> FoundAnswer:
     """An answer as it is; without text if it is blank or its field for the answer is empty."""
     text = answered.text
     if text is None:
@@ -107,7 +106,7 @@ def _without_empty_text(answered: Answered) -> Answered:
     if not is_empty:
         return answered
     no_answer = replace(answered.answer, text=None)
-    return Answered(no_answer, answered.call, (_LEFT_EMPTY,))
+    return FoundAnswer(no_answer, answered.writing_call, (_LEFT_EMPTY,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +119,7 @@ class _AnswerSearch:
     """
 
     turn: Turn
-    showings: Showings
+    showings: PromptContents
 
     @property
     def tree(self) -> Tree:
@@ -187,7 +186,7 @@ class _AnswerSearch:
 # What the answer is
 
 
-def by_the_users_place(search: _AnswerSearch) -> tuple[Answered, ...]:
+def by_the_users_place(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """The place that ``answer_from=`` names.
 
     HaileyTQuach/docchat-docling, agents/workflow.py: the answer is a draft in the
@@ -199,34 +198,34 @@ def by_the_users_place(search: _AnswerSearch) -> tuple[Answered, ...]:
     return (_with_its_call(search, Answer(text, "answer_from")),)
 
 
-def by_documents_alone(search: _AnswerSearch) -> tuple[Answered, ...]:
+def by_documents_alone(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """None, of a run that gives documents and nothing else.
 
     deepset-ai/haystack-cookbook,
     notebooks/improve-retrieval-by-embedding-metadata.ipynb: pipelines that only search.
     """
     gives_documents = (
-        search.tree.gives_documents or search.tree.root.kind == "retriever"
+        search.tree.gives_only_documents or search.tree.root.kind == "retriever"
     )
     if not gives_documents:
         return ()
-    return (Answered(Answer(None)),)
+    return (FoundAnswer(Answer(None)),)
 
 
-def by_a_broken_run(search: _AnswerSearch) -> tuple[Answered, ...]:
+def by_a_broken_run(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """None, of a run that failed or was left: what the last call had been shown until then counts.
 
     deepset-ai/haystack, docs-website/docs/concepts/pipelines/pipeline-breakpoints.mdx:
     a run that fails leaves a snapshot to go on from.
     """
     tree = search.tree
-    has_answer = tree.complete or bool(tree.answers)
+    has_answer = tree.is_complete or bool(tree.answers)
     if has_answer and search.turn.error is None:
         return ()
-    return (Answered(Answer(None), search.calls.last_prompted),)
+    return (FoundAnswer(Answer(None), search.calls.last_prompted),)
 
 
-def by_the_framework(search: _AnswerSearch) -> tuple[Answered, ...]:
+def by_the_framework(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """The answers that the framework gives, each with the call that wrote it.
 
     deepset-ai/haystack-tutorials, tutorials/35_Evaluating_RAG_Pipelines.ipynb:
@@ -235,7 +234,7 @@ def by_the_framework(search: _AnswerSearch) -> tuple[Answered, ...]:
     return tuple(_with_its_call(search, answer) for answer in search.tree.answers)
 
 
-def by_the_output(search: _AnswerSearch) -> tuple[Answered, ...]:
+def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """A model's text that stands in the output: of several the last that was shown documents, else the question.
 
     lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
@@ -267,7 +266,7 @@ def by_the_output(search: _AnswerSearch) -> tuple[Answered, ...]:
             search.turn.question, calls_with_documents
         )
         if not is_only_and_last or not was_asked:
-            return (Answered(answer, call, (_SEVERAL_TEXTS,)),)
+            return (FoundAnswer(answer, call, (_SEVERAL_TEXTS,)),)
     return (_name_call_of_answer(search, answer, call),)
 
 
@@ -282,7 +281,7 @@ def _texts_of_models(search: _AnswerSearch) -> int:
     return n_texts
 
 
-def by_the_last_reply(search: _AnswerSearch) -> tuple[Answered, ...]:
+def by_the_last_reply(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """The last text that a model wrote, of those that were shown the question if there are such.
 
     chziakas/Icarus, rag_openai.py: what the model wrote is printed, and no framework
@@ -298,7 +297,7 @@ def by_the_last_reply(search: _AnswerSearch) -> tuple[Answered, ...]:
     return (_name_call_of_answer(search, answer, call, is_stated=False),)
 
 
-def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[Answered, ...]:
+def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """A structure that only steers a run elsewhere, such as a decision, where the run returned it.
 
     langchain-ai/langchain, docs/docs/how_to/output_parser_json.ipynb: a parser makes a
@@ -317,17 +316,17 @@ def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[Answered, 
     return ()
 
 
-def by_nothing(search: _AnswerSearch) -> tuple[Answered, ...]:
+def by_nothing(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     """No answer, and that is said.
 
     deepset-ai/haystack, docs-website/docs/pipeline-components/agents-1/agent.mdx: an
     agent that runs out of steps.
     """
     del search
-    return (Answered(Answer(None, "nothing in the outputs"), doubts=(_NOTHING,)),)
+    return (FoundAnswer(Answer(None, "nothing in the outputs"), doubts=(_NOTHING,)),)
 
 
-ANSWER_RULES: tuple[Callable[[_AnswerSearch], tuple[Answered, ...]], ...] = (
+ANSWER_RULES: tuple[Callable[[_AnswerSearch], tuple[FoundAnswer, ...]], ...] = (
     by_the_users_place,
     by_documents_alone,
     by_a_broken_run,
@@ -381,26 +380,26 @@ class _Attribution:
         replies = self.search.calls.replies
         return [call for call in self.latest_first if replies[call].parts & self.lines]
 
-    def written_by_first(self, calls: Sequence[Node]) -> Answered | None:
+    def written_by_first(self, calls: Sequence[Node]) -> FoundAnswer | None:
         """The answer as written by the first of some calls; None if there is none."""
         if not calls:
             return None
         return _name_call_of_answer(self.search, self.answer, calls[0])
 
 
-def by_nobody(attribution: _Attribution) -> Answered | None:
+def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
     """A text that was cut out of a document, or an empty answer: no model wrote it.
 
     deepset-ai/haystack-tutorials, tutorials/34_Extractive_QA_Pipeline.ipynb: a reader
     marks a passage.
     """
     answer = attribution.answer
-    if answer.text is not None and not answer.extracted:
+    if answer.text is not None and not answer.is_extracted:
         return None
-    return Answered(answer)
+    return FoundAnswer(answer)
 
 
-def by_the_text_behind_a_verdict(attribution: _Attribution) -> Answered | None:
+def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
     """The text that is judged, where a verdict on it, or a list of further questions, stands for the answer.
 
     A run that ends in a verdict on its answer, or in further questions: no public
@@ -408,7 +407,7 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> Answered | None:
     """
     search = attribution.search
     replies = search.calls.replies
-    writer = attribution.answer.call
+    writer = attribution.answer.writing_call
     if writer is None:
         writer = next(iter(attribution.calls_of_equal_text), None)
     if writer is None:
@@ -424,10 +423,10 @@ def by_the_text_behind_a_verdict(attribution: _Attribution) -> Answered | None:
     is_clear_verdict = reply.is_verdict or reply.lists_questions
     had_documents = bool(search.with_documents_shown([judged]))
     is_sure = judged in search.calls_in_output or (is_clear_verdict and had_documents)
-    return Answered(answer, judged, doubts=() if is_sure else (_JUDGED,))
+    return FoundAnswer(answer, judged, doubts=() if is_sure else (_JUDGED,))
 
 
-def by_no_query(attribution: _Attribution) -> Answered | None:
+def by_no_query(attribution: _Attribution) -> FoundAnswer | None:
     """None, where the answer's text is a query that was searched for later, and its writer had seen no document.
 
     A step that returns the query it wrote beside what it found: no public application
@@ -443,19 +442,19 @@ def by_no_query(attribution: _Attribution) -> Answered | None:
     return answers_of_calls[0]
 
 
-def by_identity(attribution: _Attribution) -> Answered | None:
+def by_identity(attribution: _Attribution) -> FoundAnswer | None:
     """The call that the framework names.
 
     deepset-ai/haystack-cookbook, notebooks/query_decomposition.ipynb: of several
     components with replies, the last one.
     """
-    call = attribution.answer.call
+    call = attribution.answer.writing_call
     if call is None:
         return None
     return attribution.written_by_first([call])
 
 
-def by_an_equal_reply(attribution: _Attribution) -> Answered | None:
+def by_an_equal_reply(attribution: _Attribution) -> FoundAnswer | None:
     """The last call whose reply is the answer, but for white space.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: a parser hands the
@@ -481,7 +480,7 @@ def _is_inside_a_tool_of(call: Node, reader: Node, calls: Calls) -> bool:
     return is_inside and end_of(call) <= reader.began
 
 
-def by_a_structured_reply(attribution: _Attribution) -> Answered | None:
+def by_a_structured_reply(attribution: _Attribution) -> FoundAnswer | None:
     """The last call whose structured reply is the answer, or has it as a field.
 
     langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: the answer stands in
@@ -497,7 +496,7 @@ def by_a_structured_reply(attribution: _Attribution) -> Answered | None:
     return None
 
 
-def by_a_labelled_part(attribution: _Attribution) -> Answered | None:
+def by_a_labelled_part(attribution: _Attribution) -> FoundAnswer | None:
     """The last call of whose reply a parser kept what stands between its labels.
 
     run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb:
@@ -506,7 +505,7 @@ def by_a_labelled_part(attribution: _Attribution) -> Answered | None:
     return attribution.written_by_first(attribution.calls_of_labelled_part)
 
 
-def by_a_part_of_a_reply(attribution: _Attribution) -> Answered | None:
+def by_a_part_of_a_reply(attribution: _Attribution) -> FoundAnswer | None:
     """The one call of whose reply a parser kept a part, where the part is too long to stand there by chance.
 
     ray_haystack, ReAct pipeline: what stands in "Action: finish[…]".
@@ -521,7 +520,7 @@ def by_a_part_of_a_reply(attribution: _Attribution) -> Answered | None:
     return attribution.written_by_first(holders)
 
 
-def by_a_text_behind_a_status(attribution: _Attribution) -> Answered | None:
+def by_a_text_behind_a_status(attribution: _Attribution) -> FoundAnswer | None:
     """Where the last message is a status line that no model wrote: the text of a model beside it in the output.
 
     sajal2692/llm_tutorials, blog_posts/adaptive_agenic_rag/adaptive_agentic_rag.ipynb:
@@ -534,7 +533,7 @@ def by_a_text_behind_a_status(attribution: _Attribution) -> Answered | None:
     return by_the_output(search)[0]
 
 
-def by_the_last_likely_call(attribution: _Attribution) -> Answered:
+def by_the_last_likely_call(attribution: _Attribution) -> FoundAnswer:
     """The last call that wrote a text, inferred: a step changed what it said.
 
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool found
@@ -542,11 +541,11 @@ def by_the_last_likely_call(attribution: _Attribution) -> Answered:
     """
     likely = attribution.search.calls.likely
     if not likely:
-        return Answered(attribution.answer)
-    return Answered(attribution.answer, likely[-1], (_UNLIKE,))
+        return FoundAnswer(attribution.answer)
+    return FoundAnswer(attribution.answer, likely[-1], (_UNLIKE,))
 
 
-CALL_RULES: tuple[Callable[[_Attribution], Answered | None], ...] = (
+CALL_RULES: tuple[Callable[[_Attribution], FoundAnswer | None], ...] = (
     by_nobody,
     by_the_text_behind_a_verdict,
     by_no_query,
@@ -587,17 +586,10 @@ def _may_judge(calls: Calls, call: Node) -> bool:
 
 
 def _is_a_list_or_grade(calls: Calls, call: Node) -> bool:
-    """Whether a reply is a structure without a field for an answer.
-
-    A reply whose tool ran has no weight, also where that tool only parsed the answer.
-    """
-    reply = calls.replies[call]
+    """Whether a reply is a structure without a field for an answer."""
     # the outer one of nested calls has no weight of its own
     weight = calls.weights.get(call, FREE_TEXT)
-    if reply.tool_calls:
-        last_arguments = reply.tool_calls[-1].arguments
-        weight = max(weight, weight_of_fields(last_arguments))
-    return weight <= LABEL and reply.values != ()
+    return weight <= LABEL and calls.replies[call].values != ()
 
 
 def _doubts_of_stated(search: _AnswerSearch, call: Node) -> tuple[str, ...]:
@@ -625,7 +617,7 @@ def _structures_in(value: object) -> list[Mapping[str, Any]]:
     return structures
 
 
-def _with_its_call(search: _AnswerSearch, answer: Answer) -> Answered:
+def _with_its_call(search: _AnswerSearch, answer: Answer) -> FoundAnswer:
     """An answer with the call that wrote it, by the first rule that finds one."""
     attribution = _Attribution(search, answer)
     # the last rule always gives one
@@ -635,7 +627,7 @@ def _with_its_call(search: _AnswerSearch, answer: Answer) -> Answered:
 
 def _name_call_of_answer(
     search: _AnswerSearch, answer: Answer, call: Node, *, is_stated: bool = True
-) -> Answered:
+) -> FoundAnswer:
     """An answer with the call that wrote it, and with doubts where that may be another.
 
     Where the framework states the call, only signs that the text is no answer raise
@@ -650,10 +642,10 @@ def _name_call_of_answer(
         is_stated: Whether the framework gives this answer.
     """
     if is_stated and search.tree.root.name != FLOW:
-        return Answered(answer, call, _doubts_of_stated(search, call))
+        return FoundAnswer(answer, call, _doubts_of_stated(search, call))
     replies = search.calls.replies
     if replies[call].is_verdict or _is_a_list_or_grade(search.calls, call):
-        return Answered(answer, call, (_MAY_BE_A_VERDICT,))
+        return FoundAnswer(answer, call, (_MAY_BE_A_VERDICT,))
     used_calls: tuple[Node, ...] = (call,)
     choice = "the last one"
     if call in search.likely_calls_asked:
@@ -662,5 +654,5 @@ def _name_call_of_answer(
     used_lines = {as_one_line(replies[used_call].answer) for used_call in used_calls}
     for likely_call in search.calls.likely:
         if as_one_line(replies[likely_call].answer) not in used_lines:
-            return Answered(answer, call, (_SEVERAL_CALLS.format(choice),))
-    return Answered(answer, call)
+            return FoundAnswer(answer, call, (_SEVERAL_CALLS.format(choice),))
+    return FoundAnswer(answer, call)

@@ -91,7 +91,7 @@ class AnswersReadLater:
             for message in call.prompt:
                 if message.role != "assistant":
                     messages.append(Text(message.text))
-        _, last_sample = self._last_of(tree.strand)
+        _, last_sample = self._last_of(tree.task_or_thread)
         questions_of_run: Collection[str] = ()
         if questions is None:
             questions_of_run = _questions_to(tree, calls)
@@ -110,20 +110,20 @@ class AnswersReadLater:
             elif _is_worked_on(sample, messages, is_last=is_last):
                 self._doubt(run, sample, _READ_LATER)
 
-    def _last_of(self, strand: str) -> tuple[Tree, Sample] | tuple[None, None]:
-        """The last run of a strand that was kept, with its sample; None without one."""
+    def _last_of(self, task_or_thread: str) -> tuple[Tree, Sample] | tuple[None, None]:
+        """The last run of a task or thread that was kept, with its sample; None without one."""
         for run, sample in reversed(self._recent):
-            if run.strand == strand:
+            if run.task_or_thread == task_or_thread:
                 return run, sample
         return None, None
 
     def doubt_one_that_is_replaced(self, tree: Tree, calls: Calls) -> None:
-        """Doubt the last answer of a strand if this run may have replaced it.
+        """Doubt the last answer of a task or thread if this run may have replaced it.
 
         The run was asked the same. Besides, no model wrote the earlier answer, or both
         runs were handed the same history, so that the earlier answer is not in it.
         """
-        run, sample = self._last_of(tree.strand)
+        run, sample = self._last_of(tree.task_or_thread)
         writes_text = FREE_TEXT in calls.weights.values()
         if run is None or sample is None or not writes_text:
             return
@@ -167,7 +167,7 @@ def _is_worked_on(sample: Sample, messages: Sequence[Text], *, is_last: bool) ->
     Args:
         sample: The sample that was answered.
         messages: The messages.
-        is_last: Whether it is the last sample of the strand.
+        is_last: Whether it is the last sample of the task or thread.
     """
     answer = sample.answer or ""
     question = sample.question or ""

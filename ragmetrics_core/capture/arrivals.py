@@ -297,7 +297,7 @@ class Arrivals:
             return
         if node.kind == "tool":
             # a control tool hands over or asks a person, and brings no evidence
-            if not node.control and not self._is_run_again(node):
+            if not node.is_control and not self._is_run_again(node):
                 yield from self._arrivals_of_tool(node)
         elif node.kind == "retriever":
             if node.error or node.documents is not None:
@@ -334,7 +334,7 @@ class Arrivals:
         retrieved: list[Document] = []
         for documents in self.calls.retrievals.values():
             retrieved += documents
-        handed_in = _documents_not_before(node.taken, retrieved)
+        handed_in = _documents_not_before(node.input_documents, retrieved)
         if handed_in:
             yield Arrival("given", node, handed_in)
 
@@ -420,12 +420,14 @@ class Arrivals:
         A graph that is resumed runs the interrupted tool once more. Only the last time
         counts.
         """
-        if tool.call is None:
+        if tool.tool_call_id is None:
             return False
         run = self.calls.paths[tool][1:2]
         for again, path in self.calls.paths.items():
             is_in_another_run = path[0].name in JOINED and path[1:2] != run
-            is_same_call = again.kind == "tool" and again.call == tool.call
+            is_same_call = (
+                again.kind == "tool" and again.tool_call_id == tool.tool_call_id
+            )
             if not is_in_another_run or not is_same_call:
                 continue
             if again.began > tool.began and again.query == tool.query:

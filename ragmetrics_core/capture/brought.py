@@ -22,7 +22,7 @@ _MOST_OF_IT = 0.5  # of a text; less may be the words that all summaries begin w
 
 
 @dataclass(frozen=True)
-class Brought:
+class LedgerEntry:
     """An arrival as the ledger lists it: in the words that the answer was shown of it.
 
     Attributes:
@@ -37,7 +37,7 @@ class Brought:
     shown: tuple[int, ...] | None
 
 
-def arrival_of_named(contexts: tuple[Context, ...], root: Node) -> Brought:
+def arrival_of_named(contexts: tuple[Context, ...], root: Node) -> LedgerEntry:
     """Contexts that the user named, as what a search of the run brought.
 
     No call was recorded that brought anything, so that it is laid to the whole run.
@@ -47,7 +47,7 @@ def arrival_of_named(contexts: tuple[Context, ...], root: Node) -> Brought:
         root: The outermost call of the run.
     """
     places = tuple(range(len(contexts)))
-    return Brought(Arrival("retrieval", root), contexts, places)
+    return LedgerEntry(Arrival("retrieval", root), contexts, places)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ShownToAnswer:
 
     def calls_as_shown(
         self, arrivals: Sequence[Arrival], earlier: Sequence[EvidenceCall]
-    ) -> tuple[tuple[Brought, ...], tuple[EvidenceCall, ...]]:
+    ) -> tuple[tuple[LedgerEntry, ...], tuple[EvidenceCall, ...]]:
         """What the calls of this turn and of earlier ones brought, as the answer was shown it.
 
         Args:
@@ -81,7 +81,7 @@ class ShownToAnswer:
 
     def arrivals_as_shown(
         self, arrivals: Sequence[Arrival], texts_shown: set[str]
-    ) -> Iterator[Brought]:
+    ) -> Iterator[LedgerEntry]:
         """Yield what each arrival of this turn brought, in the words shown of it.
 
         Args:
@@ -96,7 +96,9 @@ class ShownToAnswer:
         for arrival in arrivals:
             if arrival.text is not None:
                 items = (Context(text=arrival.text),)
-                yield Brought(arrival, items, self._places_shown(items, texts_shown))
+                yield LedgerEntry(
+                    arrival, items, self._places_shown(items, texts_shown)
+                )
             else:
                 keys = [next(context_keys) for _ in arrival.documents]
                 yield self._documents_as_shown(arrival, keys)
@@ -172,7 +174,7 @@ class ShownToAnswer:
 
     def _documents_as_shown(
         self, arrival: Arrival, context_keys: Sequence[DocumentKey | None]
-    ) -> Brought:
+    ) -> LedgerEntry:
         """The documents of an arrival, in the words that were shown of them.
 
         Args:
@@ -189,7 +191,7 @@ class ShownToAnswer:
                 places_shown.append(place)
         is_unknown = self.prompts is None and not places_shown
         shown = None if is_unknown else tuple(places_shown)
-        return Brought(arrival, tuple(items), shown)
+        return LedgerEntry(arrival, tuple(items), shown)
 
     def _places_shown(
         self, items: Sequence[Context], texts_shown: set[str]

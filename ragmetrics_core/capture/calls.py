@@ -140,7 +140,7 @@ class Reply:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tools that it calls."""
-        return () if self.message is None else self.message.calls
+        return () if self.message is None else self.message.tool_calls
 
     @cached_property
     def fields(self) -> frozenset[str]:
@@ -393,7 +393,7 @@ class Calls:
         a step.
         """
         for around in reversed(self.paths[call]):
-            if around.kind == "step" and around.taken:
+            if around.kind == "step" and around.input_documents:
                 return around
         return None
 
@@ -430,21 +430,23 @@ class Calls:
         reply = call.reply
         if reply is None:
             return NO_ANSWER
-        names_called = {tool_call.name for tool_call in reply.calls}
+        names_called = {tool_call.name for tool_call in reply.tool_calls}
         if not names_called.isdisjoint(self.names_of_tools_that_ran):
             return NO_ANSWER
         writes_query = call in self.query_writers
         # its tool's argument was searched for, so its text is a remark beside it
-        if reply.calls and writes_query:
+        if reply.tool_calls and writes_query:
             return NO_ANSWER
         has_text = bool(reply.text.strip())
         value: object = None
         if has_text:
             value = parse_json(reply.text)
-        elif reply.calls:
-            value = reply.calls[-1].arguments  # a structured reply, as a tool's call
+        elif reply.tool_calls:
+            value = reply.tool_calls[
+                -1
+            ].arguments  # a structured reply, as a tool's call
         if isinstance(value, Mapping):
-            return weight_of_fields(value)
+            return _weight_of_fields(value)
         if not has_text or writes_query:
             return NO_ANSWER
         if value is not None or _is_label(reply.text):
@@ -570,8 +572,8 @@ class Calls:
     @cached_property
     def unread(self) -> int:
         """How many of the retrieved documents have a text that was not recorded."""
-        n_unread_by_calls = sum(node.unread for node in self.nodes)
-        return self.tree.unread + n_unread_by_calls
+        n_unread_by_calls = sum(node.n_without_text for node in self.nodes)
+        return self.tree.n_without_text + n_unread_by_calls
 
     @cached_property
     def n_searches_without_end(self) -> int:
@@ -621,8 +623,8 @@ class Calls:
         """
         lists: list[tuple[float, tuple[Document, ...]]] = []
         for node in self.nodes:
-            if node.taken:
-                taken = self.drop_written(node.taken, node.began)
+            if node.input_documents:
+                taken = self.drop_written(node.input_documents, node.began)
                 lists.append((node.began, taken))
             if node.documents and node.ended is not None:
                 returned = self.drop_written(node.documents, node.ended)
@@ -703,7 +705,7 @@ def _is_label(text: str) -> bool:
     return len(text) <= _LONGEST_LABEL and bool(_LABEL_ALONE.fullmatch(text))
 
 
-def weight_of_fields(value: Mapping[str, Any]) -> int:
+def _weight_of_fields(value: Mapping[str, Any]) -> int:
     """How much a structure looks like an answer."""
     if any(key in value for key in ANSWER_KEYS):
         answer = answer_text(value) or ""

@@ -27,7 +27,7 @@ _TEXT_FIELDS = (
 
 
 @dataclass(frozen=True)
-class Given:
+class UserValues:
     """Values that the user gives for what is captured; see ``FrontDoor.capture``."""
 
     question: str | None = None
@@ -152,7 +152,7 @@ class Captured(Generic[Run]):
         self,
         build: Callable[[Run], Iterable[Sample]],
         *,
-        given: Given | None = None,
+        given: UserValues | None = None,
         max_samples: int | None = None,
         redact: Redact | None = None,
         samples_that_wait: Callable[[], Iterable[Sample]] = tuple,
@@ -170,7 +170,7 @@ class Captured(Generic[Run]):
         # says what a sample is once later runs are known
         self._revise_sample = revise_sample
         self._as_judge = as_judge  # makes a judge of the framework's own model object
-        self._given = given or Given()  # what the caller says of all samples
+        self._given = given or UserValues()  # what the caller says of all samples
         self._redaction = Redaction(redact, self.problems)
         self._max_samples = max_samples  # most runs that are kept; None for all
         self._pending_runs: list[Run] = []  # no samples were made of them yet

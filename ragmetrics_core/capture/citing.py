@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ragmetrics_core.capture.answer import Answered
+from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
 from ragmetrics_core.capture.cited_sources import holders_of_quotes, span_of_source
-from ragmetrics_core.capture.evidence import Evidenced
+from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json
 from ragmetrics_core.capture.prompt_labels import Labels, labels_in
 from ragmetrics_core.capture.prompt_numbers import numbering_in
@@ -84,7 +84,7 @@ _UNREAD_FIELDS = "the structured answer has lists that may name sources"
 
 
 @dataclass(frozen=True, slots=True)
-class Cited:
+class CitationsFound:
     """What is known of the citations of one answer.
 
     Args:
@@ -101,7 +101,9 @@ class _UnknownMeaning(Exception):
     """What an answer names has no meaning that can be known; the message is the reason."""
 
 
-def cited_by(turn: Turn, answered: Answered, evidenced: Evidenced) -> Cited:
+def cited_by(
+    turn: Turn, answered: FoundAnswer, evidenced: AnswerEvidence
+) -> CitationsFound:
     """Tell what an answer cites.
 
     Args:
@@ -110,7 +112,7 @@ def cited_by(turn: Turn, answered: Answered, evidenced: Evidenced) -> Cited:
         evidenced: What the answer could rest on.
     """
     if answered.text is None:
-        return Cited()
+        return CitationsFound()
     search = _Search(turn, answered, evidenced)
     why_unknown = ""
     for rule in (_by_the_provider, _by_marks, _by_a_structured_reply):
@@ -120,28 +122,28 @@ def cited_by(turn: Turn, answered: Answered, evidenced: Evidenced) -> Cited:
             why_unknown = why_unknown or str(reason)
             continue
         if citations and rule is _by_the_provider:
-            return Cited(_with_marks_of_the_prompt(citations, search))
+            return CitationsFound(_with_marks_of_the_prompt(citations, search))
         if citations:
-            return Cited(citations)
+            return CitationsFound(citations)
         if citations is not None and not why_unknown:
-            return Cited(())
+            return CitationsFound(())
     if why_unknown:
-        return Cited(None, why_unknown)
+        return CitationsFound(None, why_unknown)
     return _without_marks(search)
 
 
-def _without_marks(search: _Search) -> Cited:
+def _without_marks(search: _Search) -> CitationsFound:
     """What an answer without any mark or named source cites: nothing, if it was asked to cite."""
     reply = search.reply
     if search.has_lost_its_marks:
-        return Cited(None, _CHANGED)
+        return CitationsFound(None, _CHANGED)
     if search.has_names_in_words:
-        return Cited(None, _NAMED_IN_WORDS)
+        return CitationsFound(None, _NAMED_IN_WORDS)
     if may_cite(search.text):
-        return Cited(None, "" if marks_in(search.text) else UNREAD_FORM)
+        return CitationsFound(None, "" if marks_in(search.text) else UNREAD_FORM)
     if reply is not None and any(map(has_unread_lists, reply.values)):
-        return Cited(None, _UNREAD_FIELDS)
-    return Cited(() if search.is_numbered else None)
+        return CitationsFound(None, _UNREAD_FIELDS)
+    return CitationsFound(() if search.is_numbered else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +157,8 @@ class _Search:
     """
 
     turn: Turn
-    answered: Answered
-    evidenced: Evidenced
+    answered: FoundAnswer
+    evidenced: AnswerEvidence
 
     @property
     def text(self) -> str:
@@ -250,7 +252,7 @@ class _Search:
     @cached_property
     def reply(self) -> Reply | None:
         """What the answering call said; None if no call is known."""
-        call = self.answered.call
+        call = self.answered.writing_call
         return None if call is None else self.calls.replies.get(call)
 
     @cached_property
@@ -261,7 +263,7 @@ class _Search:
     @cached_property
     def prompts(self) -> list[str]:
         """What the answering call, and those that feed it, were shown; no reply is among it."""
-        call = self.answered.call
+        call = self.answered.writing_call
         readers = [*self.evidenced.feeding, *([call] if call is not None else [])]
         texts: list[str] = []
         for reader in readers:
@@ -338,7 +340,7 @@ class _Search:
         annotates the answer of the first. Where the answer's own reply names sources,
         no annotator is looked for.
         """
-        call = self.answered.call
+        call = self.answered.writing_call
         has_own_sources = self.reply is not None and _sources_of(self.reply) is not None
         if call is None or has_own_sources or not self.text.strip():
             return None
@@ -460,9 +462,9 @@ def _by_the_provider(search: _Search) -> tuple[Citation, ...] | None:
     OpenAI, annotations of a message: addresses and files, each with its place in the
     text. An empty list says nothing: providers send one with every answer.
     """
-    call = search.answered.call
+    call = search.answered.writing_call
     message = None if call is None else call.reply
-    sources = None if message is None else message.cited
+    sources = None if message is None else message.cited_sources
     if not sources or message is None:
         return None
     contexts = search.evidenced.contexts.items
@@ -620,7 +622,7 @@ def _numbering_of_the_framework(search: _Search) -> dict[str, tuple[int, ...]]:
     count is used where the prompt gives no numbers, if the documents stand in the
     prompt in this order.
     """
-    cited = search.answered.answer.cited or ()
+    cited = search.answered.answer.cited_sources or ()
     if search.numbers or search.labels.ambiguous:
         return {}
     ids = [context.id for context in search.evidenced.contexts.items]
@@ -642,7 +644,7 @@ def _by_the_framework(search: _Search) -> tuple[Citation, ...] | None:
 
     They count for all of the answer. Where the prompt gives numbers, these decide.
     """
-    cited = search.answered.answer.cited
+    cited = search.answered.answer.cited_sources
     if not cited or not any(source.is_cited for source in cited):
         return None
     numbering = {**_numbering_of_the_framework(search), **search.labels.places}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ragmetrics_core.capture.answer import Answered
+from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.calls import (
     Calls,
@@ -24,7 +24,7 @@ from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.passages import stands_in
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.showings import Showings, Shown
+from ragmetrics_core.capture.showings import PromptContents, ShownToCall
 from ragmetrics_core.capture.transcripts import words_of_assistant
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node, Tree
 from ragmetrics_core.data import Context, EvidenceFrom, Grade
@@ -112,8 +112,8 @@ class ContextSearch:
     """
 
     turn: Turn
-    answered: Answered
-    showings: Showings
+    answered: FoundAnswer
+    showings: PromptContents
     arrivals: Arrivals
 
     @property
@@ -127,11 +127,11 @@ class ContextSearch:
         return self.turn.calls
 
     @cached_property
-    def shown(self) -> Shown | None:
+    def shown(self) -> ShownToCall | None:
         """What the answering call was shown; None if no call is known."""
-        if self.answered.call is None:
+        if self.answered.writing_call is None:
             return None
-        return self.showings.shown_to(self.answered.call)
+        return self.showings.shown_to(self.answered.writing_call)
 
 
 def by_the_users_place(search: ContextSearch) -> Contexts | None:
@@ -160,7 +160,7 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
     put into the prompt.
     """
-    call = search.answered.call
+    call = search.answered.writing_call
     shown = search.shown
     if call is None or shown is None or not shown.found:
         return None
@@ -185,7 +185,10 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
 
 
 def _doubts_of_prompt(
-    search: ContextSearch, shown: Shown, contexts: Sequence[Context], n_foreign: int
+    search: ContextSearch,
+    shown: ShownToCall,
+    contexts: Sequence[Context],
+    n_foreign: int,
 ) -> Iterator[tuple[Grade, str]]:
     """Yield what is uncertain about contexts that a prompt shows: the grade, and why.
 
@@ -206,7 +209,7 @@ def _doubts_of_prompt(
 
 
 def _ranks_quoted_in_a_talk(
-    search: ContextSearch, shown: Shown, contexts: Sequence[Context]
+    search: ContextSearch, shown: ShownToCall, contexts: Sequence[Context]
 ) -> list[int]:
     """The ranks of contexts that stand in what a prompt tells as said by the assistant.
 
@@ -248,7 +251,7 @@ def _passages_from_elsewhere(
         contexts: The contexts that its prompt shows.
     """
     calls = search.calls
-    documents = list(search.tree.root.taken)
+    documents = list(search.tree.root.input_documents)
     for listed in calls.lists():
         documents += listed
     known_texts = list(search.turn.texts_besides_documents)
@@ -258,7 +261,7 @@ def _passages_from_elsewhere(
         if end_of(node) <= call.began:
             known_texts.append(node.text or "")
             known_texts.append(text_of(node))
-    for earlier_call in search.tree.earlier:
+    for earlier_call in search.tree.earlier_calls:
         known_texts += [item.text for item in earlier_call.items]
     context_texts = [context.text for context in contexts]
     known_texts += context_texts
@@ -272,7 +275,7 @@ def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
     libs/langchain_v1/langchain/agents/middleware/context_editing.py:
     ``ContextEditingMiddleware`` clears earlier results of tools.
     """
-    call = search.answered.call
+    call = search.answered.writing_call
     if call is None or not _is_cleared(search.calls, call):
         return None
     return Contexts(
@@ -288,7 +291,7 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
     NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.
     """
-    call = search.answered.call
+    call = search.answered.writing_call
     shown = search.shown
     if call is None or shown is None or search.answered.text is None:
         return None
@@ -331,9 +334,9 @@ def by_the_frameworks_flow(search: ContextSearch) -> Contexts | None:
     pipeline.
     """
     tree = search.tree
-    if tree.flow is None:
+    if tree.flow_documents is None:
         return None
-    return _contexts_of_list(search, tree.flow, tree.flow_at)
+    return _contexts_of_list(search, tree.flow_documents, tree.flow_place)
 
 
 def by_the_last_step(search: ContextSearch) -> Contexts | None:
@@ -388,7 +391,7 @@ def _works_on_documents_of(
         lists_retrieved: The ids of what each retrieval found.
     """
     gave = _ids_of(step.documents or ())
-    took = _ids_of(later.taken)
+    took = _ids_of(later.input_documents)
     if not took or took <= gave:
         return True
     return gave <= took and took not in lists_retrieved
@@ -405,7 +408,7 @@ def by_everything_retrieved(search: ContextSearch) -> Contexts | None:
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
     """
     documents = list(search.arrivals.documents_retrieved() or ())
-    handed_in = () if documents else search.tree.root.taken
+    handed_in = () if documents else search.tree.root.input_documents
     documents += [Document(node.text or "") for node in search.calls.context_tool_calls]
     documents += handed_in
     return _contexts_of_list(search, documents, "everything retrieved")
@@ -529,7 +532,7 @@ def _contexts_of_list(
     if not documents:
         return Contexts(evidence_from=_why_no_contexts(search))
     evidence_from: EvidenceFrom = "listed"
-    if search.answered.call is None and search.tree.gives_documents:
+    if search.answered.writing_call is None and search.tree.gives_only_documents:
         evidence_from = "retrieved_only"
     warnings = (_NO_PROMPT.format(place),)
     if search.shown is not None and search.answered.text is not None:
@@ -555,7 +558,7 @@ def _why_no_contexts(search: ContextSearch) -> EvidenceFrom | None:
     return "ids_only" if search.calls.unread else "none_found"
 
 
-def _context_of_showing(key: DocumentKey, shown: Shown) -> Context:
+def _context_of_showing(key: DocumentKey, shown: ShownToCall) -> Context:
     """A document as a context, in the words that were shown of it.
 
     It has all of its text where the prompts do not tell.
@@ -566,7 +569,9 @@ def _context_of_showing(key: DocumentKey, shown: Shown) -> Context:
     return document.context(showing.text)
 
 
-def _doubt_of(rank: int, key: DocumentKey, shown: Shown) -> tuple[Grade, str] | None:
+def _doubt_of(
+    rank: int, key: DocumentKey, shown: ShownToCall
+) -> tuple[Grade, str] | None:
     """The grade that a context lowers the sample to, with the reason in words.
 
     A context of which the prompts do not tell makes the sample *inferred*. One that was

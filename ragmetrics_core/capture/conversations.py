@@ -115,17 +115,17 @@ class Conversations:
         name = self._name_of(tree)
         last_turn, way = self._last_turn_and_way(tree, name, quoted)
         if last_turn is None:
-            return replace(tree, conversation=name or _name_of_new(tree))
+            return replace(tree, conversation_id=name or _name_of_new(tree))
         history = tree.history
         if _lacks_words_of(last_turn, tree, is_quoted=quoted is not None):
             history = last_turn.so_far
         return replace(
             tree,
-            conversation=last_turn.ledger.conversation,
-            turn=1 + max(last_turn.ledger.turn, _n_questions(history)),
-            earlier=last_turn.ledger.calls,
+            conversation_id=last_turn.ledger.conversation,
+            turn_number=1 + max(last_turn.ledger.turn, _n_questions(history)),
+            earlier_calls=last_turn.ledger.calls,
             history=history,
-            conversation_at=way,
+            conversation_place=way,
         )
 
     def _name_of(self, tree: Tree) -> str | None:
@@ -135,9 +135,9 @@ class Conversations:
         the framework's id is only the identity of a memory.
         """
         # an application may fill another memory for each message
-        if tree.kept and self._named is not None:
+        if tree.is_id_of_memory and self._named is not None:
             return self._named
-        return tree.conversation or self._named
+        return tree.conversation_id or self._named
 
     def _last_turn_and_way(
         self, tree: Tree, name: str | None, quoted: CapturedTurn | None
@@ -147,11 +147,15 @@ class Conversations:
         The turn is None where the run begins a conversation. The way is empty where a
         name tells.
         """
-        if tree.turn == 1:  # the framework says that nothing was said before
+        if tree.turn_number == 1:  # the framework says that nothing was said before
             return None, ""
         if name is not None:
             last_turn = self._last_turn_of(name, tree)
-            if last_turn is not None or not tree.kept or name != tree.conversation:
+            if (
+                last_turn is not None
+                or not tree.is_id_of_memory
+                or name != tree.conversation_id
+            ):
                 return last_turn, ""
             # an application may fill another memory for each message
             quoted = None
@@ -268,8 +272,8 @@ class Conversations:
         for sample in samples:
             if sample.ledger is not None:
                 self.turns.append(_captured_turn(sample, sample.ledger, tree))
-        is_found_by_words = tree.conversation_at in BY_WORDS
-        is_new = tree.conversation == _name_of_new(tree)
+        is_found_by_words = tree.conversation_place in BY_WORDS
+        is_new = tree.conversation_id == _name_of_new(tree)
         if not (is_found_by_words or is_new) and self._shares and self._other_blocks:
             self._other_blocks.add(tree, samples)
 
@@ -340,7 +344,7 @@ def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
         message.text for node in tree.root.walk() for message in node.prompt
     ]
     calls_of_turn = [call for call in ledger.calls if call.turn == ledger.turn]
-    calls = (*tree.earlier, *calls_of_turn)
+    calls = (*tree.earlier_calls, *calls_of_turn)
     question = sample.question or ""
     answer = sample.answer or ""
     return CapturedTurn(

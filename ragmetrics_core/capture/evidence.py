@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ragmetrics_core.capture.answer import Answered
+from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.arrivals import Arrivals
-from ragmetrics_core.capture.brought import Brought, ShownToAnswer, arrival_of_named
+from ragmetrics_core.capture.brought import LedgerEntry, ShownToAnswer, arrival_of_named
 from ragmetrics_core.capture.context_rules import (
     Contexts,
     ContextSearch,
@@ -23,7 +23,7 @@ from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.retrieved import retrieved_of
-from ragmetrics_core.capture.showings import Showings, Shown
+from ragmetrics_core.capture.showings import PromptContents, ShownToCall
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.capture.unnamed_tools import tools_of_text
 from ragmetrics_core.data import EvidenceCall, Grade
@@ -35,7 +35,7 @@ _NOT_RECORDED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Evidenced:
+class AnswerEvidence:
     """What one answer could rest on: the result of stage 3.
 
     A call **feeds** the answering call if that read its reply.
@@ -58,7 +58,7 @@ class Evidenced:
     passages: Passages
     sources: tuple[str, ...]
     feeding: tuple[Node, ...]
-    brought: tuple[Brought, ...]
+    brought: tuple[LedgerEntry, ...]
     earlier: tuple[EvidenceCall, ...]
     order: CallOrder
     unnamed_tools: tuple[Node, ...]
@@ -74,8 +74,8 @@ class Evidenced:
 
 
 def evidence(
-    turn: Turn, answered: Answered, showings: Showings, arrivals: Arrivals
-) -> Evidenced:
+    turn: Turn, answered: FoundAnswer, showings: PromptContents, arrivals: Arrivals
+) -> AnswerEvidence:
     """What one answer of a turn could rest on.
 
     Args:
@@ -89,17 +89,17 @@ def evidence(
     # where the user named the contexts, prompts have no say in them
     is_named = contexts.evidence_from == "named"
     shown = None if is_named else search.shown
-    feeding = _feeding(answered.call, shown)
-    prompts = _messages_shown(answered.call, feeding)
+    feeding = _feeding(answered.writing_call, shown)
+    prompts = _messages_shown(answered.writing_call, feeding)
     retrieved = retrieved_of(turn, answered, contexts, shown, arrivals)
 
     arrived = arrivals.arrivals_to_list(
-        answered.text, turn.tree.earlier, retrieved.by_step
+        answered.text, turn.tree.earlier_calls, retrieved.by_step
     )
     shown_to_answer = ShownToAnswer(
         contexts.by_key, prompts, turn.texts_besides_documents
     )
-    brought, earlier = shown_to_answer.calls_as_shown(arrived, turn.tree.earlier)
+    brought, earlier = shown_to_answer.calls_as_shown(arrived, turn.tree.earlier_calls)
     if is_named and contexts.items and not brought:
         brought = (arrival_of_named(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
@@ -107,7 +107,7 @@ def evidence(
     tools = tools_of_text(contexts, brought, turn.calls.context_tools)
     if contexts.evidence_from is None and tools.with_text:
         contexts = replace(contexts, evidence_from="undivided")
-    return Evidenced(
+    return AnswerEvidence(
         contexts=contexts,
         retrieved=retrieved.documents,
         passages=retrieved.passages,
@@ -121,7 +121,7 @@ def evidence(
     )
 
 
-def _feeding(call: Node | None, shown: Shown | None) -> tuple[Node, ...]:
+def _feeding(call: Node | None, shown: ShownToCall | None) -> tuple[Node, ...]:
     """The calls whose replies the answering call read; none if no call is known."""
     if shown is None:
         return ()

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Generic
 
 from ragmetrics_core.capture.background import BackgroundEvaluator, WatchSettings
-from ragmetrics_core.capture.captured import Captured, Given, Redact
+from ragmetrics_core.capture.captured import Captured, Redact, UserValues
 from ragmetrics_core.capture.hooks import Listener, Listeners, Problems, Run
 from ragmetrics_core.capture.plain_values import Overrides, Source
 from ragmetrics_core.capture.tree import Tree
@@ -151,7 +151,9 @@ class FrontDoor(Generic[Run]):
         turns.share_with_conversation(conversation, redact)
         captured: Captured[Run] = Captured(
             turns.add,
-            given=Given(question, reference, id, dict(metadata or {}), conversation),
+            given=UserValues(
+                question, reference, id, dict(metadata or {}), conversation
+            ),
             max_samples=max_samples,
             redact=redact,
             samples_that_wait=turns.samples_that_wait,

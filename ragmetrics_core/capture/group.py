@@ -41,7 +41,7 @@ class Group:
         answered_at: When the last run that answered it ended; None before.
         was_read: Whether a model was shown what was found, whatever it replied: it may
             have answered in a word or two, or have graded the documents.
-        is_passed_by: Whether a question of its strand that began later was answered and
+        is_passed_by: Whether a question of its task or thread that began later was answered and
             is over.
         beside: Groups of searches near its own that found some of the same documents.
             If no model ever reads them, they belong to its question.
@@ -131,7 +131,7 @@ class Group:
         """
         answering_calls: list[Node] = []
         for tree in self.trees:
-            if not tree.gives_documents:
+            if not tree.gives_only_documents:
                 answering_calls += Calls(tree, ()).likely
         return answering_calls
 
@@ -142,9 +142,9 @@ class Group:
         split_questions = {as_one_line(writer.question) for writer in self.writers}
         return as_one_line(question) in split_questions - {""}
 
-    def has_run_of(self, strand: str) -> bool:
-        """Whether one of its runs is of a strand."""
-        return any(tree.strand == strand for tree in self.trees)
+    def has_run_of(self, task_or_thread: str) -> bool:
+        """Whether one of its runs is of a task or thread."""
+        return any(tree.task_or_thread == task_or_thread for tree in self.trees)
 
     def writes_query(self, query: str) -> bool:
         """Whether one of its models wrote a query."""
@@ -311,14 +311,14 @@ class ShownGroup:
         return not self.group.queries.isdisjoint(other.group.queries)
 
     def continues(self, answered: Sequence[ShownGroup]) -> bool:
-        """Whether a run goes on with a group of another strand than its own.
+        """Whether a run goes on with a group of another task or thread than its own.
 
         The run's prompts show the group's question. Either the group began after those
-        of the run's strand were answered, or it has another question and still waits
+        of the run's task or thread were answered, or it has another question and still waits
         for an answer.
 
         Args:
-            answered: What the prompts show of the groups of the run's own strand.
+            answered: What the prompts show of the groups of the run's own task or thread.
         """
         if not self.is_asked:
             return False
@@ -334,20 +334,20 @@ class ShownGroup:
 
 
 def groups_that_run_joins(
-    groups_of_strand: Sequence[Group],
+    groups_of_task: Sequence[Group],
     groups_of_others: Sequence[Group],
     prompts: Prompts,
 ) -> list[ShownGroup]:
     """Find the groups that a run belongs to, with what its prompts show of each.
 
     A group, the runs of one question, counts by what the prompts show of it: its
-    documents, its answers, its question. Groups of the run's own strand (its task or
+    documents, its answers, its question. Groups of the run's own task or thread (its task or
     thread) go before others. Others count where all of these are answered, and then
     only those whose question stands in the prompts.
 
     Args:
-        groups_of_strand: The groups of the run's own strand.
-        groups_of_others: The groups of other strands.
+        groups_of_task: The groups of the run's own task or thread.
+        groups_of_others: The groups of other tasks or threads.
         prompts: The prompts of the run.
 
     Returns:
@@ -355,7 +355,7 @@ def groups_that_run_joins(
         then the latest. A group that adds no text to those before it is left out, and
         so is one that was over when another began.
     """
-    shown_groups = _shown_groups(groups_of_strand, prompts, by_question=True)
+    shown_groups = _shown_groups(groups_of_task, prompts, by_question=True)
     all_are_answered = all(
         shown_group.group.answered_at is not None for shown_group in shown_groups
     )

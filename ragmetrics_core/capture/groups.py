@@ -3,7 +3,7 @@
 An application of plain functions makes each search and each call of a model a run of
 its own. A **group** holds those of one question. A run joins it by what it shows: a
 document that was found there, an answer that was given there, or its question. A
-**strand** is the task or thread that a run ran in.
+**task or thread** is the one in which a run ran.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Groups:
             query: What was searched for first, in one line.
             writers: Loose runs that wrote this query.
         """
-        open_writers = self._open_writers(tree.strand, query, writers)
+        open_writers = self._open_writers(tree.task_or_thread, query, writers)
         writer = self._writer_of_search(open_writers, query)
         group = self._group_that_goes_on(tree, query, writer)
         if group is None:
@@ -91,11 +91,11 @@ class Groups:
                 group_of_writer.doubt(_SEVERAL_WROTE)
 
     def _open_writers(
-        self, strand: str, query: str, writers: Sequence[Tree]
+        self, task_or_thread: str, query: str, writers: Sequence[Tree]
     ) -> list[Tree]:
         """The runs that may have written a query for a search that is made now.
 
-        If some are of the search's strand, it is the last of these. Otherwise all count
+        If some are of the search's task or thread, it is the last of these. Otherwise all count
         that wait for an answer; if none waits, the last one. The first to run stands
         first.
         """
@@ -107,9 +107,13 @@ class Groups:
         first_to_last = sorted(
             writer_by_root.values(), key=lambda writer: writer.root.began
         )
-        of_the_strand = [writer for writer in first_to_last if writer.strand == strand]
-        if of_the_strand:
-            return of_the_strand[-1:]
+        of_the_same_task = [
+            writer
+            for writer in first_to_last
+            if writer.task_or_thread == task_or_thread
+        ]
+        if of_the_same_task:
+            return of_the_same_task[-1:]
         waiting = [writer for writer in first_to_last if not self._is_answered(writer)]
         return waiting or first_to_last[-1:]
 
@@ -180,12 +184,12 @@ class Groups:
             if group_of_writer is not None and group_of_writer not in giving:
                 giving.append(group_of_writer)
             group = self._unite(giving)
-            names = names_of(tree.root.taken)
+            names = names_of(tree.root.input_documents)
             group.beside += self._searches_beside(group, names)
             return group
         if writer is None or group_of_writer is not None:
             return group_of_writer
-        for group in self._groups_of(tree.strand):
+        for group in self._groups_of(tree.task_or_thread):
             if not group.searched_for(query) and _is_told_to(writer, group):
                 return group
         return None
@@ -193,19 +197,21 @@ class Groups:
     def _groups_it_was_handed(self, tree: Tree, query: str) -> list[Group]:
         """The groups of runs whose documents a retrieval was handed, as a reranker is.
 
-        Groups of its own strand (task or thread) go before others. Empty if it was
+        Groups of its own task or thread go before others. Empty if it was
         handed documents of no group.
 
         Args:
             tree: The retrieval.
             query: What it was asked, in one line; empty if it was asked nothing.
         """
-        documents = tree.root.taken
-        giving = _groups_that_gave(documents, query, self._groups_of(tree.strand))
+        documents = tree.root.input_documents
+        giving = _groups_that_gave(
+            documents, query, self._groups_of(tree.task_or_thread)
+        )
         if giving:
             return giving
         return _groups_that_gave(
-            documents, query, self._latest_of_other_strands(tree.strand)
+            documents, query, self._latest_of_other_tasks(tree.task_or_thread)
         )
 
     def join(self, tree: Tree, calls: Calls) -> Group | None:
@@ -222,8 +228,8 @@ class Groups:
         Returns:
             The group that now holds the run; None if the run shows nothing of any.
         """
-        groups = self._groups_of(tree.strand)
-        groups_of_others = self._latest_of_other_strands(tree.strand)
+        groups = self._groups_of(tree.task_or_thread)
+        groups_of_others = self._latest_of_other_tasks(tree.task_or_thread)
         quotations = _quotations_of_last_answers([*groups, *groups_of_others], calls)
         over = _groups_that_are_over(quotations, tree, calls)
         # "perhaps said": nobody is named behind the answer, so that it may be a draft
@@ -263,7 +269,7 @@ class Groups:
         return first_group
 
     def _searches_beside(self, group: Group, names: Collection[str]) -> list[Group]:
-        """Other groups of the same strand that found some of the documents of a group.
+        """Other groups of the same task or thread that found some of the documents of a group.
 
         Such a group is a search that no model has read yet. It began after the first
         search of the group, or right before it, so that nothing was read or answered in
@@ -274,7 +280,7 @@ class Groups:
             names: The ids of the documents that a model or a reranker was handed for
                 the group; of documents without id the texts.
         """
-        groups = self._groups_of(group.trees[-1].strand)
+        groups = self._groups_of(group.trees[-1].task_or_thread)
         groups.sort(key=lambda search: search.began, reverse=True)
         beside: list[Group] = []
         for search in groups:
@@ -333,15 +339,17 @@ class Groups:
         waiting = [search for search in group.beside if search in self._waiting]
         return [search for search in waiting if not search.was_read]
 
-    def take_over_due(self, strand: str | None = None, query: str = "") -> list[Group]:
+    def take_over_due(
+        self, task_or_thread: str | None = None, query: str = ""
+    ) -> list[Group]:
         """Remove and return the groups that no further run will join.
 
         Nothing joined them for long, or they were answered and another question begins
-        in their strand. A group that asked the same query may be due, too; the last of
+        in their task or thread. A group that asked the same query may be due, too; the last of
         these waits on, since its answer may be a draft that is revised yet.
 
         Args:
-            strand: Where a search begins now; None where none does.
+            task_or_thread: Where a search begins now; None where none does.
             query: What is searched for, in one line. A group that wrote it goes on.
         """
         now = time.monotonic()
@@ -349,7 +357,9 @@ class Groups:
         asks_the_same: list[Group] = []
         for group in self._waiting:
             waits_long = now - group.last_came_at > _LONGEST_WAIT_SECONDS
-            is_left_behind = not waits_long and _is_left_behind(group, strand, query)
+            is_left_behind = not waits_long and _is_left_behind(
+                group, task_or_thread, query
+            )
             if is_left_behind and group.searched_for(query):
                 asks_the_same.append(group)
             elif waits_long or is_left_behind:
@@ -366,7 +376,7 @@ class Groups:
         ]
         for over in whole_groups:
             last_run = over.trees[-1]
-            for group in self._groups_of(last_run.strand):
+            for group in self._groups_of(last_run.task_or_thread):
                 if group.began < last_run.root.began:
                     group.is_passed_by = True
         return whole_groups
@@ -378,22 +388,24 @@ class Groups:
         del self._waiting[:n_too_many]
         return given_up
 
-    def _groups_of(self, strand: str) -> list[Group]:
-        """The groups that hold a run of a strand, the latest first."""
+    def _groups_of(self, task_or_thread: str) -> list[Group]:
+        """The groups that hold a run of a task or thread, the latest first."""
         latest_first = self._waiting[::-1]
-        return [group for group in latest_first if group.has_run_of(strand)]
+        return [group for group in latest_first if group.has_run_of(task_or_thread)]
 
-    def _latest_of_other_strands(self, strand: str) -> list[Group]:
-        """The groups that began to wait last and hold no run of a strand; the latest first."""
+    def _latest_of_other_tasks(self, task_or_thread: str) -> list[Group]:
+        """The groups that began to wait last and hold no run of a task or thread; the latest first."""
         latest = self._waiting[: -_MOST_OF_OTHER_STRANDS - 1 : -1]
-        return [group for group in latest if not group.has_run_of(strand)]
+        return [group for group in latest if not group.has_run_of(task_or_thread)]
 
 
-def _is_left_behind(group: Group, strand: str | None, query: str) -> bool:
-    """Whether a group was answered and another question begins in its strand."""
-    if group.answered_at is None or strand is None:
+def _is_left_behind(group: Group, task_or_thread: str | None, query: str) -> bool:
+    """Whether a group was answered and another question begins in its task or thread."""
+    if group.answered_at is None or task_or_thread is None:
         return False
-    return group.trees[-1].strand == strand and not group.writes_query(query)
+    return group.trees[-1].task_or_thread == task_or_thread and not group.writes_query(
+        query
+    )
 
 
 def _groups_that_gave(
@@ -500,7 +512,11 @@ def _asks_anew(tree: Tree, group: Group, message_texts: Sequence[str]) -> bool:
         group: The group.
         message_texts: The messages that the models of the run were shown.
     """
-    if not tree.root.taken or tree.question is None or group.answered_at is None:
+    if (
+        not tree.root.input_documents
+        or tree.question is None
+        or group.answered_at is None
+    ):
         return False
     for question in group.questions:
         if as_one_line(question) == as_one_line(tree.question):

@@ -351,10 +351,10 @@ def is_capturing() -> bool:
     return bool(_listeners_around.get())
 
 
-def strand() -> str:
-    """The **strand**: the thread and task that run here, as a name.
+def current_task_or_thread() -> str:
+    """The name of the task and thread that run here.
 
-    Runs of one strand may belong to one question.
+    Runs of the same task or thread may belong to one question.
     """
     task = None
     with suppress(RuntimeError):  # no event loop runs here

@@ -50,7 +50,7 @@ def join_trees(trees: Sequence[Tree], name: str) -> Tree:
         doubts += tree.doubts
     if asking_run is not None:
         whole.question = asking_run.question
-        whole.asked_at = asking_run.asked_at
+        whole.question_place = asking_run.question_place
         whole.history = asking_run.history or last_run.history
         if _was_told_more(asking_run, calls):
             doubts.append(TOLD_MORE)
@@ -65,8 +65,8 @@ def _unite_trees(last_run: Tree, trees: Sequence[Tree]) -> Tree:
     given: dict[str, Any] = {}
     other: list[Document] = []
     for tree in trees:
-        given = {**tree.given, **given}
-        other += tree.other
+        given = {**tree.given_fields, **given}
+        other += tree.documents_without_text
     places: list[Any] = []
     results: list[Any] = []
     for tree in reversed(trees):
@@ -75,12 +75,12 @@ def _unite_trees(last_run: Tree, trees: Sequence[Tree]) -> Tree:
     return replace(
         last_run,
         question=None,
-        asked_at="",
+        question_place="",
         error=last_run.error or last_run.root.error,
-        gives_documents=all(tree.gives_documents for tree in trees),
-        given=given,
-        unread=sum(tree.unread for tree in trees),
-        other=tuple(other),
+        gives_only_documents=all(tree.gives_only_documents for tree in trees),
+        given_fields=given,
+        n_without_text=sum(tree.n_without_text for tree in trees),
+        documents_without_text=tuple(other),
         places=tuple(places),
         results=tuple(results),
     )

@@ -3,14 +3,14 @@
 It lists each call that brought something, in the order of the model's own calls.
 """
 
-from ragmetrics_core.capture.brought import Brought
-from ragmetrics_core.capture.evidence import Evidenced
+from ragmetrics_core.capture.brought import LedgerEntry
+from ragmetrics_core.capture.evidence import AnswerEvidence
 from ragmetrics_core.capture.order import CallOrder, tools_of
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.data import EvidenceCall, Ledger
 
 
-def ledger(turn: Turn, evidenced: Evidenced) -> Ledger:
+def ledger(turn: Turn, evidenced: AnswerEvidence) -> Ledger:
     """Return the calls of earlier turns and of this one, as this answer was shown them.
 
     Args:
@@ -18,16 +18,18 @@ def ledger(turn: Turn, evidenced: Evidenced) -> Ledger:
         evidenced: What the answer could rest on.
     """
     tree = turn.tree
-    number = tree.turn or 1 + sum(said.role == "user" for said in tree.history)
+    number = tree.turn_number or 1 + sum(said.role == "user" for said in tree.history)
     own = (
         _call(turn, brought, evidenced.order, number) for brought in evidenced.brought
     )
     return Ledger(
-        conversation=tree.conversation, turn=number, calls=(*evidenced.earlier, *own)
+        conversation=tree.conversation_id, turn=number, calls=(*evidenced.earlier, *own)
     )
 
 
-def _call(turn: Turn, brought: Brought, order: CallOrder, number: int) -> EvidenceCall:
+def _call(
+    turn: Turn, brought: LedgerEntry, order: CallOrder, number: int
+) -> EvidenceCall:
     """The ledger's entry for one arrival of this turn.
 
     Its name is that of the innermost tool, or of the provider's own search; None

@@ -19,8 +19,8 @@ from ragmetrics_core.capture.anchors import (
     GAP,
     LETTER,
     MARK,
+    Occurrence,
     Search,
-    Showing,
     TextGroup,
 )
 from ragmetrics_core.capture.byte_spans import STEP, runs_of, size_of, subtract_spans
@@ -100,7 +100,9 @@ class _Settling:
                 group.n_known += 1
         self.groups = list(group_by_letters.values())
         self.search = Search(prompt, self.groups)
-        self.shared: dict[frozenset[TextGroup], list[list[Showing]]] = defaultdict(list)
+        self.shared: dict[frozenset[TextGroup], list[list[Occurrence]]] = defaultdict(
+            list
+        )
         """Parts that fit several groups alike: of these groups, what fits at each place."""
 
     def settle(self) -> Located:
@@ -111,8 +113,8 @@ class _Settling:
         """
         showings = list(self.search.showings())
         standing_apart = _short_that_stand_apart(showings, self.search)
-        competing: list[Showing] = []
-        among_letters: dict[TextGroup, list[Showing]] = defaultdict(list)
+        competing: list[Occurrence] = []
+        among_letters: dict[TextGroup, list[Occurrence]] = defaultdict(list)
         for showing in showings:
             is_long = showing.group.size >= EDGE
             if is_long or showing in standing_apart:
@@ -130,7 +132,7 @@ class _Settling:
         order = sorted(showing_of, key=lambda index: showing_of[index].place)
         return Located(tuple(self._places(showing_of)), tuple(order))
 
-    def _places(self, showing_of: dict[int, Showing]) -> list[Place]:
+    def _places(self, showing_of: dict[int, Occurrence]) -> list[Place]:
         """What became of each candidate, in their order.
 
         Args:
@@ -149,7 +151,7 @@ class _Settling:
             places.append(place)
         return places
 
-    def _compete(self, showings: Sequence[Showing]) -> None:
+    def _compete(self, showings: Sequence[Occurrence]) -> None:
         """Let showings compete for the bytes of the prompt, the best first.
 
         Each showing that wins takes its ground, the bytes on which it stands, and
@@ -159,10 +161,10 @@ class _Settling:
         Args:
             showings: Where texts stand in the prompt.
         """
-        rivals: dict[tuple[tuple[int, int], int], list[Showing]] = defaultdict(list)
+        rivals: dict[tuple[tuple[int, int], int], list[Occurrence]] = defaultdict(list)
         for showing in showings:
             rivals[showing.place, showing.size].append(showing)
-        repetitions: list[Showing] = []
+        repetitions: list[Occurrence] = []
         for showing in self._best_first(showings):
             group = showing.group
             equal_rivals = rivals[showing.place, showing.size]
@@ -183,25 +185,25 @@ class _Settling:
             if self._free_bytes(showing) >= OWN:
                 self._give(showing)
 
-    def _best_first(self, showings: Sequence[Showing]) -> list[Showing]:
+    def _best_first(self, showings: Sequence[Occurrence]) -> list[Occurrence]:
         """Showings by rank, behind them those that fuller texts fill."""
         filled = _showings_filled_by_fuller(showings, len(self.ground))
 
-        def rank(showing: Showing) -> tuple[object, ...]:
+        def rank(showing: Occurrence) -> tuple[object, ...]:
             return showing in filled, *_rank(showing)
 
         return sorted(showings, key=rank)
 
-    def _free_bytes(self, showing: Showing) -> int:
+    def _free_bytes(self, showing: Occurrence) -> int:
         """How many bytes of a showing no other has taken."""
         return sum(self.ground.count(0, span.start, span.end) for span in showing.spans)
 
-    def _give(self, showing: Showing) -> None:
+    def _give(self, showing: Occurrence) -> None:
         """Give a showing the ground on which it stands, and count it for its text."""
         _take_ground(self.ground, showing)
         self._count_for_its_text(showing)
 
-    def _count_for_its_text(self, showing: Showing) -> None:
+    def _count_for_its_text(self, showing: Occurrence) -> None:
         """Add a showing to those of its group, or join it to one of them.
 
         A whole showing is one more. A part joins an earlier part that it does not
@@ -223,13 +225,15 @@ class _Settling:
                 return
         group_showings.append(showing)
 
-    def _are_in_other_messages(self, showing: Showing, earlier: Showing) -> bool:
+    def _are_in_other_messages(self, showing: Occurrence, earlier: Occurrence) -> bool:
         """Whether nothing of an earlier part stands in the message of a new one."""
         message = self.prompt.message(showing.spans[0].start)
         earlier_messages = {self.prompt.message(span.start) for span in earlier.spans}
         return message not in earlier_messages
 
-    def _settle_short(self, group: TextGroup, among_letters: Iterable[Showing]) -> None:
+    def _settle_short(
+        self, group: TextGroup, among_letters: Iterable[Occurrence]
+    ) -> None:
         """Settle where a short text stands.
 
         It counts where it touches no other letter and, if it is very short, stands
@@ -244,8 +248,8 @@ class _Settling:
         is_very_short = group.size < ALONE
         least = MARK if is_very_short else GAP
         is_covered = False
-        undecided: list[Showing] = []
-        occurrences: Iterable[tuple[Showing, int, int]]
+        undecided: list[Occurrence] = []
+        occurrences: Iterable[tuple[Occurrence, int, int]]
         if group.size >= self.search.shortest:
             occurrences = [(showing, LETTER, LETTER) for showing in among_letters]
         else:
@@ -271,7 +275,7 @@ class _Settling:
         elif is_covered and group.why_not_shown is None:
             group.why_not_shown = "not shown", "its words stand inside another text"
 
-    def _is_covered(self, showing: Showing) -> bool:
+    def _is_covered(self, showing: Occurrence) -> bool:
         """Whether another text has taken the ground of a short one.
 
         For a text without letters the ground around its place counts.
@@ -284,7 +288,7 @@ class _Settling:
             end += 1
         return 1 in self.ground[start:end]
 
-    def _showings_of_candidates(self) -> dict[int, Showing]:
+    def _showings_of_candidates(self) -> dict[int, Occurrence]:
         """For each candidate that is shown, by its index, where it stands.
 
         Equal texts are one group: candidates, and known texts that stand in the prompt
@@ -292,7 +296,7 @@ class _Settling:
         texts, the next ones those of the candidates. Where they stand at more places
         than they are, whole showings count first, then the longest.
         """
-        showing_of: dict[int, Showing] = {}
+        showing_of: dict[int, Occurrence] = {}
         for group in self.groups:
             n_wanted = group.n_known + len(group.members)
             best = sorted(group.showings, key=_whole_and_longest_first)[:n_wanted]
@@ -303,7 +307,7 @@ class _Settling:
             showing_of.update(pairs)
         return showing_of
 
-    def _share_parts(self, showing_of: dict[int, Showing]) -> None:
+    def _share_parts(self, showing_of: dict[int, Occurrence]) -> None:
         """Divide the parts that fit several candidates alike.
 
         If there are as many places as candidates, each gets one, in their order.
@@ -386,7 +390,7 @@ class _Settling:
         return Place(index, "unknown", reason=reason, traced=is_traced)
 
 
-def _take_ground(ground: bytearray, showing: Showing) -> None:
+def _take_ground(ground: bytearray, showing: Occurrence) -> None:
     """Mark the ground of a showing as taken, small steps included."""
     for run in runs_of(showing.spans):
         start = run[0].start
@@ -394,14 +398,14 @@ def _take_ground(ground: bytearray, showing: Showing) -> None:
         ground[start:end] = b"\1" * (end - start)
 
 
-def _whole_and_longest_first(showing: Showing) -> tuple[object, ...]:
+def _whole_and_longest_first(showing: Occurrence) -> tuple[object, ...]:
     """What the showings of a text are sorted by: whole ones first, then the longest."""
     if showing.is_whole:
         return False, 0, showing.place
     return True, -showing.size, showing.place
 
 
-def _share_their_place(rivals: Sequence[Showing]) -> bool:
+def _share_their_place(rivals: Sequence[Occurrence]) -> bool:
     """Whether several texts have the same part at one place, and nothing tells whose it is."""
     if len(rivals) < 2:
         return False
@@ -412,7 +416,7 @@ def _share_their_place(rivals: Sequence[Showing]) -> bool:
     return True
 
 
-def _is_repetition(showing: Showing) -> bool:
+def _is_repetition(showing: Occurrence) -> bool:
     """Whether a part shows nothing but what a longer part of the same text shows."""
     earlier_showings = showing.group.showings
     if showing.is_whole or any(earlier.is_whole for earlier in earlier_showings):
@@ -424,8 +428,8 @@ def _is_repetition(showing: Showing) -> bool:
 
 def _is_title(
     candidates: Sequence[int],
-    places: Sequence[Sequence[Showing]],
-    showing_of: dict[int, Showing],
+    places: Sequence[Sequence[Occurrence]],
+    showing_of: dict[int, Occurrence],
 ) -> bool:
     """Whether a part that fits several candidates is a title of one.
 
@@ -443,12 +447,12 @@ def _is_title(
     return any(showing.is_whole for showing in showings)
 
 
-def _showing_of_group(showings: Sequence[Showing], group: TextGroup) -> Showing:
+def _showing_of_group(showings: Sequence[Occurrence], group: TextGroup) -> Occurrence:
     """Of the showings at one place the one of a group; there is one of each that fits."""
     return next(showing for showing in showings if showing.group is group)
 
 
-def _rank(showing: Showing) -> tuple[object, ...]:
+def _rank(showing: Occurrence) -> tuple[object, ...]:
     """What showings are sorted by: the longest first.
 
     Of a part only its longest run counts, since neighbours fit by chance. Of equal ones
@@ -473,14 +477,14 @@ def _rank(showing: Showing) -> tuple[object, ...]:
 
 
 def _showings_filled_by_fuller(
-    showings: Sequence[Showing], ground_size: int
-) -> set[Showing]:
+    showings: Sequence[Occurrence], ground_size: int
+) -> set[Occurrence]:
     """Find the showings of which whole ones of fuller texts leave hardly anything.
 
     A parent's part is then its children. These showings come last, else a text that
     fits two neighbours, or an old version of them, would hide both.
     """
-    filled: set[Showing] = set()
+    filled: set[Occurrence] = set()
     if all(showing.is_unbroken for showing in showings):
         return filled
     taken_by_fuller = bytearray(ground_size)
@@ -501,14 +505,14 @@ def _showings_filled_by_fuller(
     return filled
 
 
-def _fullness(showing: Showing) -> tuple[float, bool]:
+def _fullness(showing: Occurrence) -> tuple[float, bool]:
     """How full a showing is: the share of its text, then whether that is unbroken."""
     return showing.share, showing.is_unbroken
 
 
 def _short_that_stand_apart(
-    showings: Sequence[Showing], search: Search
-) -> set[Showing]:
+    showings: Sequence[Occurrence], search: Search
+) -> set[Occurrence]:
     """Find the showings of short texts that stand by themselves.
 
     On each side such a text touches no letter, or only those of a whole text that ends
@@ -518,7 +522,7 @@ def _short_that_stand_apart(
         showings: Where texts stand in the prompt.
         search: The search that found them; it tells what a text touches.
     """
-    short_showings: list[Showing] = []
+    short_showings: list[Occurrence] = []
     ends_of_texts: set[int] = set()
     starts_of_texts: set[int] = set()
     for showing in sorted(showings, key=lambda showing: showing.place):

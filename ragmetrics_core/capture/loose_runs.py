@@ -11,49 +11,49 @@ from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.tree import Tree
 
-_MOST_STRANDS = 1000
-_MOST_OF_A_STRAND = 8
+_MOST_TASKS = 1000
+_MOST_OF_A_TASK = 8
 
 
 class LooseRuns:
-    """The latest loose runs of each strand, in bounded memory.
+    """The latest loose runs of each task or thread, in bounded memory.
 
     A **loose** run gives no sample by itself: a rewriter of a question, a router, a
-    title. A **strand** is the task or thread of the application in which runs ran.
+    title. A **task or thread** is the one of the application in which runs ran.
     """
 
     def __init__(self) -> None:
-        # the strand with the latest run stands last
-        self._runs_by_strand: OrderedDict[str, list[Tree]] = OrderedDict()
+        # the task or thread with the latest run stands last
+        self._runs_by_task_or_thread: OrderedDict[str, list[Tree]] = OrderedDict()
 
     def add(self, tree: Tree) -> None:
         """Keep a run, and forget the eldest where there are too many."""
-        runs = self._runs_by_strand.setdefault(tree.strand, [])
-        self._runs_by_strand.move_to_end(tree.strand)
+        runs = self._runs_by_task_or_thread.setdefault(tree.task_or_thread, [])
+        self._runs_by_task_or_thread.move_to_end(tree.task_or_thread)
         runs.append(tree)
-        del runs[:-_MOST_OF_A_STRAND]
-        if len(self._runs_by_strand) > _MOST_STRANDS:
-            self._runs_by_strand.popitem(last=False)
+        del runs[:-_MOST_OF_A_TASK]
+        if len(self._runs_by_task_or_thread) > _MOST_TASKS:
+            self._runs_by_task_or_thread.popitem(last=False)
 
     def clear(self) -> None:
         """Forget all."""
-        self._runs_by_strand.clear()
+        self._runs_by_task_or_thread.clear()
 
-    def runs_near(self, strand: str) -> list[Tree]:
-        """Return the loose runs of a strand, then those of the strands that ran last.
+    def runs_near(self, task_or_thread: str) -> list[Tree]:
+        """Return the loose runs of a task or thread, then those of the tasks or threads that ran last.
 
         Others count because searches for several queries at once run in threads of
         their own.
         """
-        runs = list(self._runs_by_strand.get(strand, []))
-        latest_strands = list(self._runs_by_strand)[-_MOST_OF_A_STRAND:]
-        for other_strand in latest_strands:
-            if other_strand != strand:
-                runs += self._runs_by_strand[other_strand]
+        runs = list(self._runs_by_task_or_thread.get(task_or_thread, []))
+        latest_tasks = list(self._runs_by_task_or_thread)[-_MOST_OF_A_TASK:]
+        for other_task in latest_tasks:
+            if other_task != task_or_thread:
+                runs += self._runs_by_task_or_thread[other_task]
         return runs
 
     def take_writers_of(self, tree: Tree) -> list[Tree]:
-        """Return the loose runs of a strand that wrote just what a run is asked.
+        """Return the loose runs of a task or thread that wrote just what a run is asked.
 
         They wrote no other query, so that the user's own question stands in them. A
         writer that called a tool is forgotten here, since that call is made once. The
@@ -62,7 +62,7 @@ class LooseRuns:
         question = as_one_line(tree.question)
         if not question:
             return []
-        runs = self._runs_by_strand.get(tree.strand, [])
+        runs = self._runs_by_task_or_thread.get(tree.task_or_thread, [])
         writers = [run for run in runs if _writes_only_query(run, question)]
         for writer in writers:
             calls_tool = any(reply.arguments for reply in _replies(writer))
@@ -78,7 +78,7 @@ class LooseRuns:
         question = as_one_line(tree.question)
         if not question:
             return None
-        runs = self.runs_near(tree.strand)
+        runs = self.runs_near(tree.task_or_thread)
         writers = [run for run in runs if writes_query(run, question)]
         return max(writers, key=lambda run: run.root.began, default=None)
 

@@ -46,7 +46,7 @@ class CallOrder:
             tools_around = tools_of(path[:depth])
             models_began = self._beginnings_by_tools.get(tools_around, ())
             step = bisect_left(models_began, node.began)
-            rank = self._rank_by_tool_call.get(node.call, _LAST)
+            rank = self._rank_by_tool_call.get(node.tool_call_id, _LAST)
             began, branches = _beginning_and_branches(path[: depth + 1])
             places.append((step, rank, began, branches, node.began))
         return places
@@ -91,7 +91,7 @@ class CallOrder:
         tool_calls: list[ToolCall] = []
         for node in self.calls.nodes:
             if node.reply is not None:
-                tool_calls += node.reply.calls
+                tool_calls += node.reply.tool_calls
         rank_by_id: dict[str | None, int] = {}
         for rank, tool_call in enumerate(tool_calls):
             rank_by_id.setdefault(tool_call.id, rank)

@@ -169,7 +169,7 @@ class ContextOrigins:
 
 
 @dataclass(frozen=True)
-class Explained:
+class MatchedDocuments:
     """Which of some given documents stand behind others.
 
     Attributes:
@@ -182,7 +182,9 @@ class Explained:
     unexplained: list[DocumentKey]
 
 
-def explain(documents: Sequence[Document], given: Sequence[Document]) -> Explained:
+def explain(
+    documents: Sequence[Document], given: Sequence[Document]
+) -> MatchedDocuments:
     """Find out which given documents hold, or are made of, which of some documents.
 
     Args:
@@ -191,7 +193,7 @@ def explain(documents: Sequence[Document], given: Sequence[Document]) -> Explain
     """
     given_by_key = {document.key: document.context() for document in given}
     keys = context_keys_of(documents, given_by_key)
-    return Explained(keys, keys_unexplained(keys, documents, given_by_key))
+    return MatchedDocuments(keys, keys_unexplained(keys, documents, given_by_key))
 
 
 def origins_of(

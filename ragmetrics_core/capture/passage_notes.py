@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.origins import ContextOrigins
-from ragmetrics_core.capture.showings import Shown
+from ragmetrics_core.capture.showings import ShownToCall
 from ragmetrics_core.capture.step_effects import HandingOn, StepEffect, StepEffects
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
@@ -56,7 +56,7 @@ def passages_of(
     written_anew: Mapping[DocumentKey, str],
     contexts: Mapping[DocumentKey, Context],
     evidence_from: EvidenceFrom | None,
-    shown: Shown | None,
+    shown: ShownToCall | None,
     *,
     has_passages_from_elsewhere: bool,
 ) -> Passages:
@@ -258,7 +258,7 @@ def _add_shown_parts(
     retrieved: Sequence[Document],
     context_keys: Sequence[DocumentKey | None],
     contexts: Mapping[DocumentKey, Context],
-    shown: Shown | None,
+    shown: ShownToCall | None,
 ) -> list[PassageNote]:
     """Add to each note which context shows its document, and how much of it.
 
@@ -351,7 +351,7 @@ def _first_searches(
 
 
 def _share_shown(
-    document: Document, key: DocumentKey, context: Context, shown: Shown | None
+    document: Document, key: DocumentKey, context: Context, shown: ShownToCall | None
 ) -> float:
     """The share of a document's letters that its context shows, 0 to 1.
 

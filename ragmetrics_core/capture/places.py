@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from ragmetrics_core.capture.anchors import WHOLE, Showing
+from ragmetrics_core.capture.anchors import WHOLE, Occurrence
 from ragmetrics_core.capture.byte_spans import STEP, Span, runs_of, subtract_spans
 from ragmetrics_core.capture.letters import Prompt, Text, stream
 from ragmetrics_core.capture.matching import RESUMED
@@ -88,7 +88,7 @@ class Located:
 
 
 def place_of_showing(
-    candidate: int, text: Text, prompt: Prompt, showing: Showing
+    candidate: int, text: Text, prompt: Prompt, showing: Occurrence
 ) -> Place:
     """The place of a candidate that a prompt shows."""
     return _place(candidate, (ShownIn(text, prompt, showing),))
@@ -166,7 +166,7 @@ class ShownIn:
 
     text: Text
     prompt: Prompt
-    showing: Showing
+    showing: Occurrence
 
     @property
     def part(self) -> int:

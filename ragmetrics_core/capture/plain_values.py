@@ -10,7 +10,11 @@ from typing import Any
 
 from ragmetrics_core.capture.letters import stream
 from ragmetrics_core.capture.passages import share_a_passage, stands_apart
-from ragmetrics_core.capture.transcripts import Talk, talk_of, turns_of_fields
+from ragmetrics_core.capture.transcripts import (
+    EarlierConversation,
+    talk_of,
+    turns_of_fields,
+)
 from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow_path
 
@@ -282,7 +286,7 @@ def talk_in(
     *,
     depth: int = 3,
     needs_question: bool = False,
-) -> Talk:
+) -> EarlierConversation:
     """Find the earlier turns of a conversation in what a run was given.
 
     Of a list of messages, those before the question are earlier ones; if the question
@@ -307,9 +311,9 @@ def talk_in(
         n_earlier = _messages_before_question(
             messages, question, needs_question=needs_question
         )
-        return Talk(spoken(messages[:n_earlier]))
+        return EarlierConversation(spoken(messages[:n_earlier]))
     if depth == 0 or not isinstance(value, Mapping):
-        return Talk()
+        return EarlierConversation()
     for key in HISTORY_KEYS:
         talk = _talk_of_history(value.get(key), question)
         if talk.turns:
@@ -326,7 +330,7 @@ def talk_in(
     return _undivided_talk(value, question)
 
 
-def _talk_of_history(value: object, question: str | None) -> Talk:
+def _talk_of_history(value: object, question: str | None) -> EarlierConversation:
     """Read the turns of what an application keeps under a name such as ``history``.
 
     The question of now is left out where it was put behind the history already.
@@ -338,7 +342,7 @@ def _talk_of_history(value: object, question: str | None) -> Talk:
     return talk
 
 
-def _whole_talk_of(value: object, question: str | None) -> Talk:
+def _whole_talk_of(value: object, question: str | None) -> EarlierConversation:
     """Read the turns of a history, perhaps with the question of now at its end.
 
     The history may be a text that names its speakers, a list of texts, of mappings, of
@@ -348,7 +352,7 @@ def _whole_talk_of(value: object, question: str | None) -> Talk:
     """
     if isinstance(value, str):
         talk = talk_of([value])
-        return Talk() if talk.doubts else talk
+        return EarlierConversation() if talk.doubts else talk
     if isinstance(value, (list, tuple)) and value:
         if all(isinstance(element, str) for element in value):
             is_question_last = as_one_line(value[-1]) == as_one_line(question)
@@ -358,10 +362,10 @@ def _whole_talk_of(value: object, question: str | None) -> Talk:
             turns: list[Turn] = []
             for fields in value:
                 turns += turns_of_fields(fields)
-            return Talk(tuple(turns))
+            return EarlierConversation(tuple(turns))
     messages = _with_texts_as_answers(conversation(value) or (), value)
     turns_of_messages = spoken(messages)
-    return Talk(turns_of_messages or _turns_of_pairs(value))
+    return EarlierConversation(turns_of_messages or _turns_of_pairs(value))
 
 
 def _with_texts_as_answers(
@@ -390,7 +394,9 @@ def names_a_talk(key: object) -> bool:
     return isinstance(key, str) and _REMEMBERED.search(key) is not None
 
 
-def _undivided_talk(value: Mapping[Any, Any], question: str | None) -> Talk:
+def _undivided_talk(
+    value: Mapping[Any, Any], question: str | None
+) -> EarlierConversation:
     """Read an earlier talk of which nobody knows who said what.
 
     Its texts stand under names such as "memory_notes". Texts of one word are left out,
@@ -419,8 +425,10 @@ def _undivided_talk(value: Mapping[Any, Any], question: str | None) -> Talk:
             names.append(key)
             texts += earlier_texts
     if not texts:
-        return Talk()
-    return Talk((), (_UNDIVIDED_HISTORY.format(", ".join(names)),), tuple(texts))
+        return EarlierConversation()
+    return EarlierConversation(
+        (), (_UNDIVIDED_HISTORY.format(", ".join(names)),), tuple(texts)
+    )
 
 
 def _texts_alone(value: object) -> list[str]:
@@ -587,9 +595,9 @@ def _answer_of_message(message: Message) -> str | None:
         return None
     if message.text.strip():
         return message.text
-    if not message.calls:
+    if not message.tool_calls:
         return None
-    return answer_text(message.calls[-1].arguments)
+    return answer_text(message.tool_calls[-1].arguments)
 
 
 def has_no_answer(value: object) -> bool:
@@ -629,7 +637,7 @@ def last_answer(messages: tuple[Message, ...]) -> str | None:
     for message in reversed(messages):
         if message.role == "user":
             break
-        is_reply = message.role == "assistant" and not message.calls
+        is_reply = message.role == "assistant" and not message.tool_calls
         if is_reply and message.text.strip():
             return message.text
     if not messages:

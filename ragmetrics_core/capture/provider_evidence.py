@@ -57,7 +57,7 @@ def add_provider_evidence(call: Node, evidence: ProviderEvidence) -> None:
     call.remarks = (*call.remarks, *remarks)
     if call.reply is not None and evidence.annotations:
         sources = tuple(map(_cited_source, evidence.annotations))
-        call.reply = replace(call.reply, cited=sources)
+        call.reply = replace(call.reply, cited_sources=sources)
 
 
 def _cited_source(annotation: Annotation) -> CitedSource:
@@ -87,7 +87,7 @@ def _node(provider_call: ProviderCall, call: Node) -> Node:
         text=provider_call.text,
         error=provider_call.error,
         by_provider=True,
-        unread=provider_call.n_unread,
+        n_without_text=provider_call.n_unread,
         remarks=(provider_call.remedy,) if has_gap else (),
     )
 

@@ -62,7 +62,7 @@ _REWRITTEN = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class FoundQuestion:
     """A question, where it was found, and what is uncertain about it.
 
     Attributes:
@@ -83,22 +83,22 @@ class Turn:
     Attributes:
         tree: The run, or several that ``join_trees`` made one.
         calls: Its calls.
-        asked: What was asked.
-        standalone: The one text that retrievers were asked instead; None without one.
+        found_question: What was asked.
+        standalone_question: The one text that retrievers were asked instead; None without one.
         named: What the user's places led to, as plain values, by "contexts" and
             "answer".
     """
 
     tree: Tree
     calls: Calls
-    asked: Asked
-    standalone: str | None
+    found_question: FoundQuestion
+    standalone_question: str | None
     named: Mapping[str, Any]
 
     @property
     def question(self) -> str | None:
         """What the user asked; None if that was not found."""
-        return self.asked.question
+        return self.found_question.question
 
     @property
     def error(self) -> str | None:
@@ -118,8 +118,8 @@ class Turn:
         document_texts: set[str] = set()
         for documents in self.calls.lists():
             document_texts.update(document.text for document in documents)
-        if self.standalone and self.standalone not in document_texts:
-            known.append(self.standalone)
+        if self.standalone_question and self.standalone_question not in document_texts:
+            known.append(self.standalone_question)
         known += [message.content for message in self.tree.history]
         known += self.tree.instructions
         return tuple(known)
@@ -156,9 +156,9 @@ def _is_a_turn(calls: Calls, where: Overrides) -> bool:
     tree = calls.tree
     if tree.root.kind == "ignored":
         return False
-    if tree.is_query or calls.tried or where.contexts_from is not None:
+    if tree.is_always_a_sample or calls.tried or where.contexts_from is not None:
         return True
-    if not tree.root.taken or tree.question is None:
+    if not tree.root.input_documents or tree.question is None:
         return False
     has_failed = bool(tree.error or tree.root.error)
     return has_failed or _may_have_answered(calls)
@@ -191,10 +191,10 @@ def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, A
     places = (*outputs, *inputs)
     if field == "question":
         places = (*inputs, *outputs)
-    is_there, value = where.find(field, tree.run, *places)
+    is_there, value = where.find(field, tree.native_run, *places)
     if not is_there:
         return False, None
-    return True, tree.plain(value)
+    return True, tree.to_plain_value(value)
 
 
 # The rules
@@ -230,7 +230,7 @@ class _QuestionSearch:
             nodes += self.calls.paths[retrieval]
         for node in self.calls.nodes:
             # its documents, or its failure, tell that it searched
-            found_unseen = bool(self.tree.unread or node.error)
+            found_unseen = bool(self.tree.n_without_text or node.error)
             if node.kind == "retriever" and found_unseen:
                 nodes.append(node)
         nodes += [node for node in self.calls.nodes if node.kind == "reranker"]
@@ -272,7 +272,7 @@ class _QuestionSearch:
         return []
 
 
-def by_the_users_words(search: _QuestionSearch) -> Asked | None:
+def by_the_users_words(search: _QuestionSearch) -> FoundQuestion | None:
     """What the caller says: ``capture(question="…")``.
 
     deepset-ai/haystack-cookbook, notebooks/hackernews-custom-component-rag.ipynb: posts
@@ -281,10 +281,10 @@ def by_the_users_words(search: _QuestionSearch) -> Asked | None:
     question = search.where.question
     if question is None:
         return None
-    return Asked(question, "capture(question=)")
+    return FoundQuestion(question, "capture(question=)")
 
 
-def by_the_users_place(search: _QuestionSearch) -> Asked | None:
+def by_the_users_place(search: _QuestionSearch) -> FoundQuestion | None:
     """The place that ``question_from=`` names.
 
     lancedb/vectordb-recipes,
@@ -294,10 +294,10 @@ def by_the_users_place(search: _QuestionSearch) -> Asked | None:
     is_there, value = _value_user_named("question", search.tree, search.where)
     if not is_there:
         return None
-    return Asked(question_in(value), "question_from")
+    return FoundQuestion(question_in(value), "question_from")
 
 
-def by_a_label(search: _QuestionSearch) -> Asked | None:
+def by_a_label(search: _QuestionSearch) -> FoundQuestion | None:
     """What stands behind a label at the end of what the framework was given, where just that was searched for.
 
     An agent that is run with instructions and, behind "User question", the user's
@@ -307,11 +307,11 @@ def by_a_label(search: _QuestionSearch) -> Asked | None:
     for label in _LABEL.finditer(whole_text):
         words = whole_text[label.end() :].strip()
         if as_one_line(words) in search.lines_asked_inside:
-            return Asked(words, search.tree.asked_at, (_BEHIND_A_LABEL,))
+            return FoundQuestion(words, search.tree.question_place, (_BEHIND_A_LABEL,))
     return None
 
 
-def by_the_framework(search: _QuestionSearch) -> Asked | None:
+def by_the_framework(search: _QuestionSearch) -> FoundQuestion | None:
     """What the framework was given as the question: an input of a usual name, an argument, the user's last message.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: the chain is invoked
@@ -321,8 +321,8 @@ def by_the_framework(search: _QuestionSearch) -> Asked | None:
     if tree.question is None:
         return None
     if _ends_with_search(tree.question, search):
-        return Asked(tree.question, tree.asked_at, (TOLD_MORE,))
-    return Asked(tree.question, tree.asked_at)
+        return FoundQuestion(tree.question, tree.question_place, (TOLD_MORE,))
+    return FoundQuestion(tree.question, tree.question_place)
 
 
 def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
@@ -337,7 +337,7 @@ def _ends_with_search(question: str, search: _QuestionSearch) -> bool:
     return search.lines_asked_inside.isdisjoint(lines_before)
 
 
-def by_the_words_to_the_model(search: _QuestionSearch) -> Asked | None:
+def by_the_words_to_the_model(search: _QuestionSearch) -> FoundQuestion | None:
     """Where a model wrote every query: what the user said last to the call that chose it, else to the answering call.
 
     langchain-ai/langchain, docs/docs/how_to/tool_results_pass_to_model.ipynb: the tool
@@ -360,7 +360,7 @@ def by_the_words_to_the_model(search: _QuestionSearch) -> Asked | None:
     # a prompt that answers may hold more than the user's words
     if not choosing_calls and not _is_plain(words_of_user, calls):
         return None
-    return Asked(words_of_user, f"last message of the user to {call.name}")
+    return FoundQuestion(words_of_user, f"last message of the user to {call.name}")
 
 
 def _calls_that_chose_search(search: _QuestionSearch) -> list[Node]:
@@ -375,7 +375,7 @@ def _calls_that_chose_search(search: _QuestionSearch) -> list[Node]:
     return choosing_calls
 
 
-def by_a_models_query(search: _QuestionSearch) -> Asked | None:
+def by_a_models_query(search: _QuestionSearch) -> FoundQuestion | None:
     """Where a model wrote every query and the user's own words are nowhere: the first query, inferred.
 
     run-llama/llama_index, docs/examples/low_level/fusion_retriever.ipynb: several
@@ -383,10 +383,12 @@ def by_a_models_query(search: _QuestionSearch) -> Asked | None:
     """
     if not search.is_rewritten or not search.queries:
         return None
-    return Asked(search.queries[0], "query of the first retriever", (_REWRITTEN,))
+    return FoundQuestion(
+        search.queries[0], "query of the first retriever", (_REWRITTEN,)
+    )
 
 
-def by_the_first_query(search: _QuestionSearch) -> Asked | None:
+def by_the_first_query(search: _QuestionSearch) -> FoundQuestion | None:
     """The first query that the answering prompt shows, of those that no model wrote; else the first, inferred.
 
     chziakas/Icarus, rag_openai.py: a retriever and a model are called without a chain.
@@ -407,7 +409,7 @@ def by_the_first_query(search: _QuestionSearch) -> Asked | None:
         doubts = (_NOT_SHOWN,)
     elif not apart and len(set(shown)) > 1:
         doubts = (_ONE_OF_SEVERAL_QUERIES,)
-    return Asked(question, place, doubts)
+    return FoundQuestion(question, place, doubts)
 
 
 def _has_inputs(tree: Tree) -> bool:
@@ -415,21 +417,21 @@ def _has_inputs(tree: Tree) -> bool:
 
     A search alone, and runs of plain functions, are given nothing but queries.
     """
-    is_search = tree.gives_documents or tree.root.kind == "retriever"
+    is_search = tree.gives_only_documents or tree.root.kind == "retriever"
     return not is_search and tree.root.name != FLOW
 
 
-def by_nothing(search: _QuestionSearch) -> Asked:
+def by_nothing(search: _QuestionSearch) -> FoundQuestion:
     """No question, and nothing is exact.
 
     deepset-ai/haystack-cookbook, notebooks/information_extraction_raven.ipynb: data are
     extracted from a page unasked.
     """
     del search
-    return Asked(None, "", (_NOT_FOUND,))
+    return FoundQuestion(None, "", (_NOT_FOUND,))
 
 
-QUESTION_RULES: tuple[Callable[[_QuestionSearch], Asked | None], ...] = (
+QUESTION_RULES: tuple[Callable[[_QuestionSearch], FoundQuestion | None], ...] = (
     by_the_users_words,
     by_the_users_place,
     by_a_label,
@@ -451,7 +453,7 @@ def question_without_chain(calls: Calls) -> str | None:
     return None if asked.doubts else asked.question
 
 
-def _find_question(calls: Calls, where: Overrides) -> Asked:
+def _find_question(calls: Calls, where: Overrides) -> FoundQuestion:
     """The question by the first rule that finds one."""
     search = _QuestionSearch(calls, where)
     # the last rule always gives one
@@ -516,7 +518,7 @@ def _standalone(calls: Calls, question: str | None) -> str | None:
             searches.append(node)
     queries = {node.query for node in searches if node.query}
     queries_in_words = [query for query in queries if parse_json(query) is None]
-    standalone = calls.tree.standalone or None
+    standalone = calls.tree.standalone_question or None
     if standalone is None and len(queries_in_words) == 1:
         (standalone,) = queries_in_words
     if standalone is None or len(standalone) > _LONGEST_QUERY:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.answer import Answered
+from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.calls import names_of
 from ragmetrics_core.capture.context_rules import Contexts
@@ -13,7 +13,7 @@ from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.rewriting import changes_of, texts_written_anew
-from ragmetrics_core.capture.showings import Shown
+from ragmetrics_core.capture.showings import ShownToCall
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node
 from ragmetrics_core.capture.widening import with_widened_texts
@@ -46,9 +46,9 @@ class Retrieved:
 
 def retrieved_of(
     turn: Turn,
-    answered: Answered,
+    answered: FoundAnswer,
     contexts: Contexts,
-    shown: Shown | None,
+    shown: ShownToCall | None,
     arrivals: Arrivals,
 ) -> Retrieved:
     """Find what was retrieved for an answer, and what became of it.
@@ -73,7 +73,7 @@ def retrieved_of(
     keys_to_explain = [*origins.foreign_keys, *origins.keys_by_id_alone]
     texts_to_explain = {key: context_by_key[key].text for key in keys_to_explain}
     written_anew = texts_written_anew(texts_to_explain, changes)
-    effects = effects_of(changes, turn.calls, documents or (), answered.call)
+    effects = effects_of(changes, turn.calls, documents or (), answered.writing_call)
     passages = passages_of(
         documents,
         documents_by_search,

@@ -91,12 +91,12 @@ def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
     """
     changes = []
     for node in sorted(nodes, key=end_of):
-        gives = node.documents is not None or bool(node.passed_on)
+        gives = node.documents is not None or bool(node.documents_passed_on)
         if node.kind not in ("step", "agent", "reranker") or not gives:
             continue
         gone, new = _gone_and_new(node)
         is_filter = _is_filter(node, gone, new, nodes)
-        gave = node.passed_on if is_filter else node.documents or ()
+        gave = node.documents_passed_on if is_filter else node.documents or ()
         change = DocumentChange(
             node, _taken_by(node), gave, tuple(gone), tuple(new), is_filter
         )
@@ -141,10 +141,10 @@ def _is_filter(
         new: What it was not given.
         nodes: The calls of the run.
     """
-    if step.kind != "step" or not gone or new or not step.passed_on:
+    if step.kind != "step" or not gone or new or not step.documents_passed_on:
         return False
     keys_gone = {document.key for document in gone}
-    keys_passed_on = {document.key for document in step.passed_on}
+    keys_passed_on = {document.key for document in step.documents_passed_on}
     is_read_later = False
     for later in nodes:
         if later.began < end_of(step):
@@ -161,7 +161,9 @@ def _gone_and_new(step: Node) -> tuple[list[Document], list[Document]]:
     documents = step.documents or ()
     taken = _taken_by(step)
     texts_taken = {document.text for document in taken}
-    texts_given = {document.text for document in (*documents, *step.passed_on)}
+    texts_given = {
+        document.text for document in (*documents, *step.documents_passed_on)
+    }
     gone = [document for document in taken if document.text not in texts_given]
     new = [document for document in documents if document.text not in texts_taken]
     return gone, new
@@ -169,7 +171,7 @@ def _gone_and_new(step: Node) -> tuple[list[Document], list[Document]]:
 
 def _taken_by(step: Node) -> tuple[Document, ...]:
     """The documents that a step was given."""
-    return step.taken or step.handed
+    return step.input_documents or step.documents_among_inputs
 
 
 def _replaces_each(

@@ -23,12 +23,12 @@ def mark_shared_ids(root: Node) -> None:
     nodes = list(root.walk())
     shared_ids = _ids_of_several_searches(root)
     for node in nodes:
-        shared_ids.update(_ids_of_several_texts(node.taken))
+        shared_ids.update(_ids_of_several_texts(node.input_documents))
         shared_ids.update(_ids_of_several_texts(node.documents or ()))
     if not shared_ids:
         return
     for node in nodes:
-        node.taken = _marked(node.taken, shared_ids)
+        node.input_documents = _marked(node.input_documents, shared_ids)
         if node.documents is not None:
             node.documents = _marked(node.documents, shared_ids)
 
@@ -45,7 +45,7 @@ def _ids_of_several_searches(root: Node) -> set[str]:
     """
     # the root stands for any call here: it may be the one search
     around_root = Node("step", children=[root])
-    handed_in = Node("tool", documents=root.taken)
+    handed_in = Node("tool", documents=root.input_documents)
     shared_ids: set[str] = set()
     beside_each_other = [[*_searches_below(around_root), handed_in]]
     while beside_each_other:
@@ -87,7 +87,7 @@ def _ids_of_several_searches_beside(searches: Sequence[Node]) -> set[str]:
     texts_by_id: dict[str, list[str]] = {}
     shared_ids = set()
     for search in searches:
-        may_hand_on = search.kind == "tool" or bool(search.taken)
+        may_hand_on = search.kind == "tool" or bool(search.input_documents)
         for document in search.documents or ():
             if document.id is None:
                 continue

@@ -35,7 +35,7 @@ from ragmetrics_core.capture.tree import Document, DocumentKey, Message, Node
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownToCall:
     """What a call was shown, together with the calls that feed it.
 
     A call feeds another if its reply stands in the other's prompt.
@@ -59,7 +59,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class _ShownAlone:
+class _ShownInOwnPrompt:
     """What one call was shown, without what feeds it.
 
     Attributes:
@@ -76,7 +76,7 @@ class _ShownAlone:
 
 
 @dataclass(frozen=True, eq=False)
-class Showings:
+class PromptContents:
     """What the calls of models in a run were shown.
 
     Args:
@@ -89,17 +89,17 @@ class Showings:
     calls: Calls
     known: Sequence[str] = ()
     question: str | None = None
-    _shown_with_feeding: dict[Node, Shown] = field(default_factory=dict)
-    _shown_alone: dict[Node, _ShownAlone] = field(default_factory=dict)
+    _shown_with_feeding: dict[Node, ShownToCall] = field(default_factory=dict)
+    _shown_alone: dict[Node, _ShownInOwnPrompt] = field(default_factory=dict)
     _letters_by_text: dict[str, bytes] = field(default_factory=dict)
 
-    def shown_to(self, call: Node) -> Shown:
+    def shown_to(self, call: Node) -> ShownToCall:
         """What a call, and those that feed it, were shown."""
         if call not in self._shown_with_feeding:
             self._shown_with_feeding[call] = self._unite_feeding_calls(call)
         return self._shown_with_feeding[call]
 
-    def _unite_feeding_calls(self, call: Node) -> Shown:
+    def _unite_feeding_calls(self, call: Node) -> ShownToCall:
         """What a call was shown together with the calls that feed it.
 
         A call feeds another if its reply stands in the other's prompt. Of several
@@ -124,7 +124,7 @@ class Showings:
         calls_showing = [
             reader for reader in readers if self._shown_by_itself(reader).found
         ]
-        return Shown(
+        return ShownToCall(
             found=best_showing_of,
             unknown=unknown,
             traces=frozenset(traces),
@@ -143,13 +143,13 @@ class Showings:
                     readers.append(feeding)
         return sorted(readers, key=lambda node: node.began)
 
-    def _shown_by_itself(self, call: Node) -> _ShownAlone:
+    def _shown_by_itself(self, call: Node) -> _ShownInOwnPrompt:
         """What one call was shown by itself; located when it is first asked for."""
         if call not in self._shown_alone:
             self._shown_alone[call] = self._locate_in_call(call)
         return self._shown_alone[call]
 
-    def _locate_in_call(self, call: Node) -> _ShownAlone:
+    def _locate_in_call(self, call: Node) -> _ShownInOwnPrompt:
         """Locate what one call was shown: documents, and earlier replies.
 
         The documents are those of the lists that were there when it began. If there
@@ -178,7 +178,7 @@ class Showings:
             *self._authors_of_handed_documents(call),
             *self._calls_beside(call),
         ]
-        return _ShownAlone(
+        return _ShownInOwnPrompt(
             found=showing_of,
             unknown=unknown,
             traces=frozenset(traces),
@@ -322,7 +322,7 @@ class Showings:
         and writes all of it into each prompt.
         """
         counts: Counter[str] = Counter()
-        for call in self.calls.tree.earlier:
+        for call in self.calls.tree.earlier_calls:
             texts = {item.text for item in call.items}
             if all(any(text in message for message in message_texts) for text in texts):
                 counts.update(texts)
@@ -406,7 +406,7 @@ class Showings:
         for call in self.calls.models:
             if call in self.calls.query_writers or call.reply is None:
                 continue
-            names_called = [tool_call.name for tool_call in call.reply.calls]
+            names_called = [tool_call.name for tool_call in call.reply.tool_calls]
             if self.calls.names_of_tools_that_ran.isdisjoint(names_called):
                 calls.append(call)
         return calls
@@ -433,7 +433,7 @@ class Showings:
         for node in self._calls_handed_written_documents:
             if node.began >= call.began or self._engine_around(node) is not engine:
                 continue
-            for document in node.taken:
+            for document in node.input_documents:
                 if document.author is not None:
                     authors[document.author] = None
         writers = []
@@ -448,7 +448,7 @@ class Showings:
         """Calls that were handed documents which a call of the run wrote."""
         calls = []
         for node in self.calls.nodes:
-            if any(document.author is not None for document in node.taken):
+            if any(document.author is not None for document in node.input_documents):
                 calls.append(node)
         return calls
 
@@ -552,7 +552,9 @@ def _calls_read(
     return calls
 
 
-def _unite_showings(parts: Iterable[_ShownAlone]) -> dict[DocumentKey, ShownDocument]:
+def _unite_showings(
+    parts: Iterable[_ShownInOwnPrompt],
+) -> dict[DocumentKey, ShownDocument]:
     """The showings of several prompts; of a document that several show, the union."""
     showing_of: dict[DocumentKey, ShownDocument] = {}
     for part in parts:

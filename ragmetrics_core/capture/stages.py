@@ -1,6 +1,6 @@
 """From a run to its samples: the four stages in their order. Pure.
 
-    Tree ─▶ Turn ─▶ Answered ─▶ Evidenced ─▶ Ledger and Sample
+    Tree ─▶ Turn ─▶ FoundAnswer ─▶ AnswerEvidence ─▶ Ledger and Sample
 
 Each stage is one function that makes a frozen value of those before it; none calls
 back.
@@ -8,16 +8,16 @@ back.
 
 from collections.abc import Iterator
 
-from ragmetrics_core.capture.answer import Answered, answers
+from ragmetrics_core.capture.answer import FoundAnswer, answers
 from ragmetrics_core.capture.arrivals import Arrivals
-from ragmetrics_core.capture.citing import Cited, cited_by
+from ragmetrics_core.capture.citing import CitationsFound, cited_by
 from ragmetrics_core.capture.conversations import BY_WORDS
-from ragmetrics_core.capture.evidence import Evidenced, evidence
+from ragmetrics_core.capture.evidence import AnswerEvidence, evidence
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides
 from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.shared_ids import mark_shared_ids
-from ragmetrics_core.capture.showings import Showings
+from ragmetrics_core.capture.showings import PromptContents
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample
@@ -58,14 +58,14 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
         none.
     """
     if where.build is not None:
-        return list(where.build(tree.run))
+        return list(where.build(tree.native_run))
     check_tree(tree)
     mark_shared_ids(tree.root)
     turn = turn_of(tree, where)  # the question, and the calls made for it
     if turn is None:
         return []
     # which documents each model was shown in its prompt
-    showings = Showings(turn.calls, turn.texts_besides_documents, turn.question)
+    showings = PromptContents(turn.calls, turn.texts_besides_documents, turn.question)
     arrivals = Arrivals(turn.calls)  # what each search or tool returned
     samples = []
     for answer in answers(turn, showings):
@@ -80,9 +80,9 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
 
 def _sample(
     turn: Turn,
-    answered: Answered,
-    evidenced: Evidenced,
-    cited: Cited,
+    answered: FoundAnswer,
+    evidenced: AnswerEvidence,
+    cited: CitationsFound,
     calls: Ledger,
 ) -> Sample:
     """The sample of one answer."""
@@ -95,11 +95,11 @@ def _sample(
         contexts=evidenced.contexts.items,
         retrieved=retrieved,
         answer=answered.text,
-        standalone_question=turn.standalone,
+        standalone_question=turn.standalone_question,
         history=tree.history,
         generator=answered.model,
         error=turn.error,
-        **tree.given,
+        **tree.given_fields,
         capture=_notes(turn, answered, evidenced, cited),
         ledger=calls,
     )
@@ -111,7 +111,7 @@ def _sample(
 
 
 def _notes(
-    turn: Turn, answered: Answered, evidenced: Evidenced, cited: Cited
+    turn: Turn, answered: FoundAnswer, evidenced: AnswerEvidence, cited: CitationsFound
 ) -> CaptureNotes:
     """How the sample came about, and how sure it is."""
     tree = turn.tree
@@ -124,36 +124,38 @@ def _notes(
         provenance=_provenance(turn, answered, evidenced),
         warnings=tuple(warnings),
         intermediate=_intermediate(turn, evidenced),
-        other=tuple(document.context() for document in tree.other),
-        complete=tree.complete and not turn.error,
+        other=tuple(document.context() for document in tree.documents_without_text),
+        complete=tree.is_complete and not turn.error,
         passages=evidenced.passages.notes,
         dropped_inside=dict(evidenced.passages.dropped_inside) or None,
         citations_unknown=cited.why_unknown or None,
     )
 
 
-def _provenance(turn: Turn, answered: Answered, evidenced: Evidenced) -> dict[str, str]:
+def _provenance(
+    turn: Turn, answered: FoundAnswer, evidenced: AnswerEvidence
+) -> dict[str, str]:
     """Where each field was found, in words; fields that were not found are left out."""
     places = {
-        "question": turn.asked.place,
+        "question": turn.found_question.place,
         "retrieved": ", ".join(evidenced.sources),
         "answer": answered.answer.place,
         "contexts": evidenced.contexts.place,
-        "conversation": turn.tree.conversation_at,
+        "conversation": turn.tree.conversation_place,
         "reranker": ", ".join(turn.calls.reranker_names),
     }
     return {field: place for field, place in places.items() if place}
 
 
-def _intermediate(turn: Turn, evidenced: Evidenced) -> tuple[Context, ...]:
+def _intermediate(turn: Turn, evidenced: AnswerEvidence) -> tuple[Context, ...]:
     """What models wrote that is not the answer: replies that it was made of, and a part of one that broke off."""
     texts = [turn.calls.replies[call].text for call in evidenced.feeding]
-    texts.append(turn.tree.partial or "")
+    texts.append(turn.tree.partial_answer or "")
     return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
 def _findings(
-    turn: Turn, answered: Answered, evidenced: Evidenced
+    turn: Turn, answered: FoundAnswer, evidenced: AnswerEvidence
 ) -> Iterator[tuple[Grade, str]]:
     """Yield what the user should know, in the order of the stages.
 
@@ -164,10 +166,10 @@ def _findings(
     calls = turn.calls
     for words in tree.warnings:
         yield "exact", words
-    for words in (*tree.doubts, *turn.asked.doubts):
+    for words in (*tree.doubts, *turn.found_question.doubts):
         yield "inferred", words
-    if tree.conversation_at in BY_WORDS:
-        yield "inferred", _TOLD_BY_WORDS.format(tree.conversation_at)
+    if tree.conversation_place in BY_WORDS:
+        yield "inferred", _TOLD_BY_WORDS.format(tree.conversation_place)
     for words in evidenced.warnings:
         yield evidenced.grade, words
     answer_doubts = _answer_doubts(answered, evidenced)
@@ -181,7 +183,7 @@ def _findings(
         yield "inferred", words
     if turn.error:
         yield "incomplete", _FAILED
-    elif not tree.complete:
+    elif not tree.is_complete:
         yield "incomplete", _UNFINISHED
     elif answered.text is None:
         yield "incomplete", answer_doubts[0] if answer_doubts else _UNANSWERED
@@ -189,7 +191,7 @@ def _findings(
         yield "incomplete", _WITHOUT_EVIDENCE
 
 
-def _answer_doubts(answered: Answered, evidenced: Evidenced) -> tuple[str, ...]:
+def _answer_doubts(answered: FoundAnswer, evidenced: AnswerEvidence) -> tuple[str, ...]:
     """What is uncertain about the call that answered.
 
     It does not matter where the user named the contexts.

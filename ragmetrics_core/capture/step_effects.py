@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.origins import Explained, explain
+from ragmetrics_core.capture.origins import MatchedDocuments, explain
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
@@ -162,8 +162,8 @@ def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
 def _step_effect(
     step: _StepBefore,
     retrieved: Sequence[Document],
-    taken: Explained,
-    given: Explained,
+    taken: MatchedDocuments,
+    given: MatchedDocuments,
 ) -> StepEffect:
     """What a step did to the retrieved documents.
 
@@ -188,7 +188,7 @@ def _step_effect(
 
 def _places(
     documents: Sequence[Document],
-    explained: Explained,
+    explained: MatchedDocuments,
     place_by_identity: Mapping[DocumentKey, int],
 ) -> list[int]:
     """Places of documents among the retrieved, in the order of the documents.
@@ -213,7 +213,7 @@ def _places(
 
 
 def _writer_by_place(
-    writers: Sequence[DocumentChange], explanations: Sequence[Explained]
+    writers: Sequence[DocumentChange], explanations: Sequence[MatchedDocuments]
 ) -> dict[int, str]:
     """By the place of a passage that was not handed on, the first step that wrote anew.
 
@@ -230,7 +230,7 @@ def _writer_by_place(
     return writer_by_place
 
 
-def _handing_on(retriever: Node, explained: Explained) -> HandingOn:
+def _handing_on(retriever: Node, explained: MatchedDocuments) -> HandingOn:
     """What became, inside a retriever, of what searches inside it found."""
     keys_anew = frozenset(explained.unexplained)
     n_dropped = 0 if keys_anew else explained.keys.count(None)

@@ -77,7 +77,7 @@ _NAMELESS = (
 
 
 @dataclass(frozen=True)
-class Talk:
+class EarlierConversation:
     """Earlier turns of a conversation that were read from text.
 
     Attributes:
@@ -92,7 +92,7 @@ class Talk:
     texts: tuple[str, ...] = ()
 
 
-def talk_of(texts: Sequence[str]) -> Talk:
+def talk_of(texts: Sequence[str]) -> EarlierConversation:
     r"""The turns of a history that is a list of texts.
 
     Args:
@@ -118,8 +118,8 @@ def talk_of(texts: Sequence[str]) -> Talk:
         turns += turns_of_text
         is_labelled = is_labelled and bool(turns_of_text)
     if is_labelled:
-        return Talk(tuple(turns))
-    return Talk(tuple(_turns_by_position(texts)), (_NAMELESS,))
+        return EarlierConversation(tuple(turns))
+    return EarlierConversation(tuple(_turns_by_position(texts)), (_NAMELESS,))
 
 
 def _turns_by_position(texts: Sequence[str]) -> Iterator[Turn]:

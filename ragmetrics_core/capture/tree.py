@@ -149,9 +149,9 @@ class Message:
     role: str
     # its text blocks, joined; of a tool the result as the model sees it
     text: str = field(default="", repr=False)
-    calls: tuple[ToolCall, ...] = ()  # the tools that it calls
+    tool_calls: tuple[ToolCall, ...] = ()  # the tools that it calls
     # what a reply cites, by the word of the model's provider; None if it says nothing
-    cited: tuple[CitedSource, ...] | None = field(
+    cited_sources: tuple[CitedSource, ...] | None = field(
         default=None, kw_only=True, compare=False
     )
 
@@ -168,13 +168,13 @@ class Node:
     # what it was asked; of a tool the one text argument, else JSON
     query: str | None = field(default=None, repr=False)
     # documents that it was given
-    taken: tuple[Document, ...] = field(default=(), repr=False)
+    input_documents: tuple[Document, ...] = field(default=(), repr=False)
     # Documents that it returned, in their order: None if it returned none, () for an
     # empty list. Of a step only what it did not merely pass on.
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     # documents that stood among the inputs of a step, and those that it passed on
-    handed: tuple[Document, ...] = field(default=(), repr=False)
-    passed_on: tuple[Document, ...] = field(default=(), repr=False)
+    documents_among_inputs: tuple[Document, ...] = field(default=(), repr=False)
+    documents_passed_on: tuple[Document, ...] = field(default=(), repr=False)
     # what a tool or agent returned, as the model sees it
     text: str | None = field(default=None, repr=False)
     # what a model was shown, results of tools included
@@ -185,10 +185,10 @@ class Node:
     # what it ended with instead of returning
     error: str | None = field(default=None, repr=False)
     # id of the tool call that it answers; the order of the model's calls is told by it
-    call: str | None = None
+    tool_call_id: str | None = None
     # A tool that steers the run and brings no evidence: a hand-off, a structured
     # answer, a call that a person rejected or that only waits for one.
-    control: bool = False
+    is_control: bool = False
     # the agent that it and what is inside it belongs to; None for the one around it
     agent: str | None = None
     # what orders it among calls beside each other, where no tool call does
@@ -196,7 +196,7 @@ class Node:
     # the provider of the model around it made it, while that model answered
     by_provider: bool = False
     # how many sources it named of which the whole text was not recorded
-    unread: int = 0
+    n_without_text: int = 0
     # what is uncertain about it, in words: nothing is exact then
     remarks: tuple[str, ...] = ()
 
@@ -210,7 +210,7 @@ class Node:
 
         A tool that only hands the run over, or hands the answer in, does not count.
         """
-        return any(node.kind == "tool" and not node.control for node in self.walk())
+        return any(node.kind == "tool" and not node.is_control for node in self.walk())
 
     def paths(self, above: Path = ()) -> Iterator[Path]:
         """This call and all below it that count, each behind the calls around it.
@@ -238,13 +238,13 @@ class Answer:
     # that it was built from, where the framework names them
     replies: tuple[str, ...] = field(default=(), repr=False)
     # the call that wrote it, where that is known by identity
-    call: Node | None = field(default=None, repr=False)
-    extracted: bool = False  # cut out of a document: no model wrote it
+    writing_call: Node | None = field(default=None, repr=False)
+    is_extracted: bool = False  # cut out of a document: no model wrote it
     # that it carries; its data flow
     documents: tuple[Document, ...] | None = field(default=None, repr=False)
     question: str | None = field(default=None, repr=False)  # that it carries
     # what it cites, by the framework's own word; None if it says nothing
-    cited: tuple[CitedSource, ...] | None = None
+    cited_sources: tuple[CitedSource, ...] | None = None
     model: str | None = None  # that wrote it, as the framework names it
     # what is uncertain about it, in words; the rules say it
     doubts: tuple[str, ...] = ()
@@ -260,9 +260,9 @@ class Tree:
 
     root: Node
     question: str | None = None  # the user's; None if the framework does not tell
-    asked_at: str = ""  # where it was found, in words
+    question_place: str = ""  # where it was found, in words
     # a rewrite of it, where the framework names one; else the rules look at the queries
-    standalone: str | None = None
+    standalone_question: str | None = None
     # earlier turns of the conversation, oldest first, without the question
     history: tuple[Turn, ...] = ()
     # the history was read from a prompt, where typed messages may be examples as well
@@ -276,47 +276,53 @@ class Tree:
     output: Any = None
     # Documents that reached the generator by the framework's own data flow, for where
     # the prompt does not tell; None leaves it to the rules.
-    flow: tuple[Document, ...] | None = None
-    flow_at: str = ""  # where these were found, in words
-    is_query: bool = False  # it is a sample even if it retrieved nothing
-    gives_documents: bool = False  # and nothing else: another run may answer from them
+    flow_documents: tuple[Document, ...] | None = None
+    flow_place: str = ""  # where these were found, in words
+    is_always_a_sample: bool = False  # it is a sample even if it retrieved nothing
+    gives_only_documents: bool = (
+        False  # and nothing else: another run may answer from them
+    )
     # a router kept it from the calls that search or answer: the application may have
     # answered by itself
-    turned_away: bool = False
+    was_routed_away: bool = False
     error: str | None = None  # what the run ended with; by default the root's error
-    complete: bool = True  # False if it was abandoned, interrupted or still goes on
-    partial: str | None = None  # what was read of an answer that broke off
-    # the task or thread it ran in: runs of one strand may belong together
-    strand: str = ""
+    is_complete: bool = True  # False if it was abandoned, interrupted or still goes on
+    partial_answer: str | None = None  # what was read of an answer that broke off
+    # the task or thread it ran in: runs of one task or thread may belong together
+    task_or_thread: str = ""
     # what a run that waits for a person and the one that goes on with it share
-    thread: str | None = None
+    resumption_key: str | None = None
     # the framework's id of the conversation; None if it has none
-    conversation: str | None = None
+    conversation_id: str | None = None
     # that id is only the identity of what keeps the messages: a name that the user gave
     # goes first
-    kept: bool = False
-    conversation_at: str = ""  # how it was found where the framework has none, in words
+    is_id_of_memory: bool = False
+    conversation_place: str = (
+        ""  # how it was found where the framework has none, in words
+    )
     # of the conversation, from 1; by default one more than the user's messages in the
     # history
-    turn: int | None = None
-    earlier: tuple[EvidenceCall, ...] = ()  # the ledger's calls of earlier turns
+    turn_number: int | None = None
+    earlier_calls: tuple[EvidenceCall, ...] = ()  # the ledger's calls of earlier turns
     # it waits for a person: the next run of its thread that ``continues`` goes on with
     # it
-    paused: bool = False
+    is_paused: bool = False
     # it goes on with an earlier run instead of asking something new
     continues: bool = False
     # fields of the sample that the call itself says
-    given: Mapping[str, Any] = field(default_factory=dict)
-    other: tuple[Document, ...] = ()  # documents without text and the like, only noted
+    given_fields: Mapping[str, Any] = field(default_factory=dict)
+    documents_without_text: tuple[
+        Document, ...
+    ] = ()  # documents without text and the like, only noted
     # how many of the retrieved documents have a text that was not recorded
-    unread: int = 0
+    n_without_text: int = 0
     warnings: tuple[str, ...] = ()  # what the adapter has to say
     # what is uncertain about which runs are this turn: nothing is exact then
     doubts: tuple[str, ...] = ()
-    run: Any = None  # the framework's own, for callables of the user
+    native_run: Any = None  # the framework's own, for callables of the user
     # mappings that the user's keys and paths lead into, the first hit wins
     places: tuple[Any, ...] = ()
     # more of these, of what the run returned: contexts and answer are sought here first
     results: tuple[Any, ...] = ()
     # makes plain values of what is found there
-    plain: Callable[[Any], Any] = field(default=lambda value: value)
+    to_plain_value: Callable[[Any], Any] = field(default=lambda value: value)

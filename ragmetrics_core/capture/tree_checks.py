@@ -35,7 +35,10 @@ def _problem_of_call(call: Node) -> str:
     """What is wrong with one call, as a sentence without its subject; "" for nothing."""
     if call.kind not in _KINDS:
         return f"has the kind {call.kind!r}: give one of {', '.join(_KINDS)}"
-    for name, documents in (("documents", call.documents), ("taken", call.taken)):
+    for name, documents in (
+        ("documents", call.documents),
+        ("input_documents", call.input_documents),
+    ):
         for document in documents or ():
             if not isinstance(document, Document):
                 kind = type(document).__name__

@@ -5,7 +5,7 @@ it. Four terms:
 
     - A **turn** is one question of a user, with all runs that answer it.
     - A **group** is the runs of one question that have no outermost run around them.
-    - A **strand** is the task or thread that a run ran in.
+    - A **task or thread** is the one in which a run ran.
     - A run is **loose** if it gives no sample by itself, such as a rewriter of the
       question: a later run may use what it wrote.
 """
@@ -165,7 +165,7 @@ class Turns(Generic[Run]):
         samples = self._samples_of_groups(self._groups, over=over)
         is_any_paused = False
         for trees in self._waiting_runs.values():
-            if trees[-1].paused:
+            if trees[-1].is_paused:
                 is_any_paused = True
             else:
                 samples += self._samples_of_several(trees, THREAD, over=over)
@@ -198,7 +198,7 @@ class Turns(Generic[Run]):
             samples = self.finish_trace()
             samples += self.samples_that_wait(over=True)
             for thread, trees in list(self._waiting_runs.items()):
-                if not trees[-1].paused:
+                if not trees[-1].is_paused:
                     del self._waiting_runs[thread]
             self._n_samples += len(samples)
             return samples
@@ -211,17 +211,17 @@ class Turns(Generic[Run]):
         """
         if self._where.build is not None:
             return samples_of(tree, self._where)
-        if tree.thread is None:
+        if tree.resumption_key is None:
             return self._samples_of_answered([tree])
         samples: list[Sample] = []
         parts = [tree]
-        earlier_runs = self._waiting_runs.pop(tree.thread, [])
+        earlier_runs = self._waiting_runs.pop(tree.resumption_key, [])
         if tree.continues:
             parts = [*earlier_runs, tree]
-        elif earlier_runs and not earlier_runs[-1].paused:  # nobody went on with it
+        elif earlier_runs and not earlier_runs[-1].is_paused:  # nobody went on with it
             samples += self._samples_of_several(earlier_runs, THREAD)
-        if tree.paused:
-            samples += self._let_wait(tree.thread, parts)
+        if tree.is_paused:
+            samples += self._let_wait(tree.resumption_key, parts)
         else:
             samples += self._samples_of_answered(parts)
         return samples
@@ -241,8 +241,8 @@ class Turns(Generic[Run]):
         whole_tree = self._with_its_writers(parts)
         calls = Calls(whole_tree, self._where.context_tools or ())
         # a breakpoint: the run that resumes the graph goes on with it
-        if tree.thread is not None and _stops_before_tools(calls):
-            return self._let_wait(tree.thread, parts)
+        if tree.resumption_key is not None and _stops_before_tools(calls):
+            return self._let_wait(tree.resumption_key, parts)
         has_failed = bool(tree.error or tree.root.error)
         goes_on_with_nothing = len(parts) == 1
         if goes_on_with_nothing and not has_failed:
@@ -251,13 +251,13 @@ class Turns(Generic[Run]):
                 return samples_of_others
         whole_tree = self._place_tree(whole_tree)
         # the user's question may be an earlier one, since nothing was searched for now
-        if not calls.tried and self._was_found_earlier(tree.root.taken):
+        if not calls.tried and self._was_found_earlier(tree.root.input_documents):
             whole_tree = doubtful(whole_tree, _FOUND_EARLIER)
         samples = samples_of(whole_tree, self._where)
         is_without_answer = any(sample.answer is None for sample in samples)
         # a later run of the thread may answer in its place
-        if tree.thread is not None and is_without_answer:
-            return self._let_wait(tree.thread, parts)
+        if tree.resumption_key is not None and is_without_answer:
+            return self._let_wait(tree.resumption_key, parts)
         if samples:
             self._read_later.doubt_one_that_is_replaced(whole_tree, calls)
         else:
@@ -288,7 +288,7 @@ class Turns(Generic[Run]):
         is_an_agents_answer = tree.root.kind == "agent" and bool(tree.answers)
         if len(parts) > 1 or is_an_agents_answer:
             self._unsampled.add(whole_tree, counts_anyway=True)
-        elif tree.turned_away:
+        elif tree.was_routed_away:
             self._unsampled.add(tree, counts_anyway=False)
 
     def _samples_if_it_waits(self, tree: Tree, calls: Calls) -> list[Sample] | None:
@@ -303,12 +303,12 @@ class Turns(Generic[Run]):
         Returns:
             The samples that are complete with it; None if it is no such run.
         """
-        if tree.gives_documents or tree.root.kind == "retriever":
+        if tree.gives_only_documents or tree.root.kind == "retriever":
             return self._keep_retrieval(tree)
         if not calls.tried_by_application:
             if calls.models and self._keep_as_part_of_others(tree, calls):
                 return self._samples_due()
-            if not tree.is_query and not calls.tried:
+            if not tree.is_always_a_sample and not calls.tried:
                 return None
         writer = self._loose_runs.writer_of_several(tree)
         if writer is None or calls.tree.root is not tree.root:
@@ -403,9 +403,9 @@ class Turns(Generic[Run]):
         """
         queries = (node.query for node in tree.root.walk() if node.query)
         query = as_one_line(next(queries, None))
-        samples = self._samples_due(tree.strand, query)
-        runs_of_strand = self._loose_runs.runs_near(tree.strand)
-        writers = [run for run in runs_of_strand if writes_query(run, query)]
+        samples = self._samples_due(tree.task_or_thread, query)
+        runs_of_task = self._loose_runs.runs_near(tree.task_or_thread)
+        writers = [run for run in runs_of_task if writes_query(run, query)]
         self._unsampled.strike(writers)
         self._groups.add_retrieval(tree, query, writers)
         self._note_documents_found(tree)
@@ -426,9 +426,13 @@ class Turns(Generic[Run]):
         """Whether one of some documents was found by a retrieval without a root."""
         return any(_hash_of(document) in self._hashes_found for document in documents)
 
-    def _samples_due(self, strand: str | None = None, query: str = "") -> list[Sample]:
+    def _samples_due(
+        self, task_or_thread: str | None = None, query: str = ""
+    ) -> list[Sample]:
         """Samples of groups that no further run will join."""
-        return self._samples_of_groups(self._groups.take_over_due(strand, query))
+        return self._samples_of_groups(
+            self._groups.take_over_due(task_or_thread, query)
+        )
 
     def _keep_as_part_of_others(self, tree: Tree, calls: Calls) -> bool:
         """Keep a run without a retrieval for other runs, unless it is a sample by itself.
@@ -451,8 +455,8 @@ class Turns(Generic[Run]):
         called_tools = any(node.kind == "tool" for node in tree.root.walk())
         self._unsampled.add(tree, counts_anyway=called_tools)
         self._loose_runs.add(tree)
-        if tree.conversation is not None:  # what it found may be spoken of later
-            as_turn = self._place_tree(replace(tree, is_query=True))
+        if tree.conversation_id is not None:  # what it found may be spoken of later
+            as_turn = self._place_tree(replace(tree, is_always_a_sample=True))
             self._remember(as_turn, samples_of(as_turn, self._where))
         return True
 
@@ -462,8 +466,8 @@ class Turns(Generic[Run]):
         If not, a later retrieval may use what it wrote.
         """
         user_names_contexts = self._where.contexts_from is not None
-        was_handed_documents = bool(tree.root.taken)
-        return tree.is_query or was_handed_documents or user_names_contexts
+        was_handed_documents = bool(tree.root.input_documents)
+        return tree.is_always_a_sample or was_handed_documents or user_names_contexts
 
     # Turns of a conversation
 
@@ -489,7 +493,7 @@ class Turns(Generic[Run]):
             question = quoted.turn.question
             if not quoted.is_said:
                 continue
-            if not self._is_written_by_loose_run(question, tree.strand):
+            if not self._is_written_by_loose_run(question, tree.task_or_thread):
                 last_said_turn = quoted.turn
         placed = self.conversations.place_turn(tree, last_said_turn)
         if placed.history:
@@ -560,9 +564,9 @@ class Turns(Generic[Run]):
                 lines_of_now.add(calls.replies[call].line)
         return list(self.conversations.find_quoted_turns(prompts, lines_of_now))
 
-    def _is_written_by_loose_run(self, question: str, strand: str) -> bool:
-        """Whether a loose run of a strand wrote a question."""
-        loose_runs = self._loose_runs.runs_near(strand)
+    def _is_written_by_loose_run(self, question: str, task_or_thread: str) -> bool:
+        """Whether a loose run of a task or thread wrote a question."""
+        loose_runs = self._loose_runs.runs_near(task_or_thread)
         return any(writes_query(run, question) for run in loose_runs)
 
 
@@ -588,7 +592,7 @@ def _stops_before_tools(calls: Calls) -> bool:
     if not isinstance(messages, (list, tuple)) or not messages:
         return False
     last_message = messages[-1]
-    if not isinstance(last_message, Message) or not last_message.calls:
+    if not isinstance(last_message, Message) or not last_message.tool_calls:
         return False
-    ids_of_tool_calls = {tool_call.id for tool_call in last_message.calls}
-    return all(node.call not in ids_of_tool_calls for node in calls.nodes)
+    ids_of_tool_calls = {tool_call.id for tool_call in last_message.tool_calls}
+    return all(node.tool_call_id not in ids_of_tool_calls for node in calls.nodes)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from ragmetrics_core.capture.brought import Brought
+from ragmetrics_core.capture.brought import LedgerEntry
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.passages import (
     is_long_enough,
@@ -38,7 +38,7 @@ class ToolsOfText:
 
 
 def tools_of_text(
-    contexts: Contexts, brought: Sequence[Brought], context_tools: Collection[str]
+    contexts: Contexts, brought: Sequence[LedgerEntry], context_tools: Collection[str]
 ) -> ToolsOfText:
     """Find the tools whose text may be evidence.
 
@@ -61,7 +61,7 @@ def tools_of_text(
 
 
 def _tools_beside_contexts(
-    contexts: Contexts, brought: Sequence[Brought]
+    contexts: Contexts, brought: Sequence[LedgerEntry]
 ) -> tuple[Node, ...]:
     """Tools whose text may be evidence, so that the user is told to name them.
 

@@ -150,14 +150,14 @@ def name_authors(root: Node) -> None:
     originals = _originals_of(nodes)
     for node in nodes:
         if node.kind == "tool" and node.text:
-            node.taken = _documents_handed_on(node, answers)
+            node.input_documents = _documents_handed_on(node, answers)
             continue
         earlier = [call for call in answers if (call.ended or 0) < node.began]
         documents = []
-        for document in node.taken:
+        for document in node.input_documents:
             author = _author(document, earlier, answers, originals)
             documents.append(replace(document, author=author))
-        node.taken = tuple(documents)
+        node.input_documents = tuple(documents)
     hand_on_authors([root])
 
 
@@ -208,7 +208,7 @@ def hand_on_authors(roots: Sequence[Node]) -> None:
     if not author_by_key:
         return
     for node in nodes:
-        node.taken = _with_authors(node.taken, author_by_key)
+        node.input_documents = _with_authors(node.input_documents, author_by_key)
         if node.documents is not None:
             node.documents = _with_authors(node.documents, author_by_key)
 

@@ -379,10 +379,10 @@ class _Trace:
     def _add_names_of_tools(self, reply: Message) -> Message:
         """A reply whose calls of tools have their names, which some spans tell elsewhere."""
         calls = []
-        for call in reply.calls:
+        for call in reply.tool_calls:
             name = call.name or self._tool_names.get(call.id, "")
             calls.append(replace(call, name=name))
-        return replace(reply, calls=tuple(calls))
+        return replace(reply, tool_calls=tuple(calls))
 
     def _read_agent_step(self, call: Call) -> None:
         """Give the reply that an agent's step returned to the model's call inside it.
@@ -397,7 +397,7 @@ class _Trace:
         if model is None or model.reading is None or not isinstance(reply, Message):
             return
         if tool_calls or not model.reading.replies:
-            model.reading.replies = (replace(reply, calls=tool_calls),)
+            model.reading.replies = (replace(reply, tool_calls=tool_calls),)
             self._outputs[model] = None
 
     def _model_of_step(self, step: Call) -> Call | None:
@@ -869,4 +869,4 @@ def _tool_calls(calls: Sequence[Call]) -> Iterator[ToolCall]:
     for call in calls:
         replies = call.reading.replies if call.reading is not None else ()
         for reply in replies:
-            yield from reply.calls
+            yield from reply.tool_calls

@@ -117,7 +117,7 @@ def _fill_model(node: Node, reading: Reading) -> None:
     node.prompt = max(reading.prompt, messages_of_input, key=_n_characters)
     node.model = reading.model
     replies = reading.replies
-    if not any(reply.text or reply.calls for reply in replies):
+    if not any(reply.text or reply.tool_calls for reply in replies):
         replies = replies_in(reading.output)
     node.reply = _without_earlier_calls(replies[0], node.prompt) if replies else None
 
@@ -127,11 +127,13 @@ def _without_earlier_calls(reply: Message, prompt: Sequence[Message]) -> Message
 
     OpenInference writes two calls of a model of Google's ADK into one span.
     """
-    earlier_ids = {call.id for message in prompt for call in message.calls if call.id}
-    if not reply.text or earlier_ids.isdisjoint(call.id for call in reply.calls):
+    earlier_ids = {
+        call.id for message in prompt for call in message.tool_calls if call.id
+    }
+    if not reply.text or earlier_ids.isdisjoint(call.id for call in reply.tool_calls):
         return reply
-    new_calls = tuple(call for call in reply.calls if call.id not in earlier_ids)
-    return replace(reply, calls=new_calls)
+    new_calls = tuple(call for call in reply.tool_calls if call.id not in earlier_ids)
+    return replace(reply, tool_calls=new_calls)
 
 
 def _n_characters(messages: Sequence[Message]) -> int:
@@ -147,7 +149,7 @@ def _fill_retriever(node: Node, reading: Reading) -> None:
     none.
     """
     node.query = reading.query or question_in(reading.input)
-    node.taken = reading.input_documents or tuple(
+    node.input_documents = reading.input_documents or tuple(
         find_instances(reading.input, Document)
     )
     node.documents = tuple(find_instances(reading.output, Document))
@@ -171,12 +173,12 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     node.name = reading.tool or node.name
     node.query = _argument(reading.input)
     node.text = _result(reading.output)
-    node.call = reading.call_id
+    node.tool_call_id = reading.call_id
     # such a tool steers the run or gives the answer, and is no evidence
-    node.control = reading.hands_over or node.name in ANSWER_TOOLS
+    node.is_control = reading.hands_over or node.name in ANSWER_TOOLS
     result = reading.output
     if message is not None:
-        node.call = node.call or message.calls[0].id
+        node.tool_call_id = node.tool_call_id or message.calls[0].id
         result = message.artifact
     node.documents = tuple(find_instances(result, Document)) or None
 
@@ -188,7 +190,7 @@ def _fill_step(node: Node, reading: Reading) -> None:
     there are no such documents.
     """
     node.query = reading.query
-    node.taken = reading.input_documents
+    node.input_documents = reading.input_documents
     if reading.query is not None and isinstance(reading.output, str):
         node.text = reading.output
     handed = {_identity(document) for document in documents_in(reading.input)}
@@ -200,7 +202,7 @@ def _fill_step(node: Node, reading: Reading) -> None:
         else:
             brought.append(document)
     node.documents = tuple(brought) or None
-    node.passed_on = tuple(passed_on)
+    node.documents_passed_on = tuple(passed_on)
 
 
 def _identity(document: Document) -> tuple[str | None, str, float | None]:

@@ -145,7 +145,7 @@ def _search_and_answer_by_themselves(trees: Sequence[Tree]) -> bool:
     n_turns = 0
     for tree in trees:
         kinds = {node.kind for node in tree.root.walk()}
-        is_step_of_another = tree.asked_at == FIRST_PROMPT
+        is_step_of_another = tree.question_place == FIRST_PROMPT
         if {"model", "retriever"} <= kinds and not is_step_of_another:
             n_turns += 1
     return n_turns > 1
@@ -222,9 +222,9 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
         root,
         output=reading.output,
         # runs that have the same name and conversation go on with each other
-        thread=None if session is None else f"{root.name}/{session}",
-        conversation=session,
-        given={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
+        resumption_key=None if session is None else f"{root.name}/{session}",
+        conversation_id=session,
+        given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
         places=(call.span.trace,),
     )
     models = [node for node in root.walk() if node.kind == "model"]
@@ -236,10 +236,10 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
     _tell_what_was_not_recorded(tree, call)
     _tell_end(tree, call, models)
     tree.answers = _answers(root, reading.output, synthesizers)
-    tree.is_query = _is_query(tree, reading, models)
-    tree.gives_documents = _gives_only_documents(root, reading.output, models)
+    tree.is_always_a_sample = _is_query(tree, reading, models)
+    tree.gives_only_documents = _gives_only_documents(root, reading.output, models)
     if _shows_no_documents(reading, synthesizers):
-        tree.flow = ()  # no document flows to the answering model
+        tree.flow_documents = ()  # no document flows to the answering model
     return tree
 
 
@@ -274,12 +274,12 @@ def _ignore_other_indices(root: Node, synthesizers: Sequence[Node]) -> None:
     """
     if not synthesizers:
         return
-    last_taken = synthesizers[-1].taken
+    last_taken = synthesizers[-1].input_documents
     if not last_taken or not all(document.author for document in last_taken):
         return
     used_ids: set[str | None] = set()
     for synthesizer in synthesizers:
-        used_ids.update(document.id for document in synthesizer.taken)
+        used_ids.update(document.id for document in synthesizer.input_documents)
     for node in root.walk():
         if node.kind == "retriever":
             retrieved_ids = {document.id for document in node.documents or ()}
@@ -311,8 +311,8 @@ def _tell_what_was_not_recorded(tree: Tree, call: Call) -> None:
     """Write into a tree what of its documents and prompts the spans do not hold."""
     ids_without_text = _take_out_documents_without_text(tree.root)
     cut_spans = [inner for inner in call.walk() if inner.span.dropped > 0]
-    tree.other = tuple(Document("", name) for name in ids_without_text)
-    tree.unread = len(ids_without_text) + len(cut_spans)
+    tree.documents_without_text = tuple(Document("", name) for name in ids_without_text)
+    tree.n_without_text = len(ids_without_text) + len(cut_spans)
     if cut_spans:
         tree.warnings = (ATTRIBUTES_DROPPED.format(len(cut_spans)),)
 
@@ -333,12 +333,12 @@ def _tell_end(tree: Tree, call: Call, models: Sequence[Node]) -> None:
     tree.error = call.span.error
     if tree.error is None and not has_output and _is_abandoned(call):
         tree.error = _ABANDONED
-    tree.complete = not tree.error and (has_output or bool(models))
+    tree.is_complete = not tree.error and (has_output or bool(models))
     errors = [node.error or "" for node in tree.root.walk()]
     # LangGraph interrupts a run by this error, which its outermost span does not hold
     is_interrupted = any(error.startswith("GraphInterrupt") for error in errors)
-    may_go_on = call.span.error is None and tree.conversation is not None
-    tree.paused = is_interrupted and may_go_on
+    may_go_on = call.span.error is None and tree.conversation_id is not None
+    tree.is_paused = is_interrupted and may_go_on
 
 
 def _is_abandoned(call: Call) -> bool:
@@ -364,7 +364,7 @@ def _shows_no_documents(reading: Reading, synthesizers: Sequence[Node]) -> bool:
         return True
     if reading.output is None or not synthesizers:
         return False
-    return not synthesizers[-1].taken
+    return not synthesizers[-1].input_documents
 
 
 def _is_query(tree: Tree, reading: Reading, models: Sequence[Node]) -> bool:
@@ -417,7 +417,7 @@ def _answers(
     if root.kind == "model":
         if root.reply is None or not root.reply.text:
             return ()
-        return (Answer(root.reply.text, "the model call", call=root),)
+        return (Answer(root.reply.text, "the model call", writing_call=root),)
     if _holds_only(output, Answer):
         return tuple(output)
     text, key = answer_in(output)

@@ -33,9 +33,9 @@ from langchain_ragmetrics.values import (
 )
 from ragmetrics_core.capture import (
     Problems,
+    current_task_or_thread,
     guard_hook,
     is_judge_work,
-    strand,
     words_of,
 )
 
@@ -297,7 +297,7 @@ class Recorder(BaseCallbackHandler):
     def _add_root(self, root: Run, receivers: tuple[Receiver, ...]) -> None:
         """Note who gets a root when it has ended; forget the oldest of too many."""
         self._roots[root.id] = receivers
-        root.extra[FLOW] = strand()
+        root.extra[FLOW] = current_task_or_thread()
         if len(self._roots) > _MOST_OPEN:
             oldest_id = next(iter(self._roots))
             self._forget(self.open[oldest_id])

@@ -110,13 +110,13 @@ def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
     if run.name.startswith("RunnableEach<"):
         for child in inside:
             for tree in trees(child, where):
-                tree.strand = tree.strand or _strand(run)
+                tree.task_or_thread = tree.task_or_thread or _task_or_thread(run)
                 yield tree
     elif run.name != FALLBACKS or inside or run.error:
         yield _tree(run, every_turn=isinstance(where, Finding) and where.every_turn)
 
 
-def _strand(run: AnyRun) -> str:
+def _task_or_thread(run: AnyRun) -> str:
     """The task or thread in which a root ran."""
     return str((run.extra or {}).get(FLOW, ""))
 
@@ -127,7 +127,7 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     calls_models = any(node.kind == "model" for node in root.walk())
     inputs, output = plain(run.inputs), plain(run.outputs or {})
     if root.kind == "step" and not capture.has_written(inputs):
-        root.taken = tuple(documents_in(inputs))
+        root.input_documents = tuple(documents_in(inputs))
     given_metadata = _given_in_metadata(run)
     continues = _continues(run)
     question, asked_at = _question(run, inputs, output, given_metadata, continues)
@@ -138,21 +138,21 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
     tree = Tree(
         root,
         question=question,
-        asked_at=asked_at,
+        question_place=asked_at,
         history=talk.turns,
         instructions=talk.texts,
         answers=answers,
         output=output,
-        is_query=calls_models and (every_turn or answers_from_tools),
-        gives_documents=_gives_documents(root, output, calls_models=calls_models),
-        strand=_strand(run),
+        is_always_a_sample=calls_models and (every_turn or answers_from_tools),
+        gives_only_documents=_gives_documents(root, output, calls_models=calls_models),
+        task_or_thread=_task_or_thread(run),
         continues=continues,
-        given=_fields_of_the_sample(given_metadata),
+        given_fields=_fields_of_the_sample(given_metadata),
         doubts=talk.doubts,
-        run=run,
+        native_run=run,
         places=(run.inputs,),
         results=(run.outputs or {},),
-        plain=plain,
+        to_plain_value=plain,
     )
     _add_session(tree, run)
     _add_end(tree, run, calls_models=calls_models)
@@ -168,9 +168,9 @@ def _add_session(tree: Tree, run: AnyRun) -> None:
     session = None if loading is None else (loading.extra or {}).get(SESSION)
     if session is None or "thread_id" in metadata_of(run):
         return
-    tree.conversation = session
+    tree.conversation_id = session
     if not tree.history:
-        tree.turn = 1
+        tree.turn_number = 1
 
 
 def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
@@ -183,12 +183,12 @@ def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     tree.error = error_of(run)
     if tree.error is None and gave_nothing and _is_abandoned(run):
         tree.error = _ABANDONED
-    tree.complete = tree.error is None and (calls_models or not gave_nothing)
+    tree.is_complete = tree.error is None and (calls_models or not gave_nothing)
     thread = metadata_of(run).get("thread_id")
     if thread is not None:
-        tree.thread = f"{run.name}/{thread}"
-        tree.conversation = str(thread)
-        tree.paused = run.error is None and _waits_for_a_person(tree.root.walk())
+        tree.resumption_key = f"{run.name}/{thread}"
+        tree.conversation_id = str(thread)
+        tree.is_paused = run.error is None and _waits_for_a_person(tree.root.walk())
 
 
 def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:
@@ -227,14 +227,14 @@ def _question(
 
 def _earlier_talk(
     run: AnyRun, inputs: object, output: object, question: str | None
-) -> capture.Talk:
+) -> capture.EarlierConversation:
     """Earlier turns of the conversation; empty for a run of a model, tool or retriever alone.
 
     They stand in the inputs, else in the state of a graph, else
     ``RunnableWithMessageHistory`` loaded them.
     """
     if run.run_type != "chain":
-        return capture.Talk()
+        return capture.EarlierConversation()
     handed_in = capture.talk_in(inputs, question)
     if handed_in.turns or handed_in.texts:
         return handed_in
@@ -243,7 +243,9 @@ def _earlier_talk(
         return in_state
     loaded = capture.spoken(_loaded_messages(run))
     ends_with_the_question = bool(loaded) and loaded[-1].content == question
-    return capture.Talk(loaded[:-1] if ends_with_the_question else loaded)
+    return capture.EarlierConversation(
+        loaded[:-1] if ends_with_the_question else loaded
+    )
 
 
 def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
@@ -266,7 +268,7 @@ def _answers(root: Node, output: Mapping[str, Any]) -> tuple[Answer, ...]:
     """The answer that the outputs give, or the reply of a model that was called by itself."""
     if root.kind == "model":
         text = None if root.reply is None else root.reply.text
-        return (Answer(text, "the model call", call=root),) if text else ()
+        return (Answer(text, "the model call", writing_call=root),) if text else ()
     text, key = capture.answer_in(output)
     if text is None:
         return ()
@@ -497,8 +499,8 @@ def _fill_tool(node: Node, run: AnyRun) -> None:
     steers = ("GraphInterrupt(", "ParentCommand(")
     node.kind = "tool"
     node.query = _query(run.inputs)
-    node.call = extra.get(CALL) or answered_call
-    node.control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(steers)
+    node.tool_call_id = extra.get(CALL) or answered_call
+    node.is_control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(steers)
     if run.error:
         return
     message = message_of(output)
@@ -536,7 +538,7 @@ def _fill_model(node: Node, run: AnyRun) -> None:
         return
     message = message_of(first_generation.get("message")) or Message("assistant")
     text = str(first_generation.get("text") or message.text)
-    node.reply = Message("assistant", text, message.calls)
+    node.reply = Message("assistant", text, message.tool_calls)
     evidence = first_generation.get(PROVIDER)
     if not isinstance(evidence, capture.ProviderEvidence):
         evidence = provider_evidence_of(first_generation.get("message"))
@@ -564,18 +566,21 @@ def _fill_step(node: Node, run: AnyRun) -> None:
     """
     if run.name.startswith("HumanInTheLoop"):
         node.children += _replies_of_a_person(node, run)
-    node.handed = tuple(documents_in(plain(run.inputs)))
+    node.documents_among_inputs = tuple(documents_in(plain(run.inputs)))
     documents = list(documents_in(plain(run.outputs or {})))
     if not documents:
         return
-    handed = {(document.id, document.text, document.score) for document in node.handed}
+    handed = {
+        (document.id, document.text, document.score)
+        for document in node.documents_among_inputs
+    }
     brought: list[Document] = []
     passed_on: list[Document] = []
     for document in documents:
         is_passed_on = (document.id, document.text, document.score) in handed
         (passed_on if is_passed_on else brought).append(document)
     node.documents = tuple(brought) or None
-    node.passed_on = tuple(passed_on)
+    node.documents_passed_on = tuple(passed_on)
 
 
 def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:
@@ -602,7 +607,7 @@ def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:
             node.began,
             node.ended or node.began,
             text=str(message.text),
-            call=message.tool_call_id,
+            tool_call_id=message.tool_call_id,
             query=_query(calls_in_question[message.tool_call_id]["args"]),
         )
         replies.append(reply)

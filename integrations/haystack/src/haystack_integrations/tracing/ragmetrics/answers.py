@@ -60,7 +60,7 @@ def answers(calls: Calls) -> list[Answer]:
     if not objects:
         objects = _objects_of_last_component(calls, texts_with_calls)
     # a reader may stand beside the model, or before it
-    is_read_alone = bool(objects) and all(answer.extracted for answer in objects)
+    is_read_alone = bool(objects) and all(answer.is_extracted for answer in objects)
     if is_read_alone and texts_with_calls:
         return [
             replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
@@ -159,7 +159,7 @@ def _with_doubt(answer: Answer, texts_passed_on: list[Answer]) -> Answer:
         answer: The answer, with the call that wrote it.
         texts_passed_on: Texts of the output that a component took as input, too.
     """
-    prompt = answer.call.prompt if answer.call is not None else ()
+    prompt = answer.writing_call.prompt if answer.writing_call is not None else ()
     prompt_text = " ".join(as_one_line(message.text) for message in prompt)
     for other in texts_passed_on:
         other_text = as_one_line(other.text)
@@ -189,7 +189,7 @@ def _is_draft(node: Node, draft: Answer, final_texts: list[Answer]) -> bool:
         return False
     lines_shown_later = []
     for answer in final_texts:
-        call = answer.call
+        call = answer.writing_call
         if call is None or _is_verdict(answer.text or ""):
             continue
         if call.began > node.closed:
@@ -222,7 +222,9 @@ def _with_call(calls: Calls, answer: Answer) -> Answer:
     Where no call wrote it, its documents are those that its component got.
     """
     node = (
-        None if answer.extracted else _writer_of(calls, (answer.text, *answer.replies))
+        None
+        if answer.is_extracted
+        else _writer_of(calls, (answer.text, *answer.replies))
     )
     if node is not None:
         return _with_documents_of(calls, node, answer)
@@ -243,7 +245,7 @@ def _with_documents_of(calls: Calls, node: Node, answer: Answer) -> Answer:
     documents, _ = calls.flow(node)
     return replace(
         answer,
-        call=calls.of[node],
+        writing_call=calls.of[node],
         documents=answer.documents if documents is None else documents,
     )
 
@@ -287,7 +289,7 @@ def _outputs(run: Run) -> list[tuple[str, Any]]:
 def _cut_short(sockets: Mapping[str, Any], last_message: Any) -> bool:
     """True for an agent that ran out of steps at the result of a tool."""
     tools = (
-        {call.name for call in last_message.calls}
+        {call.name for call in last_message.tool_calls}
         if isinstance(last_message, Message) and last_message.role == "tool"
         else set()
     )
@@ -297,7 +299,7 @@ def _cut_short(sockets: Mapping[str, Any], last_message: Any) -> bool:
 def _objects(place: str, value: object) -> list[Answer]:
     """One answer per generated answer; of extracted ones the best."""
     answers_there: list[Answer] = list(find_instances(value, Answer))
-    extracted = [answer for answer in answers_there if answer.extracted]
+    extracted = [answer for answer in answers_there if answer.is_extracted]
     best = next(
         (answer for answer in extracted if answer.text),
         extracted[0] if extracted else None,
@@ -305,7 +307,7 @@ def _objects(place: str, value: object) -> list[Answer]:
     return [
         replace(answer, place=place)
         for answer in answers_there
-        if not answer.extracted or answer is best
+        if not answer.is_extracted or answer is best
     ]
 
 

@@ -70,7 +70,7 @@ class Calls:
         documents_taken: list[Document] = []
         for value in node.input.values():
             documents_taken += self._documents_of(value)
-        call.taken = tuple(documents_taken)
+        call.input_documents = tuple(documents_taken)
         is_root = node is self.run.root
         if not is_root:
             # what the whole run gave is read elsewhere
@@ -149,12 +149,12 @@ class Calls:
             (tool_call, tool_call) for tool_call in self._calls_of_step(node)
         ]
         tool_calls = _candidate_of_span(node, tools_of_step, calls_with_calls)
-        call.call = tool_calls[0].id if tool_calls else None
+        call.tool_call_id = tool_calls[0].id if tool_calls else None
         # Which of the results that the next model was shown is the span's?
         next_model = self._next_model(node)
         messages = () if next_model is None else prompt(next_model)
         calls_with_results = [
-            (result.calls[0], result)
+            (result.tool_calls[0], result)
             for result in _results_after_the_last_reply(messages)
         ]
         results = _candidate_of_span(node, tools_of_step, calls_with_results)
@@ -168,7 +168,7 @@ class Calls:
         is_answer = next_model is None and node.ends_agent and not call.documents
         # the one argument of Haystack's own tool that looks for tools
         looks_for_tools = "tool_keywords" in node.input
-        call.control = is_answer or looks_for_tools
+        call.is_control = is_answer or looks_for_tools
 
     def _calls_of_step(self, node: Node) -> list[ToolCall]:
         """The tools that the model called in the step of an agent in which a tool ran."""
@@ -177,7 +177,9 @@ class Calls:
             for model in self._models_of[node.agent]
             if model.parent is node.parent
         ]
-        return [call for reply in replies if reply is not None for call in reply.calls]
+        return [
+            call for reply in replies if reply is not None for call in reply.tool_calls
+        ]
 
     def _next_model(self, node: Node) -> Node | None:
         """The next call of the model of an agent, which is shown what a tool returned."""
@@ -474,9 +476,9 @@ def _with_ids(reply: Said, node: Node) -> Said:
     """A reply whose calls of tools have ids, by which their order is told."""
     calls = (
         replace(call, id=call.id or f"{node.opened}.{place}")
-        for place, call in enumerate(reply.calls)
+        for place, call in enumerate(reply.tool_calls)
     )
-    return replace(reply, calls=tuple(calls))
+    return replace(reply, tool_calls=tuple(calls))
 
 
 def _one_text(arguments: Mapping[str, Any]) -> str:
@@ -496,7 +498,7 @@ def _results_after_the_last_reply(messages: Sequence[Message]) -> list[Message]:
     return [
         message
         for message in messages[start:]
-        if message.role == "tool" and message.calls
+        if message.role == "tool" and message.tool_calls
     ]
 
 
@@ -575,7 +577,7 @@ def prompt(node: Node) -> tuple[Message, ...]:
         if found_with_it is not None:
             messages.append(found_with_it)
     return tuple(
-        message for message in messages if message.text.strip() or message.calls
+        message for message in messages if message.text.strip() or message.tool_calls
     )
 
 

@@ -112,7 +112,7 @@ def _document(document: haystack.Document) -> Document:
 def _extracted(answer: ExtractedAnswer) -> Answer:
     documents = () if answer.document is None else (copied(answer.document),)
     return Answer(
-        answer.data, extracted=True, documents=documents, question=answer.query
+        answer.data, is_extracted=True, documents=documents, question=answer.query
     )
 
 
@@ -216,7 +216,7 @@ def _copy_generated_answer(answer: GeneratedAnswer) -> Answer:
         replies=tuple(replies),
         documents=tuple(copied(document) for document in documents),
         question=answer.query,
-        cited=numbered_sources,
+        cited_sources=numbered_sources,
         model=model if isinstance(model, str) else None,
     )
 
@@ -314,7 +314,7 @@ class Run:
     Args:
         problems: Where internal errors are counted.
         listeners: Who gets the run once it has ended.
-        strand: The thread and task that it began in.
+        task_or_thread: The thread and task that it began in.
 
     Attributes:
         nodes: Its spans, in the order in which they began; the first is the run itself.
@@ -325,7 +325,10 @@ class Run:
     """
 
     def __init__(
-        self, problems: Problems, listeners: tuple[Listener, ...] = (), strand: str = ""
+        self,
+        problems: Problems,
+        listeners: tuple[Listener, ...] = (),
+        task_or_thread: str = "",
     ) -> None:
         # its spans, in the order in which they began; the first is the run itself
         self.nodes: list[Node] = []
@@ -334,7 +337,7 @@ class Run:
         self.paused = False  # a breakpoint stopped it
         # it ended with a snapshot, from which another run may go on
         self.resumable = False
-        self.strand = strand  # the thread and task that it began in
+        self.task_or_thread = task_or_thread  # the thread and task that it began in
         # who gets it once it has ended
         self.problems, self.listeners = problems, listeners
 

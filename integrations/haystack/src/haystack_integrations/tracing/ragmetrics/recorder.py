@@ -36,10 +36,10 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
 from ragmetrics_core.capture import (
     Listener,
     Listeners,
+    current_task_or_thread,
     guard_hook,
     is_capturing,
     is_judge_work,
-    strand,
     texts_in,
     words_of,
 )
@@ -331,8 +331,8 @@ def _begin_run() -> Run | None:
     listeners = LISTENERS.begin()
     if not listeners:
         return None
-    # strand() names the thread and task, by which runs are grouped later
-    run = Run(listeners[0].problems, listeners, strand())
+    # current_task_or_thread() names the thread and task, by which runs are grouped later
+    run = Run(listeners[0].problems, listeners, current_task_or_thread())
     _open_runs[run] = None
     return run
 

@@ -25,11 +25,11 @@ from ragmetrics_core import Turn, capture
 from ragmetrics_core.capture import (
     Answer,
     Document,
+    EarlierConversation,
     Message,
     Overrides,
     Problems,
     SettingError,
-    Talk,
     Tree,
     as_one_line,
     documents_in,
@@ -149,16 +149,16 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
     last_model = calls.models[-1] if calls.models else None
     call = calls.of[last_model] if last_model is not None else None
     if answer is not None:
-        call = answer.call
+        call = answer.writing_call
     tree = _tree_without_answer(calls, where)
     _add_question(tree, calls, call, answer)
     if answer is None and last_model is not None:
-        tree.flow, tree.flow_at = calls.flow(last_model)
+        tree.flow_documents, tree.flow_place = calls.flow(last_model)
     documents_of_output = documents_left(calls.run)
     if documents_of_output:
-        tree.gives_documents = answer is None and _ends_with_a_search(calls)
-        if tree.gives_documents or _has_no_source(answer, call):
-            tree.flow_at, tree.flow = documents_of_output[-1]
+        tree.gives_only_documents = answer is None and _ends_with_a_search(calls)
+        if tree.gives_only_documents or _has_no_source(answer, call):
+            tree.flow_place, tree.flow_documents = documents_of_output[-1]
             answer = answer and replace(answer, documents=None)
     tree.answers = () if answer is None else (answer,)
     return tree
@@ -181,9 +181,9 @@ def _add_question(
     carried = None if answer is None else answer.question
     prompt_of_call = () if call is None else call.prompt
     given_question = _question(calls, prompt_of_call, carried)
-    tree.question, tree.asked_at = _question_asked(given_question, answer)
+    tree.question, tree.question_place = _question_asked(given_question, answer)
     if given_question is not None and carried and carried != tree.question:
-        tree.standalone = carried
+        tree.standalone_question = carried
     began = None if call is None else int(call.began)
     asked = given_question
     if asked is None and tree.question is not None:
@@ -196,8 +196,8 @@ def _add_question(
     if given_question is not None and given_question.is_one_of_several:
         tree.doubts = (_ONE_OF_SEVERAL, *tree.doubts)
     is_asked_of_a_model = bool(calls.models) and given_question is not None
-    tree.is_query = answer is not None or is_asked_of_a_model
-    tree.turned_away = given_question is not None and _left_a_way_unused(calls.run)
+    tree.is_always_a_sample = answer is not None or is_asked_of_a_model
+    tree.was_routed_away = given_question is not None and _left_a_way_unused(calls.run)
 
 
 def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
@@ -212,16 +212,16 @@ def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
         calls.root,
         output=run.output,
         error=run.error,
-        complete=run.complete,
-        strand=run.strand,
-        thread=repr(run.input) if run.resumable or _resumed(run) else None,
-        paused=run.paused,
+        is_complete=run.complete,
+        task_or_thread=run.task_or_thread,
+        resumption_key=repr(run.input) if run.resumable or _resumed(run) else None,
+        is_paused=run.paused,
         continues=_resumed(run),
-        other=without_text,
+        documents_without_text=without_text,
         warnings=_warnings(run, where, without_text),
-        run=run,
+        native_run=run,
         places=_places(run),
-        plain=copied,
+        to_plain_value=copied,
     )
 
 
@@ -543,7 +543,7 @@ class _Earlier:
             be examples then.
     """
 
-    talk: Talk = field(default_factory=Talk)
+    talk: EarlierConversation = field(default_factory=EarlierConversation)
     is_of_prompt: bool = False
 
 
@@ -571,7 +571,7 @@ def _earlier_talk(calls: Calls, before: int | None, asked: _Given | None) -> _Ea
     ]:
         turns = _turns_of(messages, question) if messages else ()
         if turns:
-            earlier = _Earlier(Talk(turns), is_of_prompt)
+            earlier = _Earlier(EarlierConversation(turns), is_of_prompt)
     if earlier.talk.turns:
         return earlier
     return _Earlier(_talk_in_texts(calls.run, asked))
@@ -592,7 +592,7 @@ def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, 
     return capture.history_in(messages)
 
 
-def _talk_in_texts(run: Run, asked: _Given | None) -> Talk:
+def _talk_in_texts(run: Run, asked: _Given | None) -> EarlierConversation:
     """Earlier turns that the user handed in as texts.
 
     They stand under a name that says so, or in one list before the question.
@@ -653,7 +653,7 @@ def _documents_of(calls: Calls) -> list[Document]:
     """All documents that calls of a run took or returned."""
     documents: list[Document] = []
     for call in calls.root.walk():
-        documents += [*call.taken, *(call.documents or ())]
+        documents += [*call.input_documents, *(call.documents or ())]
     return documents
 
 
@@ -689,7 +689,7 @@ def _earlier_messages(
     *before, last_message = earlier
     is_new = any(message not in handed_in for message in before)
     # a memory passes the question on, and is handed no documents
-    is_composed = last_message not in handed_in or bool(calls.of[node].taken)
+    is_composed = last_message not in handed_in or bool(calls.of[node].input_documents)
     return earlier, is_new and last_message.role == "user" and is_composed
 
 

@@ -29,10 +29,10 @@ from ragmetrics_core import (
     Sample,
 )
 from ragmetrics_core.capture import (
-    Given,
     MetricResult,
     RagMetricsError,
     SettingError,
+    UserValues,
     as_judge_work,
     resolve_judge,
 )
@@ -324,4 +324,4 @@ def _responded(query: str | None, response: Any, reference: References) -> Sampl
         if reference is None or isinstance(reference, str)
         else tuple(reference)
     )
-    return Given(query, expected).apply_to(sample, 0)
+    return UserValues(query, expected).apply_to(sample, 0)

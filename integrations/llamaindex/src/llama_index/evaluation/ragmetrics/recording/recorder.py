@@ -57,8 +57,8 @@ from ragmetrics_core.capture import (
     Listeners,
     Message,
     Node,
+    current_task_or_thread,
     guard_hook,
-    strand,
     words_of,
 )
 
@@ -195,7 +195,7 @@ class Recorder:
         self._writing: dict[str, list[str]] = {}
         # by open span, what tells that nothing will end it
         self._end_watchers: dict[str, weakref.finalize[Any, Any]] = {}
-        # strands in which a store was queried outside of all runs, the last one last
+        # tasks or threads in which a store was queried outside of all runs, the last one last
         self._searched_by_hand: dict[str, None] = {}
         # nodes that generators of test data made for themselves
         self._test_data: set[str] = set()
@@ -436,7 +436,7 @@ class Recorder:
         """Begin a run with its outermost call, and copy what that was given.
 
         The application may have searched a store by itself, where nobody recorded what
-        it found. A model that is called afterwards on the same strand (the same
+        it found. A model that is called afterwards on the same task or thread (the same
         thread and task) may have been shown that: its run gets a doubt.
 
         Args:
@@ -447,9 +447,12 @@ class Recorder:
             listeners: Those who get the run.
         """
         needs_data = any(listener.data for listener in listeners)
-        run = Run(node, kind=kind, strand=strand())
-        if kind in _ANSWER_BY_THEMSELVES and run.strand in self._searched_by_hand:
-            del self._searched_by_hand[run.strand]
+        run = Run(node, kind=kind, task_or_thread=current_task_or_thread())
+        if (
+            kind in _ANSWER_BY_THEMSELVES
+            and run.task_or_thread in self._searched_by_hand
+        ):
+            del self._searched_by_hand[run.task_or_thread]
             run.doubts = (_SEARCHED_BY_HAND,)
         open_run = _OpenRun(run, listeners, needs_data)
         for listener in listeners:
@@ -520,7 +523,7 @@ class Recorder:
             )
             self._end_or_follow(open_run, result)
         else:
-            open_run.run.complete = isinstance(error, Exception)
+            open_run.run.is_complete = isinstance(error, Exception)
             self._end(open_run)
 
     def _note_test_data(self, place: _Place, result: object) -> None:
@@ -573,11 +576,11 @@ class Recorder:
     def _search_by_hand(self) -> None:
         """Note a search outside of all runs.
 
-        The next call of a model in this strand may show what it found.
+        The next call of a model in this task or thread may show what it found.
         """
         if not self.listeners.here():
             return
-        here = strand()
+        here = current_task_or_thread()
         self._searched_by_hand.pop(here, None)
         self._searched_by_hand[here] = None
         if len(self._searched_by_hand) > _MOST_STRANDS:
@@ -791,7 +794,10 @@ class Recorder:
         # what was written by the time that the chat returned may not have been read
         open_run.run.root.text = answer_text if error is None else None
         if error is not None:
-            open_run.run.partial, open_run.run.complete = answer_text or None, False
+            open_run.run.partial_answer, open_run.run.is_complete = (
+                answer_text or None,
+                False,
+            )
             open_run.run.root.error = (
                 None if isinstance(error, GeneratorExit) else _error_in_words(error)
             )
@@ -874,7 +880,7 @@ def _note_end(node: Node, error: BaseException | None) -> None:
     node.ended = next(_clock)
     # A step that waits for a person has not failed: it runs again.
     if type(error).__name__ == "WaitingForEvent":
-        node.control = True
+        node.is_control = True
         node.error = None
     else:
         node.error = _error_in_words(error) or node.error

@@ -100,7 +100,7 @@ def copy_arguments(
         # the framework's own tool by which one agent hands over to another: it steers
         # the run, and what it returns is no evidence
         if isinstance(instance, FunctionTool) and instance.real_fn is handoff:
-            node.control = True
+            node.is_control = True
     elif kind == "model" and isinstance(instance, BaseLLM):
         node.prompt = prompt_of(arguments)
         model_name = instance.metadata.model_name
@@ -108,10 +108,10 @@ def copy_arguments(
         node.model = None if model_name == "unknown" else model_name
     elif kind not in ("workflow", "program"):
         node.query = question_of(_query_among(arguments))
-        node.taken = documents_of(arguments.get("nodes"))
-        if not node.taken:
+        node.input_documents = documents_of(arguments.get("nodes"))
+        if not node.input_documents:
             chunks = arguments.get("text_chunks") or ()
-            node.taken = tuple(
+            node.input_documents = tuple(
                 Document(chunk) for chunk in chunks if isinstance(chunk, str)
             )
 
@@ -133,7 +133,7 @@ def copy_event(node: Node, event: object) -> None:
 
     It is the call of a tool that the step answers, or the agent whose turn it is.
     """
-    node.call = event.tool_id if isinstance(event, AgentToolCall) else None
+    node.tool_call_id = event.tool_id if isinstance(event, AgentToolCall) else None
     node.agent = (
         event.current_agent_name
         if isinstance(event, (AgentSetup, AgentOutput))
@@ -174,7 +174,7 @@ def copy_start(
         if text:
             run.fields[name] = text
         documents += documents_of(value)
-    run.root.taken = tuple(documents)
+    run.root.input_documents = tuple(documents)
 
 
 def _copy_history(
@@ -212,9 +212,9 @@ def _copy_history(
     )
     if begins_anew:
         start_over(instance)
-    run.conversation = None
+    run.conversation_id = None
     if not handed_history and memory is not None:
-        run.conversation = _conversation(memory)
+        run.conversation_id = _conversation(memory)
     run.history = ()
     if not begins_anew:
         run.history = spoken(_messages(handed_history or _messages_kept_by(memory)))
@@ -467,12 +467,12 @@ def reply_of(response: object, llm: object = None) -> Message | None:
     if not isinstance(response, ChatResponse):
         return None
     reply = message_of(response.message)
-    needs_llm = reply.calls == (_CALL_OF_PROVIDER,)
+    needs_llm = reply.tool_calls == (_CALL_OF_PROVIDER,)
     if needs_llm and isinstance(llm, FunctionCallingLLM):
         selections = llm.get_tool_calls_from_response(
             response, error_on_no_tool_call=False
         )
-        return replace(reply, calls=_calls(selections))
+        return replace(reply, tool_calls=_calls(selections))
     return reply
 
 

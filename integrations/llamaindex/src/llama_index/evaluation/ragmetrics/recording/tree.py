@@ -51,9 +51,11 @@ def as_run(response: object) -> Run:
     )
     # a streamed response has no answer until the application has read it
     is_stream = isinstance(result, snapshot.Streamed)
-    run.complete = not is_stream or run.root.text is not None
+    run.is_complete = not is_stream or run.root.text is not None
     # sources that are no evidence: blank ones, and answers to sub-questions
-    run.other = tuple(node for node in sources if node not in sources_found)
+    run.documents_without_text = tuple(
+        node for node in sources if node not in sources_found
+    )
     outputs = snapshot.plain(result)
     run.outputs = outputs if isinstance(outputs, dict) else {}
     return run
@@ -81,7 +83,7 @@ class _Said:
         is_of_prompt: Whether the turns stand in a prompt alone, and may be examples.
     """
 
-    talk: capture.Talk
+    talk: capture.EarlierConversation
     is_of_prompt: bool = False
 
 
@@ -98,22 +100,22 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
         replace(
             run,
             question=asked_question,
-            asked_at=asked_at,
+            question_place=asked_at,
             history=_without_the_question(said.talk.turns, asked_question),
             is_history_of_prompt=said.is_of_prompt,
             instructions=said.talk.texts,
             doubts=(*run.doubts, *said.talk.doubts),
             answers=() if failed else _answers(run, flow),
-            flow=flow,
-            flow_at="source nodes of the result",
-            is_query=_is_query(run, models, where),
-            gives_documents=run.kind in ("retrieve", "post") and not failed,
-            kept=True,
-            unread=len(run.ids_alone - _ids_with_texts(run)),
+            flow_documents=flow,
+            flow_place="source nodes of the result",
+            is_always_a_sample=_is_query(run, models, where),
+            gives_only_documents=run.kind in ("retrieve", "post") and not failed,
+            is_id_of_memory=True,
+            n_without_text=len(run.ids_alone - _ids_with_texts(run)),
             warnings=_warnings(run, flow),
-            run=run.result or run,
+            native_run=run.result or run,
             places=(run.outputs, run.inputs),
-            plain=snapshot.plain,
+            to_plain_value=snapshot.plain,
         )
     ]
 
@@ -122,7 +124,7 @@ def _settle(run: Run) -> None:
     """Take what is no evidence out of a run, and add what its calls do not say, once."""
     if run.settled:
         return
-    run.other = (*run.other, *_settled(run.root))
+    run.documents_without_text = (*run.documents_without_text, *_settled(run.root))
     run.settled = True
     capture.name_authors(run.root)
     capture.name_empty_searches(run.root)
@@ -139,7 +141,7 @@ def _said_before(run: Run, models: Sequence[Node], asked_question: str | None) -
     """
     handed_in = _earlier(run)
     if handed_in:
-        return _Said(capture.Talk(handed_in))
+        return _Said(capture.EarlierConversation(handed_in))
     talk = capture.talk_in(run.talk, asked_question)
     # a model that is called by itself answers for searches that are runs of their own
     if talk.turns or run.kind in ("model", "program"):
@@ -188,10 +190,10 @@ def _add_searches_of_engines(run: Run) -> None:
 
 def _nodes_without_origin(step: Node, run: Run) -> tuple[Document, ...]:
     """The nodes that a step was handed, but for those that the run was given or a call wrote."""
-    ids_given = {document.id for document in run.root.taken}
+    ids_given = {document.id for document in run.root.input_documents}
     return tuple(
         document
-        for document in step.taken
+        for document in step.input_documents
         if document.author is None and document.id not in ids_given
     )
 
@@ -201,7 +203,7 @@ def _ids_with_texts(run: Run) -> set[str | None]:
     return {
         document.id
         for node in run.root.walk()
-        for document in (*node.taken, *(node.documents or ()))
+        for document in (*node.input_documents, *(node.documents or ()))
     }
 
 
@@ -261,7 +263,7 @@ def _take_out_nodes(nodes: Sequence[Node]) -> tuple[Document, ...]:
     Returns:
         The nodes without a text, each id once.
     """
-    taken_ids = {document.id for node in nodes for document in node.taken}
+    taken_ids = {document.id for node in nodes for document in node.input_documents}
     prompts = [message.text for node in nodes for message in node.prompt]
     without_text: dict[str | None, Document] = {}
 
@@ -274,7 +276,7 @@ def _take_out_nodes(nodes: Sequence[Node]) -> tuple[Document, ...]:
         return any(document.text in prompt for prompt in prompts)
 
     for node in nodes:
-        node.taken = tuple(filter(is_evidence, node.taken))
+        node.input_documents = tuple(filter(is_evidence, node.input_documents))
         if node.documents is not None:
             node.documents = tuple(filter(is_evidence, node.documents))
     return tuple(without_text.values())
@@ -300,7 +302,7 @@ def _order_tools(node: Node) -> None:
         (child.agent, call)
         for child in node.children
         if child.reply is not None
-        for call in child.reply.calls
+        for call in child.reply.tool_calls
     ]
     for child in node.children:
         if child.kind != "tool":
@@ -308,7 +310,7 @@ def _order_tools(node: Node) -> None:
         same_id = [
             place
             for place, (_, call) in enumerate(agents_and_calls)
-            if call.id == child.call
+            if call.id == child.tool_call_id
         ]
         same_arguments = [
             place
@@ -432,7 +434,7 @@ def _history_of_prompts(
     """
     histories: list[tuple[Turn, ...]] = []
     for model in models:
-        spoken = [message for message in model.prompt if not message.calls]
+        spoken = [message for message in model.prompt if not message.tool_calls]
         of_user = {
             as_one_line(message.text) for message in spoken if message.role == "user"
         }
@@ -463,11 +465,13 @@ def _flow(run: Run) -> tuple[Document, ...] | None:
     """
     synthesizers = _synthesizers(run)
     if synthesizers and (
-        synthesizers[-1].name == "Generation" or not synthesizers[-1].taken
+        synthesizers[-1].name == "Generation" or not synthesizers[-1].input_documents
     ):
         return ()  # that one shows the model no nodes; another one had none
     taken_by_id = {
-        document.id: document for node in synthesizers for document in node.taken
+        document.id: document
+        for node in synthesizers
+        for document in node.input_documents
     }
     documents = (taken_by_id.get(document.id, document) for document in run.sources)
     return (
@@ -511,7 +515,7 @@ def _warnings(run: Run, flow: Sequence[Document] | None) -> tuple[str, ...]:
         and run.root.error is None
     ):
         warnings.append("a nested query failed, and the application went on without it")
-    if not run.complete and run.root.error is None:
+    if not run.is_complete and run.root.error is None:
         warnings.append("the streamed answer was not read to its end")
     if run.cut:
         warnings.append("the run had more steps than are kept; later ones are missing")
