@@ -68,6 +68,15 @@ def retrieval_of_ids(trace: str) -> list[dict[str, Any]]:
     ]
 
 
+def test_a_name_that_no_tool_of_the_run_has_is_said() -> None:
+    (sample,) = samples_from_spans([otlp(*agent())], context_tools={"nope"})
+    assert sample.contexts == ()
+    assert sample.capture is not None
+    (warning,) = sample.capture.warnings
+    assert "no tool that context_tools= names (nope)" in warning
+    assert 'context_tools={"search_knowledge"}' in warning
+
+
 def test_a_tool_that_is_named_gives_contexts_as_under_capture() -> None:
     read = samples_from_spans([otlp(*agent())], context_tools={"search_knowledge"})
     (sample,) = read

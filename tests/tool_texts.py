@@ -95,6 +95,13 @@ SHAPES: dict[str, Shape] = {
         named='{"search_knowledge"}',
         context_tools=frozenset({"search_knowlege"}),
     ),
+    "a text, and a name that no tool has": Shape(
+        ["search_knowledge", "calculate"],
+        ["tool", "tool"],
+        grade="exact",
+        named='{"search_knowledge", "calculate"}',
+        context_tools=frozenset({"nope"}),
+    ),
 }
 
 

@@ -104,7 +104,7 @@ def evidence(
         brought = (arrival_of_named(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
 
-    tools = tools_of_text(contexts, brought, turn.calls.context_tools)
+    tools = tools_of_text(contexts, brought, turn.calls)
     if contexts.evidence_from is None and tools.with_text:
         contexts = replace(contexts, evidence_from="undivided")
     return AnswerEvidence(

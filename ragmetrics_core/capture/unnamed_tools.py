@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from ragmetrics_core.capture.brought import LedgerEntry
+from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.passages import (
     is_long_enough,
@@ -16,6 +17,7 @@ from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.data.undivided import how_to_name_tools
 
 _NEARLY_ALIKE = 0.85  # of two names: a slip of a letter or two
+_NONE_CALLED = "the run called no tool that context_tools= names ({}); {}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,20 +27,35 @@ class ToolsOfText:
     Attributes:
         with_text: These tools.
         to_name: Those of which the user has to say whether their text is a context.
+        names_not_called: What the user named, if the run called no tool of such a name.
     """
 
     with_text: tuple[Node, ...]
     to_name: tuple[Node, ...]
+    names_not_called: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence that says how to name the tools; none if there are none to name."""
-        names = list(dict.fromkeys(tool.name for tool in self.to_name))
-        return (how_to_name_tools(names),) if names else ()
+        """A sentence that says how to name the tools; none if there are none to name.
+
+        It also says if the user named tools of which the run called none.
+        """
+        if self.names_not_called and self.with_text:
+            named = ", ".join(self.names_not_called)
+            how_to_name = how_to_name_tools(_names_of(self.with_text))
+            return (_NONE_CALLED.format(named, how_to_name),)
+        if self.to_name:
+            return (how_to_name_tools(_names_of(self.to_name)),)
+        return ()
+
+
+def _names_of(tools: Sequence[Node]) -> list[str]:
+    """The names of some tools, each once."""
+    return list(dict.fromkeys(tool.name for tool in tools))
 
 
 def tools_of_text(
-    contexts: Contexts, brought: Sequence[LedgerEntry], context_tools: Collection[str]
+    contexts: Contexts, brought: Sequence[LedgerEntry], calls: Calls
 ) -> ToolsOfText:
     """Find the tools whose text may be evidence.
 
@@ -48,16 +65,21 @@ def tools_of_text(
     Args:
         contexts: The contexts of the answer.
         brought: What each call of the turn brought.
-        context_tools: The names of tools that the user gave; empty if none.
+        calls: The calls of the turn, with the names of tools that the user gave.
     """
     with_text = _tools_beside_contexts(contexts, brought)
+    context_tools = calls.context_tools
     if not context_tools:
         return ToolsOfText(with_text, to_name=with_text)
     names = [tool.name for tool in with_text]
     may_be_slip = any(
         get_close_matches(name, names, cutoff=_NEARLY_ALIKE) for name in context_tools
     )
-    return ToolsOfText(with_text, to_name=with_text if may_be_slip else ())
+    names_not_called: tuple[str, ...] = ()
+    if calls.names_of_tools_that_ran.isdisjoint(context_tools):
+        names_not_called = tuple(sorted(context_tools))
+    to_name = with_text if may_be_slip else ()
+    return ToolsOfText(with_text, to_name, names_not_called)
 
 
 def _tools_beside_contexts(
