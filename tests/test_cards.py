@@ -63,7 +63,7 @@ from ragmetrics_core.models.chat import (
 )
 from ragmetrics_core.models.reply_store import MemoryStore
 from ragmetrics_core.page.methods import quotes_of_cards
-from ragmetrics_core.reporting.judge_card import Card, fitting
+from ragmetrics_core.reporting.judge_card import Card, figures_of_cards
 from ragmetrics_core.reporting.run_facts import RunFacts
 from ragmetrics_core.statistics import certification
 from ragmetrics_core.statistics.deciding import (
@@ -1127,7 +1127,7 @@ judge = SaysByToken()
         for metric in (ContextAdherence(), ContextAdherence(verdict_tokens=True))
     ]
     for run, card in zip(run_facts, (polls, tokens), strict=True):
-        [(_, quoted_figures)] = fitting("by token", run).values()
+        [(_, quoted_figures)] = figures_of_cards("by token", run).values()
         assert quoted_figures == card.figures["adherent"]
 
 

@@ -82,13 +82,13 @@ def align(answer: Passage, contexts: Sequence[Passage]) -> tuple[Match, ...]:
     """
     # where each term of the answer stands in the contexts
     places: dict[str, list[Place]] = defaultdict(list)
-    for index, context in enumerate(contexts):
-        for position, sentence in enumerate(context.sentences):
+    for context_index, context in enumerate(contexts):
+        for sentence_index, sentence in enumerate(context.sentences):
             raise_if_cancelled()
             for term in answer.terms.intersection(sentence.terms):
                 # bounds the work for texts of a megabyte
                 if len(places[term]) < _MOST_PLACES:
-                    places[term].append((index, position))
+                    places[term].append((context_index, sentence_index))
     aligned_sentences = answer.sentences[:MOST_SENTENCES]
     return tuple(
         _find_match(sentence, contexts, places) for sentence in aligned_sentences
@@ -102,118 +102,152 @@ def _find_match(
 ) -> Match:
     """Find the context sentence that shares most terms with a sentence of the answer.
 
-    Two signs of a false sentence are noted with it: a name that stands elsewhere in the
-    contexts than the rest of the sentence, and terms that the sentence negates while
-    sentences that say nearly the same negate nothing.
+    The match also holds two signs of a false sentence:
+
+    - a name that the contexts mention only away from the rest of the sentence: the
+      sentence says that Carl Voss bought the mill, and the contexts name Carl Voss
+      where they speak of something else;
+    - terms that are negated here, but not in the similar context sentences.
 
     Args:
         sentence: The sentence of the answer.
         contexts: The contexts.
-        places: Which sentences of the contexts hold a term, by the term.
+        places: The places of the context sentences that hold a term, by the term. A
+            **place** is the index of the context and the sentence's index in it.
     """
     raise_if_cancelled()  # raises if nobody waits for the verdict any more
     terms = frozenset(sentence.terms)
-    # by the place of a context sentence, how many of the terms it holds
-    n_shared = _count_shared_terms(terms, places)
-    if not n_shared:
-        return Match()  # no context sentence is near
-    # the most shared terms; of equal places the first
-    best_place = min(n_shared, key=lambda place: (-n_shared[place], place))
-    context, position = best_place
-    most_shared = n_shared[best_place]
-    overlap_at_name, name_apart = _find_name_apart(sentence, n_shared, places)
+    n_shared_by_place = _count_shared_terms(terms, places)
+    if not n_shared_by_place:
+        return Match()  # no context sentence shares a term
+    most_shared = max(n_shared_by_place.values())
+    best_place = _first_place_with(most_shared, n_shared_by_place)
+    context_index, sentence_index = best_place
+    overlap_at_name, name_apart = _find_name_apart(sentence, n_shared_by_place, places)
     least_shared = max(
         _LEAST_SHARE_OF_TERMS * len(terms), _LEAST_SHARE_OF_BEST * most_shared
     )
-    alike = _sentences_that_share(least_shared, n_shared, contexts)
+    similar = _sentences_that_share(least_shared, n_shared_by_place, contexts)
     return Match(
-        context=context,
-        sentence=position,
+        context=context_index,
+        sentence=sentence_index,
         share=most_shared / len(terms),
         overlap_at_name=overlap_at_name,
         name_apart=name_apart,
-        denied_terms=_find_denied_terms(sentence, alike),
+        denied_terms=_find_denied_terms(sentence, similar),
     )
 
 
+def _first_place_with(n_shared: int, n_shared_by_place: Mapping[Place, int]) -> Place:
+    """The first place, in the order of the contexts, that shares so many terms."""
+    return min(place for place, n in n_shared_by_place.items() if n == n_shared)
+
+
 def _sentences_that_share(
-    least_shared: float, n_shared: Counter[Place], contexts: Sequence[Passage]
+    least_shared: float,
+    n_shared_by_place: Mapping[Place, int],
+    contexts: Sequence[Passage],
 ) -> list[Sentence]:
-    """The context sentences that share at least so many terms."""
+    """The context sentences that share at least ``least_shared`` terms."""
     sentences = []
-    for (context, position), shared in n_shared.items():
-        if shared >= least_shared:
-            sentences.append(contexts[context].sentences[position])
+    for (context_index, sentence_index), n_shared in n_shared_by_place.items():
+        if n_shared >= least_shared:
+            sentences.append(contexts[context_index].sentences[sentence_index])
     return sentences
 
 
 def _count_shared_terms(
     terms: AbstractSet[str], places: Mapping[str, Sequence[Place]]
 ) -> Counter[Place]:
-    """How many of the terms stand at each place."""
-    n_shared: Counter[Place] = Counter()
+    """Count how many of the terms each context sentence holds, by its place."""
+    n_shared_by_place: Counter[Place] = Counter()
     for term in terms:
-        n_shared.update(places.get(term, ()))
-    return n_shared
+        n_shared_by_place.update(places.get(term, ()))
+    return n_shared_by_place
 
 
 def _find_name_apart(
     sentence: Sentence,
-    n_shared: Counter[Place],
+    n_shared_by_place: Mapping[Place, int],
     places: Mapping[str, Sequence[Place]],
 ) -> tuple[float, frozenset[str]]:
-    """Find the name of a sentence that the contexts mention apart from all else in it.
+    """Find the name that the contexts mention farthest from the rest of its sentence.
 
     For example, the sentence says that Carl Voss bought the mill. The contexts name
     Carl Voss, but not in the sentences that speak of the mill.
 
-    For each name two numbers are compared: how many other terms of the sentence one
-    context sentence holds at most, and how many it holds at most where it holds the
-    name as well. The second number as a share of the first is the overlap at the name.
+    For each name the other terms of the sentence are counted in each context sentence.
+    The **overlap at the name** is the highest count among the context sentences that
+    hold the name, as a share of the highest count anywhere.
 
     Args:
         sentence: The sentence of the answer.
-        n_shared: How many terms of the sentence each context sentence holds, by its
-            place.
-        places: Which context sentences hold a term, by the term.
+        n_shared_by_place: How many terms of the sentence each context sentence holds.
+        places: The places of the context sentences that hold a term, by the term.
 
     Returns:
         The least overlap at a name, and the terms of that name; 1.0 and no terms if
-        each name stands where the rest does.
+        each name stands where the rest of its sentence does.
     """
     least_overlap = 1.0
     name_apart = frozenset[str]()
-    for name in terms_of_names(sentence.text)[:_MOST_NAMES]:  # a name is a set of terms
-        n_of_name_by_place = _count_shared_terms(name, places)
-        most_others = 0
-        n_others_beside_name = []
-        for place, n_terms in n_shared.items():
-            n_of_name = n_of_name_by_place[place]
-            n_others = n_terms - n_of_name
-            most_others = max(most_others, n_others)
-            holds_whole_name = n_of_name == len(name)
-            if holds_whole_name:
-                n_others_beside_name.append(n_others)
-        # a name that stands nowhere lowers another feature: the share of names found
-        if not n_others_beside_name:
+    for name_terms in terms_of_names(sentence.text)[:_MOST_NAMES]:
+        most_anywhere, most_beside_name = _most_other_terms(
+            name_terms, n_shared_by_place, places
+        )
+        if most_beside_name is None:
+            # No context sentence holds the name. This lowers another feature: the share
+            # of the names that are found.
             continue
-        most_beside_name = max(n_others_beside_name)
         # whether the overlap is less than the least so far, without dividing by 0
-        if most_beside_name < least_overlap * most_others:
-            least_overlap = most_beside_name / most_others
-            name_apart = name
+        if most_beside_name < least_overlap * most_anywhere:
+            least_overlap = most_beside_name / most_anywhere
+            name_apart = name_terms
     return least_overlap, name_apart
 
 
-def _find_denied_terms(sentence: Sentence, alike: Sequence[Sentence]) -> frozenset[str]:
-    """Terms that a sentence of the answer negates, though the contexts do not.
+def _most_other_terms(
+    name_terms: frozenset[str],
+    n_shared_by_place: Mapping[Place, int],
+    places: Mapping[str, Sequence[Place]],
+) -> tuple[int, int | None]:
+    """Count the terms beside a name that the best context sentences hold.
+
+    Args:
+        name_terms: The terms of the name.
+        n_shared_by_place: How many terms of the answer's sentence, those of the name
+            included, each context sentence holds.
+        places: The places of the context sentences that hold a term, by the term.
+
+    Returns:
+        The highest count of other terms in a context sentence, and the highest count in
+        one that holds the whole name; None if none holds it.
+    """
+    n_of_name_by_place = _count_shared_terms(name_terms, places)
+    most_anywhere = 0
+    most_beside_name: int | None = None
+    for place, n_shared in n_shared_by_place.items():
+        n_of_name = n_of_name_by_place[place]
+        n_others = n_shared - n_of_name
+        most_anywhere = max(most_anywhere, n_others)
+        if n_of_name < len(name_terms):
+            continue
+        if most_beside_name is None or n_others > most_beside_name:
+            most_beside_name = n_others
+    return most_anywhere, most_beside_name
+
+
+def _find_denied_terms(
+    sentence: Sentence, similar: Sequence[Sentence]
+) -> frozenset[str]:
+    """Find the terms that a sentence of the answer negates, though the contexts do not.
 
     Args:
         sentence: The sentence of the answer.
-        alike: Context sentences that say nearly the same. Without any, or if one of them
-            negates something, nothing counts as denied.
+        similar: Context sentences that say nearly the same. Without any, or if one of
+            them negates something, nothing counts as denied.
     """
-    if not alike or any(negated_terms(context.text) for context in alike):
+    if not similar or any(negated_terms(context.text) for context in similar):
         return frozenset()
     # "May, not June" affirms
     return negated_terms(sentence.text.replace(", not ", ", "))
@@ -332,7 +366,7 @@ def absent_terms(fact: Passage, context: Passage) -> frozenset[str]:
     )
 
 
-def likeness(answer: Passage, reference: Passage) -> float:
+def rate_coverage(answer: Passage, reference: Passage) -> float:
     """Return how much of the reference an answer covers, from 0.0 to 1.0.
 
     It is blended with the F1 of both term sets. It is 1.0 if these are equal.

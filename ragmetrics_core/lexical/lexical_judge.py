@@ -128,8 +128,9 @@ class LexicalJudge(Judge):
 def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll]:
     """Judge by shared words whether an answer rests on its contexts.
 
-    An answer that only declines abstains. A number that no context holds makes the
-    verdict a no, and so does a negation that contexts of the same words lack.
+    Two signs make the verdict a no, however many words are shared: a number that stands
+    in no context, and a term that the answer negates while the contexts say nearly the
+    same sentence without a negation. An answer that only declines abstains.
 
     Args:
         question: Holds the answer and the contexts.
@@ -151,11 +152,12 @@ def _judge_adherence(question: Adherent, *, vectors: bool = False) -> Asked[Poll
     matches = features.align(answer, contexts)
     values = features.adherence(answer, contexts, matches)
     probability = _adherence_probability(answer, contexts, values, vectors=vectors)
-    # A number or a negation that no context bears out decides alone, however many words
-    # are shared: VETO is just below 0.5, from which on the verdict is a yes.
+    # From 0.5 on the verdict is a yes; VETO is just below it.
     if unknown_numbers:
+        # halves every probability, and keeps the order of answers with such a number
         probability *= VETO
     elif any(match.denied_terms for match in matches):
+        # leaves the probability of an answer that shares few words as low as it is
         probability = min(probability, VETO)
 
     sentences = _support_of_sentences(answer, contexts, matches, context_numbers)
@@ -186,12 +188,12 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
     It rests on the contexts if one of them holds it word for word.
     """
     wording = question["answer"].strip()
-    rank = None  # of the context that holds it, counted from 1
-    for place, context in enumerate(question["contexts"], start=1):
+    rank_of_holder = None
+    for rank, context in enumerate(question["contexts"], start=1):
         if holds_wording(context, question["answer"]):
-            rank = place
+            rank_of_holder = rank
             break
-    if rank is None:
+    if rank_of_holder is None:
         coverage = 0.0
         evidence = ""
         verb = "does not stand"
@@ -200,10 +202,11 @@ def _judge_adherence_by_wording(question: Adherent) -> Asked[Poll]:
         evidence = wording
         verb = "stands"
     sentence = SentenceSupport(
-        sentence=wording, rank=rank, evidence=evidence, coverage=coverage
+        sentence=wording, rank=rank_of_holder, evidence=evidence, coverage=coverage
     )
-    # all five features of an answer are that it is found, or that it is not
-    probability = ADHERENT.probability((coverage,) * 5)
+    # There are no terms to measure: every feature is 1.0 if the wording is found, or 0.0
+    every_feature = (coverage,) * len(ADHERENT.slopes)
+    probability = ADHERENT.probability(every_feature)
     reason = f"no content terms; the answer {verb} in the contexts word for word"
     return _make_poll(probability, reason, (sentence,), (Match(),))
 
@@ -311,78 +314,95 @@ def _verdict(label: str, probability: float, reason: str) -> dict[str, object]:
 
 
 def _look_at_chunk(
-    question: Passage, answer: Passage, wording: str, text: str
+    question: Passage, answer: Passage, answer_text: str, chunk_text: str
 ) -> tuple[Features, str]:
-    """Return the features of a chunk, and in words how many terms it holds.
+    """Return the features of a chunk, and a reason that counts the terms it holds.
 
-    A **term** is the stem of a word that carries a meaning. Where neither question nor
-    answer has one, it is told whether the chunk holds the answer word for word. Other
-    chunks are not compared: some chunk would always be the best, useful or not.
+    A **term** is the stem of a word that carries a meaning. A chunk is judged by itself,
+    never against the sample's other chunks: the best of them need not be useful.
 
     Args:
         question: The user's question, taken apart.
         answer: The answer, taken apart.
-        wording: The answer as it is written.
-        text: The chunk.
+        answer_text: The answer as it is written.
+        chunk_text: The chunk.
     """
     if not answer.terms and not question.terms:
-        return _look_for_wording("answer", wording, "chunk", text)
-    chunk = parse(text)
-    sought = answer.terms - question.terms
+        # such as "Why?" – "It is so."
+        return _look_for_wording("answer", answer_text, "chunk", chunk_text)
+    chunk = parse(chunk_text)
+    sought_terms = answer.terms - question.terms
     whose = "terms that only the answer has"
-    if not sought:
-        sought = question.terms
+    if not sought_terms:
+        sought_terms = question.terms
         whose = "terms of the question"
-    n_found = len(sought & chunk.terms)
-    reason = f"{n_found} of {len(sought)} {whose} found in the chunk"
+    n_found = len(sought_terms & chunk.terms)
+    reason = f"{n_found} of {len(sought_terms)} {whose} found in the chunk"
     return features.usefulness(question, answer, chunk), reason
 
 
-def _look_at_fact(text: str, context: Passage, wording: str) -> tuple[Features, str]:
-    """Return the features of a fact against a context, with a reason."""
-    fact = parse(wording)
+def _look_at_fact(
+    context_text: str, context: Passage, fact_text: str
+) -> tuple[Features, str]:
+    """Return the features of a fact against a context, with a reason.
+
+    Args:
+        context_text: The context as it is written.
+        context: The same context, taken apart.
+        fact_text: The fact.
+    """
+    fact = parse(fact_text)
     if not fact.terms:
-        return _look_for_wording("fact", wording, "context", text)
+        return _look_for_wording("fact", fact_text, "context", context_text)
     missing = features.absent_terms(fact, context)
-    reason = _explain_coverage("fact", wording, fact, missing)
+    reason = _explain_coverage("fact", fact_text, fact, missing)
     return features.presence(fact, context), reason
 
 
 def _look_for_wording(
     whose: str, wording: str, where: str, text: str
 ) -> tuple[Features, str]:
-    """Return features that are all 1 or all 0, with a reason.
+    """Look for a wording without content terms, such as "It is so", word for word.
 
-    A wording without content terms can only be looked for word for word.
+    Args:
+        whose: The wording's part in the question, such as "answer"; for the reason.
+        wording: The wording.
+        where: The text's part in the question, such as "chunk"; for the reason.
+        text: The text that may hold the wording.
+
+    Returns:
+        Three features, all 1.0 if the text holds the wording, else all 0.0; and a reason.
     """
-    if holds_wording(text, wording):
-        value = 1.0
-        verb = "stands"
-    else:
-        value = 0.0
-        verb = "does not stand"
-    return (value,) * 3, f"no content terms; the {whose} {verb} in the {where}"
+    is_held = holds_wording(text, wording)
+    value = 1.0 if is_held else 0.0
+    return (value,) * 3, _explain_wording(whose, where, is_held=is_held)
+
+
+def _explain_wording(whose: str, where: str, *, is_held: bool) -> str:
+    verb = "stands" if is_held else "does not stand"
+    return f"no content terms; the {whose} {verb} in the {where}"
 
 
 def _rate_recall(question: RateRecall) -> Asked[Rating]:
-    """Rate how much of a reference an answer holds.
+    """Rate how much of a reference an answer holds, by the terms that they share.
 
-    Where no word of the reference carries a meaning, the answer must hold it word for
-    word.
+    A **term** is the stem of a word that carries a meaning.
     """
-    text = question["answer"]
-    wording = question["reference"]
-    answer = parse(text)
-    reference = parse(wording)
+    answer_text = question["answer"]
+    reference_text = question["reference"]
+    answer = parse(answer_text)
+    reference = parse(reference_text)
     if reference.terms:
-        score = features.likeness(answer, reference)
+        score = features.rate_coverage(answer, reference)
         missing = reference.terms - answer.terms
         n_others = len(answer.terms - reference.terms)
-        reason = _explain_coverage("reference", wording, reference, missing)
+        reason = _explain_coverage("reference", reference_text, reference, missing)
         reason += f"; the answer has {n_others} others"
     else:
-        values, reason = _look_for_wording("reference", wording, "answer", text)
-        score = values[0]
+        # a reference such as "It is so" has no terms, and must stand word for word
+        is_held = holds_wording(answer_text, reference_text)
+        score = 1.0 if is_held else 0.0
+        reason = _explain_wording("reference", "answer", is_held=is_held)
     rating = Rating(score=score, reason=reason, band=band_of(score))
     return Asked((rating,))
 
@@ -462,42 +482,43 @@ def _explain_unknown_numbers(numbers: Collection[str]) -> str:
 
 def _explain_adherence(
     answer: Passage,
-    text: str,
+    answer_text: str,
     term_share: float,
     sentences: Sequence[SentenceSupport],
     matches: Sequence[Match],
 ) -> str:
     """Say in words why an answer is judged as it is.
 
-    Negations that the contexts do not share decide, and are named alone. Else the
-    reason says how many terms the contexts hold, which are missing, and which names
-    stand apart from the rest of their sentence.
+    The reason says how many terms the contexts hold, which are missing, and which names
+    the contexts mention only away from the rest of their sentence. Words that only the
+    answer negates decide alone, so that the reason names nothing else.
 
     Args:
         answer: The answer, taken apart into sentences and **terms**, the stems of the
             words that carry a meaning.
-        text: The answer as it is written.
+        answer_text: The answer as it is written.
         term_share: The share of its terms that the contexts hold.
         sentences: What the contexts hold of each sentence.
-        matches: The context sentence nearest to each sentence, with what it notes of
-            negations and names.
+        matches: The nearest context sentence of each sentence, with the terms that only
+            the answer negates and the name that stands elsewhere in the contexts.
     """
     denied_terms = _union(match.denied_terms for match in matches)
     if denied_terms:
-        denied = words_with_terms(text, denied_terms)
-        return f"negated in the answer, not in the contexts: {_list_terms(denied)}"
+        denied_words = words_with_terms(answer_text, denied_terms)
+        listed = _list_terms(denied_words)
+        return f"negated in the answer, not in the contexts: {listed}"
     n_terms = len(answer.terms)
     n_found = round(term_share * n_terms)
     reason = f"{n_found} of {n_terms} terms found in the contexts"
-    missing: dict[str, None] = {}
+    missing_words: dict[str, None] = {}
     for sentence in sentences:
-        missing.update(dict.fromkeys(sentence.uncovered))
-    if missing:
-        reason += f"; not found: {_list_terms(missing)}"
-    terms_apart = _union(match.name_apart for match in matches)
-    apart = words_with_terms(text, terms_apart)
-    if apart:
-        reason += f"; not where the rest of its sentence stands: {_list_terms(apart)}"
+        missing_words.update(dict.fromkeys(sentence.uncovered))
+    if missing_words:
+        reason += f"; not found: {_list_terms(missing_words)}"
+    name_terms = _union(match.name_apart for match in matches)
+    names = words_with_terms(answer_text, name_terms)
+    if names:
+        reason += f"; not where the rest of its sentence stands: {_list_terms(names)}"
     return reason
 
 

@@ -17,6 +17,7 @@ _POINTER = re.compile(
 )
 _NUMBERING = re.compile(r"^[ \t*#]*\(?\d{1,2}[.)]\*{0,2}(?=\s)", re.MULTILINE)
 _GAP = re.compile("(?<=\\d)[ \u00a0\u2009\u202f'’](?=\\d)")
+_CENTURIES = ["18", "19", "20"]  # that "the 90s" may be of
 _SCALES = {
     "hundred": 2,
     "hundr": 2,
@@ -51,15 +52,16 @@ def normalise_number(token: str) -> str:
     """
     if not token.isascii():
         token = "".join(_ascii(sign) for sign in token)
-    token = _GROUP.sub("", token).replace(",", ".")
-    has_fraction = token.count(".") == 1  # "1.2.3" is a version or a date
+    without_groups = _GROUP.sub("", token)  # "1,234.5" without its comma
+    number = without_groups.replace(",", ".")  # "2,5" is "2.5"
+    has_fraction = number.count(".") == 1  # "1.2.3" is a version or a date
     if has_fraction:
-        token = token.rstrip("0").rstrip(".")
-    is_zero = token.strip("0") == ""
-    starts_with_two_digits = token[:2].isdecimal()  # the zero of "0.5" stays
-    if starts_with_two_digits and not is_zero:
-        token = token.lstrip("0")
-    return token
+        number = number.rstrip("0").rstrip(".")
+    is_zero = number.strip("0") == ""  # "00" stays as it is
+    begins_with_fraction = number[1:2] == "."  # the zero of "0.5" stays
+    if is_zero or begins_with_fraction:
+        return number
+    return number.lstrip("0")
 
 
 def _ascii(sign: str) -> str:
@@ -107,15 +109,19 @@ def _spellings(written: re.Match[str]) -> list[set[str]]:
 
 
 def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
-    """Return the numbers that bear out a decade, such as "the 1990s" or "the 90s".
+    """Return the ways in which a context may write a decade, such as "the 1990s".
 
-    Each of its years does, and its short name: 90. What is no decade has none.
+    Its short name "90" is one way, and each of its years is one: a context that says
+    1994 speaks of the nineties. The nineties without a century may be of three.
 
     Args:
-        written: The digits, and an "s" behind them if it is a plural.
+        written: The number with the groups of ``_WRITTEN``: 1 is the digits, 3 an "s"
+            behind them, or None.
 
     Returns:
-        Sets of numbers, of which a context must hold one.
+        Sets of numbers, as ``_spellings`` returns them: the context must hold all
+        numbers of any one set. Each set has one number here. Empty if the number is no
+        decade.
     """
     digits = written[1]
     century = digits[:-2]
@@ -126,16 +132,11 @@ def _spellings_of_decade(written: re.Match[str]) -> list[set[str]]:
     if not is_plural or not is_decade:
         return []
     spellings = [{tens}]
-    for before in _centuries(century):
-        decade = f"{before}{tens[0]}"
-        for year in range(10):
-            spellings.append({f"{decade}{year}"})
+    centuries = [century] if century else _CENTURIES
+    for possible_century in centuries:
+        for last_digit in range(10):
+            spellings.append({f"{possible_century}{tens[0]}{last_digit}"})
     return spellings
-
-
-def _centuries(century: str) -> tuple[str, ...]:
-    """The centuries that a decade may be of, where it names none."""
-    return (century,) if century else ("18", "19", "20")
 
 
 def numbers_in_words(terms: Iterable[str]) -> Iterator[str]:

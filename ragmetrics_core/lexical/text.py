@@ -258,21 +258,23 @@ def holds_wording(text: str, wording: str) -> bool:
     """Whether a text holds a short wording word for word, such as "It is so".
 
     Case and accents do not count. The words must be whole: "it is" does not stand in
-    "split issue". A wording of signs alone is compared sign by sign. A blank one is
-    found nowhere.
+    "split issue". A blank wording is found nowhere.
     """
     folded_wording = _fold(wording)
-    if not folded_wording.strip():  # nothing but marks that folding drops
-        marks = wording.strip()
-        return marks != "" and marks in text
+    if not folded_wording.strip():
+        # blank, or accents without a letter, which folding drops
+        accents = wording.strip()
+        return accents != "" and accents in text
     folded_text = _fold(text)
     wording_tokens = _TOKEN.findall(folded_wording)
-    if wording_tokens:
-        text_tokens = _TOKEN.findall(folded_text)
-        wording_in_tokens = " ".join(wording_tokens)
-        text_in_tokens = " ".join(text_tokens)
-        return f" {wording_in_tokens} " in f" {text_in_tokens} "
-    return _with_single_spaces(folded_wording) in _with_single_spaces(folded_text)
+    if not wording_tokens:
+        # no word, such as "??"
+        return _with_single_spaces(folded_wording) in _with_single_spaces(folded_text)
+    text_tokens = _TOKEN.findall(folded_text)
+    # the spaces around both keep "it is" out of "split issue"
+    words_of_wording = f" {' '.join(wording_tokens)} "
+    words_of_text = f" {' '.join(text_tokens)} "
+    return words_of_wording in words_of_text
 
 
 def _with_single_spaces(text: str) -> str:

@@ -17,7 +17,7 @@ from ragmetrics_core.statistics.stopping import ROUNDING
 
 _LONGEST_DIFF = 4000
 _MOST_SAMPLES = 15
-_LEAST_REACH = 0.01
+_LEAST_AXIS_LIMIT = 0.01
 _SAYS_NOTHING = ("undecided", "not tested")
 
 Piece = tuple[str, bool]
@@ -60,48 +60,56 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     """Write a comparison of two runs as one HTML page.
 
     It shows the differences of all metrics with their intervals (a forest plot), then
-    the most changed samples with both answers side by side, losses first.
+    the most changed samples with both answers side by side: first those that lost, then
+    those that won.
     """
     metrics = comparison.metrics_in_order
-    changed_samples = _most_changed(comparison, metrics)
+    changed_samples = _changed_samples(comparison, metrics)
     lost = [sample for sample in changed_samples if sample.has_lost]
-    # of the others the first gained least, and that which gained most is to come first
-    won = [sample for sample in reversed(changed_samples) if not sample.has_lost]
+    won = [sample for sample in changed_samples if not sample.has_lost]
+    won.reverse()  # the largest gain first
     drawn_changes = _changes_to_draw(comparison, metrics)
     data = {
         "comparison": comparison,
         "wordings": WORDINGS,
         "shown": drawn_changes,
-        "reach": _reach(comparison, drawn_changes),
+        "reach": _axis_limit(comparison, drawn_changes),
         "n_lost": _count_lost(comparison, metrics),
-        "lost": _with_rows_to_open(lost, comparison),
+        "lost": _lost_samples_to_show(lost, comparison),
         "won": won[:_MOST_SAMPLES],
     }
     write_html(path, "comparison.html.j2", (), data)
 
 
-def _with_rows_to_open(
+def _lost_samples_to_show(
     lost: Sequence[ChangedSample], comparison: Comparison
 ) -> list[ChangedSample]:
-    """The samples that lost most, and behind them others that the first lines name."""
-    named_rows: set[int] = set()
+    """The samples that lost most, and behind them those that the page links to.
+
+    The first lines of the page link to three rows of each metric.
+    """
+    linked_rows: set[int] = set()
     for metric in comparison.metrics_in_order:
-        named_rows.update(comparison.rows_to_open(metric))
+        linked_rows.update(comparison.rows_to_open(metric))
     others = [
         sample
         for sample in lost[_MOST_SAMPLES:]
-        if sample.pair[1].index + 1 in named_rows
+        if sample.pair[1].index + 1 in linked_rows
     ]
     return [*lost[:_MOST_SAMPLES], *others]
 
 
-def _most_changed(
+def _changed_samples(
     comparison: Comparison, metrics: Sequence[str]
 ) -> list[ChangedSample]:
-    """The samples whose scores changed most, each once, with all their scores.
+    """List the samples whose scores changed most, from the worst loss to the best gain.
 
-    Those that lost stand first, in the order of the comparison; then the others, those
-    that gained least first.
+    The losses stand in the order of ``Comparison.lost_most``: those in the worst metric
+    first. Samples that did not lose follow, the smallest gain first.
+
+    Args:
+        comparison: Both runs.
+        metrics: The metrics whose scores are listed with each sample.
     """
     # a sample may have changed in several metrics: it is taken once
     pair_by_indices = {
@@ -109,16 +117,17 @@ def _most_changed(
         for change in comparison.most_changed
     }
     samples = []
-    for indices in sorted(pair_by_indices):
+    for indices in sorted(pair_by_indices):  # so that equal changes stay in row order
         pair = pair_by_indices[indices]
         samples.append(ChangedSample(_score_changes(pair, metrics), pair))
     losses = comparison.lost_most
-    rank_of_loss = {loss.second.index: rank for rank, loss in enumerate(losses)}
+    rank_by_index = {loss.second.index: rank for rank, loss in enumerate(losses)}
+    rank_behind_losses = len(losses)
 
     def sort_key(sample: ChangedSample) -> tuple[int, float]:
-        """What samples are sorted by: those that did not lose rank behind all losses."""
+        """The rank among the losses, then the change of the metric that lost most."""
         _, second_row = sample.pair
-        rank = rank_of_loss.get(second_row.index, len(losses))
+        rank = rank_by_index.get(second_row.index, rank_behind_losses)
         return rank, sample.worst_change
 
     return sorted(samples, key=sort_key)
@@ -153,13 +162,13 @@ def _changes_to_draw(
     return sorted(changes, key=lambda change: metrics.index(change.metric))
 
 
-def _reach(comparison: Comparison, changes: Iterable[MetricChange]) -> float:
-    """How far the axis of the forest plot reaches to either side."""
-    reach = max(comparison.margin, _LEAST_REACH)
+def _axis_limit(comparison: Comparison, changes: Iterable[MetricChange]) -> float:
+    """How far the axis of the forest plot reaches to either side of 0."""
+    limit = max(comparison.margin, _LEAST_AXIS_LIMIT)
     for change in changes:
         if change.interval is not None:
-            reach = max(reach, abs(change.interval.low), abs(change.interval.high))
-    return reach
+            limit = max(limit, abs(change.interval.low), abs(change.interval.high))
+    return limit
 
 
 def _count_lost(comparison: Comparison, metrics: Sequence[str]) -> int:

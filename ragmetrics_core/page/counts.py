@@ -181,23 +181,21 @@ def highest_of(result: Scored) -> float:
     return 1.0
 
 
-def answer_holds_up(row: SampleResult) -> bool:
+def is_good_answer(row: SampleResult) -> bool:
     """Whether all that is known of a row's answer speaks for it.
 
-    It matches the expected answer and rests on the retrieved text, as far as these were
-    scored; one of them was, and the answer does not decline.
+    It matches the expected answer and rests on the retrieved text. If only one of the
+    two was scored, that one decides. An answer that declines is not good, nor is an
+    answer of which nothing was scored.
     """
-    results = row.results.values()
-    if any(
-        isinstance(result, Undefined) and result.code == "abstained"
-        for result in results
-    ):
-        return False
-    verdicts = [
-        verdict_on(name, result)
-        for name in _ON_ANSWERS
-        if isinstance(result := row.results.get(name), Scored)
-    ]
+    for result in row.results.values():
+        if isinstance(result, Undefined) and result.code == "abstained":
+            return False
+    verdicts = []
+    for metric in _ON_ANSWERS:
+        scored = row.results.get(metric)
+        if isinstance(scored, Scored):
+            verdicts.append(verdict_on(metric, scored))
     return bool(verdicts) and all(verdicts)
 
 

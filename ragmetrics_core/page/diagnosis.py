@@ -16,7 +16,7 @@ score whose uncertainty holds one half decides nothing. Its uncertainty is
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
@@ -46,14 +46,15 @@ Code = Literal[
     "declined",
     "generation",
 ]
-Says = bool | Literal["missing"] | None
-"""What the metrics say of something.
+Finding = bool | Literal["missing"] | None
+"""What the metrics say on a subject, such as "facts_found": were facts retrieved?
 
-They say yes, no, or that it is too close to call (None). Or no metric speaks of it.
+They say yes, no, or that it is too close to call (None). "missing": no metric speaks of
+the subject.
 """
 
 HALF = 0.5
-_CONVENTION = 0.1  # to either side of a score that tells no uncertainty
+_USUAL_MARGIN = 0.1  # to either side of a score that tells no uncertainty
 _UNSURE = (0.3, 0.7)  # a probability between these decides nothing
 _LOST = 0.25  # the least share of facts lost behind the search that is a fault
 
@@ -65,7 +66,7 @@ class Rule(Frozen):
     stage: str = Field(description="the stage of the pipeline to mend")
     reasoning: str = Field(description="why the rule's condition points there")
     remedy: str = Field(description="what to try")
-    holds: tuple[dict[str, Says], ...] = Field(
+    holds: tuple[dict[str, Finding], ...] = Field(
         default=(),
         description=(
             "the rule holds if one of these does: all that it names is said so;"
@@ -94,90 +95,100 @@ class Diagnosis(NamedTuple):
 def diagnose(row: SampleResult) -> Diagnosis | None:
     """Name the stage of the pipeline at which a sample probably went wrong.
 
-    A rule for each stage says what the metrics must say of the sample, such as that the
-    facts were retrieved but the answer is not supported. The first rule that holds
-    counts, with the scores that make it hold.
+    Each stage has a rule with one or more conditions. A condition names the findings
+    that must hold together, such as ``{"facts_prompted": True, "adherent": False}``: the
+    prompt held the facts, but the answer does not rest on them. The first rule with a
+    condition that holds is the diagnosis.
 
-    None where nothing is wrong, nothing is certain enough, or the application itself
-    failed.
+    Returns:
+        The diagnosis, with the scores that the condition rests on. None where nothing
+        is wrong, nothing is certain enough, or the application itself failed.
     """
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
         return None
     if has_answer_without_context(sample):
         return Diagnosis("no_context")
-    sayings, score_by_subject = _sayings_of_row(row)
+    findings, score_words_by_subject = _findings_of_row(row)
     for code, rule in RULES.items():
-        # the conditions of a rule: it holds if any of them does
         for condition in rule.holds:
-            if not _holds(condition, sayings):
-                continue
-            scores: dict[str, None] = {}  # as an ordered set
-            for subject in condition:
-                if subject in score_by_subject:
-                    scores[score_by_subject[subject]] = None
-            return Diagnosis(code, because=tuple(scores))
+            if _holds(condition, findings):
+                return Diagnosis(code, _scores_on(condition, score_words_by_subject))
     return None
 
 
-def _sayings_of_row(row: SampleResult) -> tuple[dict[str, Says], dict[str, str]]:
-    """What all results of a row say about the subjects that rules ask for.
+def _scores_on(
+    subjects: Iterable[str], score_words_by_subject: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The scores that speak of these subjects, each once, as "context_recall 0.40"."""
+    score_words: dict[str, None] = {}  # as an ordered set
+    for subject in subjects:
+        if subject in score_words_by_subject:
+            score_words[score_words_by_subject[subject]] = None
+    return tuple(score_words)
 
-    A subject is a question such as "facts_found": were the facts retrieved? The answer
-    is yes, no, or None, which is too close to call.
+
+def _findings_of_row(row: SampleResult) -> tuple[dict[str, Finding], dict[str, str]]:
+    """Collect what all results of a row say on the subjects that rules ask for.
+
+    A subject is a question such as "facts_found": were the facts retrieved? The finding
+    is True, False, or None if it is too close to call.
 
     Returns:
-        What is said of each subject, and by subject the score that says it, in words.
+        The finding on each subject, and by subject the score that it rests on, such as
+        "retrieval_accuracy 0.40".
     """
-    sayings: dict[str, Says] = {}
-    score_by_subject: dict[str, str] = {}
+    findings: dict[str, Finding] = {}
+    score_words_by_subject: dict[str, str] = {}
     for name, result in row.results.items():
-        sayings_of_result = _sayings_of_result(result)
-        sayings.update(sayings_of_result)
+        findings_of_result = _findings_of_result(result)
+        findings.update(findings_of_result)
         score = result.status if result.value is None else format(result.value, ".2f")
-        for subject in sayings_of_result:
-            score_by_subject[subject] = f"{name} {score}"
-        # the metric does not say which facts the prompt held; what was recorded may
+        for subject in findings_of_result:
+            score_words_by_subject[subject] = f"{name} {score}"
         if _leaves_prompt_open(result):
-            sayings.update(_sayings_of_journey(row))
-    return sayings, score_by_subject
+            # The metric does not say which facts the prompt held. The steps from
+            # retrieval to prompt, where the run recorded them, may say it.
+            findings.update(_findings_of_journey(row))
+    return findings, score_words_by_subject
 
 
-def _holds(condition: Mapping[str, Says], sayings: Mapping[str, Says]) -> bool:
-    """Whether all that a condition names is said so."""
+def _holds(condition: Mapping[str, Finding], findings: Mapping[str, Finding]) -> bool:
+    """Whether the findings are those that the condition names."""
     return all(
-        sayings.get(subject, "missing") == wanted
+        findings.get(subject, "missing") == wanted
         for subject, wanted in condition.items()
     )
 
 
-def _sayings_of_result(result: MetricResult) -> dict[str, Says]:
-    """What one metric's result says about the subjects that rules ask for.
+def _findings_of_result(result: MetricResult) -> dict[str, Finding]:
+    """Return what one metric's result says on the subjects that rules ask for.
 
-    What it says depends on the evidence. A score near one half says nothing: how near
-    follows from what the evidence tells of its uncertainty, else it is 0.1. Without a
-    score nothing is said, but that an answer only declines.
+    The subjects depend on the kind of evidence. The finding is True for a score above
+    one half and False below it. It is None where the evidence's own range of the score,
+    or 0.1 to either side where it gives none, holds one half.
     """
     if isinstance(result, Undefined):
+        # without a score, only an answer that declines says something
         return {"abstained": True} if result.code == "abstained" else {}
     if not isinstance(result, Scored):
         return {}
     evidence = result.evidence
-    # the range in which a score without a known uncertainty may lie
-    around_value = (result.value - _CONVENTION, result.value + _CONVENTION)
+    usual_range = (result.value - _USUAL_MARGIN, result.value + _USUAL_MARGIN)
     if isinstance(evidence, FactMatrix):
-        return _sayings_of_facts(result.value, evidence)
+        return _findings_of_facts(result.value, evidence)
     if isinstance(evidence, JudgedChunks):
-        return _sayings_of_chunks(result.value, evidence)
+        return _findings_of_chunks(result.value, evidence)
     if isinstance(evidence, Polled):
-        # the range in which other polls, or those without an answer, may put the score
-        reach_of_polls = evidence.repeatability or around_value
+        # where the score may lie if the polls were repeated
+        range_of_repeats = evidence.repeatability or usual_range
+        # where it may lie if the polls without an answer had said yes or no
         bounds = evidence.bounds or ()
-        return {"adherent": _side_of_half(result.value, *reach_of_polls, *bounds)}
+        return {"adherent": _side_of_half(result.value, *range_of_repeats, *bounds)}
     if isinstance(evidence, Sufficed):
         return {"over_declined": evidence.case == "over_declined"}
     if evidence is not None and evidence.kind == "context_recall":
-        return {"matching": _side_of_half(*around_value)}
+        return {"matching": _side_of_half(*usual_range)}
     return {}
 
 
@@ -185,45 +196,56 @@ def _side_of_half(*values: float) -> bool | None:
     """True if all values lie above one half, False if all lie below, else None."""
     if min(values) > HALF:
         return True
-    return False if max(values) < HALF else None
+    if max(values) < HALF:
+        return False
+    return None
 
 
-def _sayings_of_facts(value: float, evidence: FactMatrix) -> dict[str, Says]:
-    """What a search for facts in texts says: were they retrieved, and in the prompt?
+def _findings_of_facts(value: float, evidence: FactMatrix) -> dict[str, Finding]:
+    """Return what a search for the facts of the reference says: where do they stand?
 
-    A fact that may be there or not, because its best probability is neither low nor
-    high, makes the share of facts uncertain: it lies between a least and a most share.
-    What is said never contradicts the score itself.
+    A fact of which the judge is unsure may stand in the retrieved texts or not. So the
+    share of retrieved facts lies between a least and a most share. A finding on a share
+    is True if all its values lie above one half, False if all lie below, else None.
 
     Args:
-        value: The score: the share of facts in what was retrieved.
-        evidence: The probability of each fact in each text, and the share of facts in
-            the prompt, where that was another text.
+        value: The score: the share of the facts that the retrieved texts hold.
+        evidence: The probability of each fact in each text, and the share of the facts
+            that the prompt holds, where the prompt differs from the retrieved texts.
+
+    Returns:
+        Four findings: whether most facts were retrieved, whether most reached the
+        prompt, whether any was retrieved, and whether many were lost between the two.
     """
-    least_probability, most_probability = _UNSURE
-    least_share = _share_of_facts(evidence, above=most_probability)
-    most_share = _share_of_facts(evidence, above=least_probability)
-    value_of_prompt = evidence.contexts_value
-    if value_of_prompt is None:  # the prompt held what was retrieved
-        value_of_prompt = value
-    any_fact: Says = None  # None: too close to call
+    least_sure, most_sure = _UNSURE
+    least_share = _share_of_facts(evidence, above=most_sure)
+    most_share = _share_of_facts(evidence, above=least_sure)
+    share_in_prompt = evidence.contexts_value
+    if share_in_prompt is None:  # the prompt held what was retrieved
+        share_in_prompt = value
+    facts_found = _side_of_half(least_share, most_share, value)
+    # where the judge is unsure of retrieved facts, it is unsure of the prompt as well
+    facts_prompted = _side_of_half(least_share, most_share, value, share_in_prompt)
+    any_fact: Finding = None
     if least_share > 0:
         any_fact = True
     elif most_share == 0:
         any_fact = False
     return {
-        "facts_found": _side_of_half(least_share, most_share, value),
-        "facts_prompted": _side_of_half(
-            least_share, most_share, value, value_of_prompt
-        ),
+        "facts_found": facts_found,
+        "facts_prompted": facts_prompted,
         "any_fact": any_fact,
-        # many of the facts that were retrieved are not in the prompt
-        "facts_lost": value - value_of_prompt >= _LOST,
+        "facts_lost": value - share_in_prompt >= _LOST,
     }
 
 
 def _share_of_facts(evidence: FactMatrix, *, above: float) -> float:
-    """The share of facts, by weight, that some text holds with more than a probability."""
+    """Return the share of facts, by weight, that some text holds.
+
+    Args:
+        evidence: The probability of each fact in each text.
+        above: A text holds a fact if its probability is above this.
+    """
     weight_of_all = sum(fact.weight for fact in evidence.facts)
     weight_found = 0.0
     for fact, cells in zip(evidence.facts, evidence.cells, strict=True):
@@ -238,41 +260,48 @@ def _leaves_prompt_open(result: MetricResult) -> bool:
     return isinstance(evidence, FactMatrix) and evidence.contexts_value is None
 
 
-def _sayings_of_journey(row: SampleResult) -> dict[str, Says]:
-    """Whether facts were lost between retrieval and prompt, as far as it was recorded."""
-    followed = journey_of(row)
-    if followed is None or not followed.is_settled:
-        return {}
-    n_lost = sum(fact.lost in ("not_kept", "not_shown") for fact in followed.facts)
-    return {"facts_lost": n_lost >= _LOST * len(followed.facts)}
+def _findings_of_journey(row: SampleResult) -> dict[str, Finding]:
+    """Return whether many facts were lost between retrieval and prompt.
 
-
-def _sayings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Says]:
-    """What verdicts on chunks say: is any useful, and do the useful ones come first?
-
-    The order is judged by average precision, which is 1 if all useful chunks come
-    first. A chunk of which the judge is unsure may be useful or not, so average
-    precision lies between the values for both.
+    Empty if the recorded steps do not show what became of every fact.
     """
+    journey = journey_of(row)
+    if journey is None or not journey.is_settled:
+        return {}
+    n_lost = sum(fact.lost in ("not_kept", "not_shown") for fact in journey.facts)
+    return {"facts_lost": n_lost >= _LOST * len(journey.facts)}
+
+
+def _findings_of_chunks(value: float, evidence: JudgedChunks) -> dict[str, Finding]:
+    """Return what verdicts on chunks say: is any useful, and do useful ones come first?
+
+    Average precision measures the order; it is 1 if all useful chunks come first. A
+    chunk of which the judge is unsure may be useful or not, so average precision lies
+    between its values for both cases.
+
+    Args:
+        value: The score: average precision, as the metric computed it.
+        evidence: The verdict on each chunk, in the order of the chunks.
+    """
+    # None where the judge is unsure
     verdicts = [
         _sure_verdict(chunk.useful, chunk.probability) for chunk in evidence.chunks
     ]
     if True not in verdicts:
         return {"any_useful": None if None in verdicts else False}
-    # a verdict is None where the judge is unsure
-    if_unsure_are_useful = [verdict is not False for verdict in verdicts]
-    if_unsure_are_not = [verdict is True for verdict in verdicts]
-    values = [
-        average_precision(if_unsure_are_useful),
-        average_precision(if_unsure_are_not),
+    useful_if_unsure_are = [verdict is not False for verdict in verdicts]
+    useful_if_unsure_are_not = [verdict is True for verdict in verdicts]
+    possible_values = [
+        average_precision(useful_if_unsure_are),
+        average_precision(useful_if_unsure_are_not),
         value,
     ]
-    # without any unsure chunk the values are equal, and their uncertainty is not known
-    margin = _CONVENTION if len(set(values)) == 1 else 0.0
-    return {
-        "any_useful": True,
-        "well_ranked": _side_of_half(min(values) - margin, max(values) + margin),
-    }
+    low = min(possible_values)
+    high = max(possible_values)
+    if low == high:  # no chunk is unsure, so nothing tells how uncertain the score is
+        low -= _USUAL_MARGIN
+        high += _USUAL_MARGIN
+    return {"any_useful": True, "well_ranked": _side_of_half(low, high)}
 
 
 def _sure_verdict(useful: bool | None, probability: float | None) -> bool | None:

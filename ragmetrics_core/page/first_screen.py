@@ -18,12 +18,12 @@ from ragmetrics_core.data import (
 )
 from ragmetrics_core.data.display import count_in_words
 from ragmetrics_core.data.metric_evidence import Sufficed
-from ragmetrics_core.page.counts import MetricCounts, answer_holds_up
+from ragmetrics_core.page.counts import MetricCounts, is_good_answer
 from ragmetrics_core.page.diagnosis import RULES
 from ragmetrics_core.page.losses import (
-    count_holding_up,
+    count_bad_answers,
+    count_good_answers,
     count_rows,
-    count_spoilt,
     equal_largest,
     loss_in_words,
     losses_among,
@@ -155,7 +155,7 @@ class ScreenTally:
         )
         # by metric of sufficiency what the application did
         self._answering_by_metric: dict[str, AnsweringTally] = {}
-        self._holds_up_flags = bytearray()  # of each row, 1 if its answer holds up
+        self._good_answer_flags = bytearray()  # of each row, 1 if its answer is good
         self._rows_by_group = GroupTally()  # each row stands in one
         self._rows_by_stage = GroupTally()  # of the journey; a row may stand in several
         self._journey = JourneyTally()
@@ -163,52 +163,63 @@ class ScreenTally:
     def add(self, row: SampleResult) -> str:
         """Count one row, and return the code of its group.
 
-        Each row is in one group, such as those that lack context. Its answer holds up
-        if all that is known of the answer speaks for it.
+        The group says what became of the row, such as "retrieval" where the retrieved
+        text holds too little of the answer. Each row is in one group. It also counts
+        for each stage of the pipeline that lost something of it.
         """
-        code = group_of_row(row)
-        self._group_indices.append(_CODES.index(code))
-        holds_up = answer_holds_up(row)
-        self._holds_up_flags.append(holds_up)
-        stages = self._add_to_groups(row, code, holds_up=holds_up)
+        group_code = group_of_row(row)
+        self._group_indices.append(_CODES.index(group_code))
+        is_answer_good = is_good_answer(row)
+        self._good_answer_flags.append(is_answer_good)
+        self._add_to_group(row, group_code, is_answer_good)
+        stage_codes = self._add_to_stages(row, group_code, is_answer_good)
         cluster_number = self._number_cluster_of(row.sample)
         self._cluster_numbers.append(cluster_number)
         for name, result in row.results.items():
             if isinstance(result, Scored):
-                self._counts_by_metric[name].add(name, result, (code, *stages))
+                group_and_stages = (group_code, *stage_codes)
+                self._counts_by_metric[name].add(name, result, group_and_stages)
                 if isinstance(result.evidence, Sufficed):
                     self._answering_of(name).add(row, cluster_number)
         # rows of one content are copies, which a warning counts
         content = _content_of(row.sample)
         if any(content):  # rows without any text are not copies
             self._hashes_of_contents.append(hash(content))
-        return code
+        return group_code
 
-    def _add_to_groups(
-        self, row: SampleResult, code: str, *, holds_up: bool
+    def _add_to_group(
+        self, row: SampleResult, group_code: str, is_answer_good: bool
+    ) -> None:
+        """Count the row in its group."""
+        # the groups of rules, unlike others, each name a stage of the pipeline
+        is_of_stage = group_code in RULES
+        example = example_of(row, TITLES[group_code], is_of_stage=is_of_stage)
+        self._rows_by_group.add(group_code, example, is_answer_good=is_answer_good)
+
+    def _add_to_stages(
+        self, row: SampleResult, group_code: str, is_answer_good: bool
     ) -> Sequence[str]:
-        """Count the row in its group, and in the stages that lost something of it.
+        """Count the row for each stage of the pipeline that lost something of it.
 
         A row's journey is what became of its facts from retrieval to the answer; a
         stage, such as the search, may have lost some.
 
         Args:
             row: The row.
-            code: The code of its group.
-            holds_up: Whether its answer holds up.
+            group_code: The code of its group.
+            is_answer_good: Whether its answer is good.
 
         Returns:
-            The codes of those stages; none if nothing is known of the journey.
+            The codes of these stages; none if nothing is known of the journey.
         """
-        # the groups of rules, unlike others, each name a stage of the pipeline
-        example = example_of(row, TITLES[code], is_of_stage=code in RULES)
-        self._rows_by_group.add(code, example, holds_up=holds_up)
         row_journey = self._journey.add(row)
-        stages = () if row_journey is None else stages_of_row(row_journey, code)
-        for stage in stages:
-            example = example_of(row, STAGE_TITLES[stage], is_of_stage=True)
-            self._rows_by_stage.add(stage, example, holds_up=holds_up)
-        return stages
+        if row_journey is None:
+            return ()
+        stage_codes = stages_of_row(row_journey, group_code)
+        for stage_code in stage_codes:
+            example = example_of(row, STAGE_TITLES[stage_code], is_of_stage=True)
+            self._rows_by_stage.add(stage_code, example, is_answer_good=is_answer_good)
+        return stage_codes
 
     def screen(
         self,
@@ -220,23 +231,26 @@ class ScreenTally:
     ) -> FirstScreen:
         """Put together what a person should see first of the rows counted so far.
 
-        That is what the gates decided, the largest fault and how sure it is, what to
-        mend first, the rows to open, and what each metric found.
+        The screen says what the gates decided, the largest fault and how sure its share
+        is, what to mend first, the rows to open, and what each metric found.
 
         Args:
             summary: The numbers of the same rows.
-            run: The facts of the run.
-            decisions: What was decided of each gate.
-            warnings: What else makes the numbers speak for less than they seem to.
-            exit_code: That of the command which shows the screen.
+            run: The facts of the run. Its own ``decisions`` are of gates that stopped
+                the run early; they are empty for a run over all rows.
+            decisions: What each gate decides of the rows, those that stopped the run
+                included.
+            warnings: Further caveats about the numbers.
+            exit_code: The exit code of the command that shows the screen; None if no
+                command does.
         """
         groups = self._all_groups()
         losses = losses_among(groups)  # the groups of rows with a fault
         # what became of facts and passages from retrieval to the answer
         journey = self._journey.journey()
-        # the rows of a run until decided were chosen by their scores
+        # a run that stopped once its gates were decided chose its rows by their scores
         has_intervals = not run.decisions
-        unscored_first = self._groups_whose_unscored_rows_are_first(losses)
+        unscored_first = self._groups_with_unscored_rows_first(losses)
         highest_mean_by_metric = {
             numbers.metric: self._counts_by_metric[numbers.metric].highest_mean
             for numbers in summary.metrics
@@ -309,12 +323,13 @@ class ScreenTally:
         out_of_reach = _out_of_reach(decisions, highest)
         return (*_failures(summary), *out_of_reach, *self._copies(), *others)
 
-    def _groups_whose_unscored_rows_are_first(
+    def _groups_with_unscored_rows_first(
         self, losses: Sequence[Group]
     ) -> tuple[str, ...]:
-        """The groups whose rows without a score are worse than any low score.
+        """The groups whose rows without a score are listed before rows with a low score.
 
-        Those of losses always are. The others are where they outnumber the losses.
+        These are the groups of rows with a fault. If more rows are without a score than
+        with a fault, they are all groups but ``_NEVER_FIRST``.
         """
         if self._n_not_scored <= count_rows(losses):
             return tuple(LOSSES)
@@ -397,35 +412,41 @@ class ScreenTally:
     def _how_sure(
         self, losses: Sequence[Group], summary: Summary, run: RunFacts
     ) -> str:
-        """Say how sure the share of rows with a fault is, in one sentence.
+        """Say how sure the share of rows with a fault is.
 
-        The sentence names the 95 % range of that share among rows like these, and says
-        what the range does not cover. Rows on which the judge failed may have a fault or not: the range
-        holds for both. A run that stopped when its gates were decided chose its rows by
-        their scores, so it has no range.
+        The sentence names the 95 % range of that share among rows like these. A second
+        sentence warns of what no range covers: a judge that is wrong in the same way
+        each time.
+
+        Args:
+            losses: The groups of rows with a fault.
+            summary: The numbers of the run, which say how many rows are wanted.
+            run: The facts of the run.
 
         Returns:
-            The sentence; "" where no row was scored.
+            Both sentences; "" where no row was scored.
         """
         n_scored = self._n_rows - self._n_not_scored
-        are_few = n_scored < n_rows_wanted(summary)
-        declined_range = ""  # of rows that decline, where they are most of the rows
+        are_few_scored = n_scored < n_rows_wanted(summary)
+        declined_range = ""  # of rows that decline, where these are most of the rows
         fault_ranges = ""
+        # a run that stopped once its gates were decided chose its rows by their scores
         if not run.decisions:
             declined_range = self._range_of_declined()
             fault_ranges = self._ranges_of_faults(losses)
-        if declined_range and are_few and not losses:
+        if declined_range and are_few_scored and not losses:
             fault_ranges = ""  # a range that rests on hardly any row says nothing
         if not n_scored and not declined_range:
             return ""
         parts = []
-        if losses and are_few:
+        if losses and are_few_scored:
             parts.append(too_few_in_words(n_scored, summary))
         if self._most_are_not_scored and not declined_range:
             parts.append("whether rows without a score have a fault is not known")
         parts += [ranges for ranges in (declined_range, fault_ranges) if ranges]
         has_range = bool(declined_range or fault_ranges)
         if not has_range:
+            # beside a range the caution about the judge says it
             parts.append(
                 "a judge that is wrong in the same way each time is not covered"
             )
@@ -438,29 +459,29 @@ class ScreenTally:
         return 2 * self._n_not_scored > self._n_rows
 
     def _range_of_declined(self) -> str:
-        """How far the share of rows that only decline may reach.
+        """Word the 95 % range of the share of rows that only decline to answer.
 
-        "" where these are not more than the scored rows.
+        "" where these rows are no more than the scored rows.
         """
         n_scored = self._n_rows - self._n_not_scored
         if self._count_of("abstained") <= n_scored:
             return ""
-        judged = {*_SCORED, *NOT_SCORED}
-        reach = self._range_of(["abstained"], among=judged)
-        these = "rows like the judged ones"
+        judged_groups = {*_SCORED, *NOT_SCORED}
+        share_range = self._share_range(["abstained"], denominator=judged_groups)
+        which_rows = "rows like the judged ones"
         if not self._count_of(*NOT_JUDGED):
-            these = "rows like these"
+            which_rows = "rows like these"
         return (
-            f"with 95 % confidence, {reach} of {these} decline and have no score;"
-            " whether declining was right is not known"
+            f"with 95 % confidence, {share_range} of {which_rows} decline and have no"
+            " score; whether declining was right is not known"
         )
 
     def _ranges_of_faults(self, losses: Sequence[Group]) -> str:
-        """Say how large the share of rows with a fault may be, and that of the largest.
+        """Word the 95 % range of the share of rows with a fault, and of the largest fault.
 
-        If some of these rows have an answer that holds up and others have not, the first
-        range is of the rows whose answer does not hold up. The range of all rows with a
-        fault then comes at the end.
+        A row with a fault may have a good answer all the same. If some have and others
+        have not, the ranges are of rows without a good answer, and the range of all rows
+        with a fault comes at the end.
 
         Args:
             losses: The groups of rows with a fault.
@@ -469,30 +490,39 @@ class ScreenTally:
             The ranges in words; "" if they are not known.
         """
         codes = [group.code for group in losses]
-        range_of_any_fault = self._range_of(codes)
+        range_of_any_fault = self._share_range(codes)
         if not range_of_any_fault:
             return ""
-        n_spoilt = count_spoilt(losses)
-        n_holding_up = count_holding_up(losses)
-        is_split = n_spoilt > 0 and n_holding_up > 0
-        # rows without a score that failed are in the range; other unscored ones are not
-        is_of_all_rows = self._n_not_scored == self._count_of(*FAILED_GROUPS)
+        n_bad_answers = count_bad_answers(losses)
+        n_good_answers = count_good_answers(losses)
+        are_answers_split = n_bad_answers > 0 and n_good_answers > 0
         which_rows = "rows like these"
-        if not is_of_all_rows:
+        if not self._is_each_row_in_ranges:
             which_rows = "rows like the scored ones"
-        share_range = self._range_of(codes, only_spoilt=is_split)
+        share_range = self._share_range(codes, only_bad_answers=are_answers_split)
         words = f"with 95 % confidence, {share_range} of {which_rows} have a fault"
-        if is_split:
+        if are_answers_split:
             words += " and no answer that holds up"
         if len(losses) > 1:
-            ranges_of_largest = [
-                f"{group.title}: {self._range_of([group.code], only_spoilt=is_split)}"
-                for group in equal_largest(losses)
-            ]
+            ranges_of_largest = []
+            for group in equal_largest(losses):
+                share_range = self._share_range(
+                    [group.code], only_bad_answers=are_answers_split
+                )
+                ranges_of_largest.append(f"{group.title}: {share_range}")
             words += f" ({'; '.join(ranges_of_largest)})"
-        if is_split:
+        if are_answers_split:
             words += f", {range_of_any_fault} any fault"
         return words
+
+    @property
+    def _is_each_row_in_ranges(self) -> bool:
+        """Whether each row without a score is a row on which the judge or a metric failed.
+
+        These count in the ranges, as rows that may have a fault; other rows without a
+        score, such as answers that decline, do not.
+        """
+        return self._n_not_scored == self._count_of(*FAILED_GROUPS)
 
     def _copies(self) -> Iterable[str]:
         """That rows repeat others, if any do."""
@@ -515,55 +545,54 @@ class ScreenTally:
         places = map(_CODES.index, codes)
         return sum(map(self._group_indices.count, places))
 
-    def _range_of(
+    def _share_range(
         self,
         codes: Sequence[str],
         *,
-        only_spoilt: bool = False,
-        among: Container[str] = _SCORED,
+        only_bad_answers: bool = False,
+        denominator: Container[str] = _SCORED,
     ) -> str:
-        """The 95 % range of the share of rows in some groups, in words.
+        """Word the 95 % range of the share of rows in some groups.
 
-        A row on which the judge failed may be of these groups or not: the low end is
-        for the case that none is, the high end for the case that all are.
+        Rows on which the judge or a metric failed belong to the denominator, and may be
+        in these groups or not. The low end of the range is the low end of the interval
+        if none is, and the high end that of the interval if all are.
 
         Args:
             codes: The codes of the groups.
-            only_spoilt: Count of them only rows whose answer does not hold up: not all
-                that is known of it speaks for it.
-            among: The codes of the groups whose rows are the whole; by default those of
-                rows that were scored.
+            only_bad_answers: Count only their rows without a good answer.
+            denominator: The codes of the groups of which it is a share.
 
         Returns:
-            The range, such as "12 to 25 %"; "" without any such row.
+            The range, such as "12 to 25 %"; "" if the denominator has no row.
         """
-        # 1 for each row that counts, 0 for the others
-        flags_if_failed_are_not = array("d")
-        flags_if_failed_are = array("d")
-        clusters = array("q")
+        # for each row of the denominator 1.0 if it counts, else 0.0
+        counts_if_failed_rows_do_not = array("d")
+        counts_if_failed_rows_do = array("d")
+        cluster_numbers = array("q")
         rows = zip(
             self._group_indices,
-            self._holds_up_flags,
+            self._good_answer_flags,
             self._cluster_numbers,
             strict=True,
         )
-        for code_index, holds_up, cluster_number in rows:
-            code = _CODES[code_index]
+        for group_index, is_answer_good, cluster_number in rows:
+            code = _CODES[group_index]
             has_failed = code in FAILED_GROUPS
-            is_of_the_whole = code in among or has_failed
-            if not is_of_the_whole:
+            if code not in denominator and not has_failed:
                 continue
-            is_left_out = only_spoilt and bool(holds_up)
-            does_count = code in codes and not is_left_out
-            flags_if_failed_are_not.append(does_count)
-            flags_if_failed_are.append(does_count or has_failed)
-            clusters.append(cluster_number)
-        interval_if_not = mean_interval(flags_if_failed_are_not, clusters)
-        interval_if_are = mean_interval(flags_if_failed_are, clusters)
-        if interval_if_not is None or interval_if_are is None:
+            does_count = code in codes
+            if only_bad_answers and is_answer_good:
+                does_count = False
+            counts_if_failed_rows_do_not.append(does_count)
+            counts_if_failed_rows_do.append(does_count or has_failed)
+            cluster_numbers.append(cluster_number)
+        low_interval = mean_interval(counts_if_failed_rows_do_not, cluster_numbers)
+        high_interval = mean_interval(counts_if_failed_rows_do, cluster_numbers)
+        if low_interval is None or high_interval is None:
             return ""
-        low_percent = round(100 * interval_if_not.low)
-        high_percent = round(100 * interval_if_are.high)
+        low_percent = round(100 * low_interval.low)
+        high_percent = round(100 * high_interval.high)
         return f"{low_percent} to {high_percent} %"
 
     def _verdicts(self, decisions: Sequence[Decision]) -> tuple[str, ...]:

@@ -10,14 +10,14 @@ from ragmetrics_core.statistics.paired import mcnemar
 _CHANCE = 0.05  # the largest p of what chance does not explain
 
 
-def count_spoilt(losses: Iterable[Group]) -> int:
-    """How many rows with a loss have no answer that holds up."""
-    return sum(group.n_not_holding_up for group in losses)
+def count_bad_answers(losses: Iterable[Group]) -> int:
+    """How many rows with a fault have no good answer."""
+    return sum(group.n_bad_answers for group in losses)
 
 
-def count_holding_up(losses: Iterable[Group]) -> int:
-    """How many rows with a loss have an answer that holds up all the same."""
-    return sum(group.n_holding_up for group in losses)
+def count_good_answers(losses: Iterable[Group]) -> int:
+    """How many rows with a fault have a good answer all the same."""
+    return sum(group.n_good_answers for group in losses)
 
 
 def equal_largest(losses: Sequence[Group]) -> list[Group]:
@@ -27,12 +27,15 @@ def equal_largest(losses: Sequence[Group]) -> list[Group]:
 
 
 def _size(group: Group, losses: Sequence[Group]) -> int:
-    """How many rows a group of rows with a fault counts for.
+    """How large a group of rows with a fault is: the number of its bad answers.
 
-    These are the rows whose answer does not hold up; all its rows, if the answers of
-    all rows with a fault hold up.
+    If no row with a fault has a bad answer, it is the number of its rows.
+
+    Args:
+        group: The group.
+        losses: All groups of rows with a fault.
     """
-    return group.n_not_holding_up if count_spoilt(losses) else group.count
+    return group.n_bad_answers if count_bad_answers(losses) else group.count
 
 
 def count_rows(groups: Iterable[Group]) -> int:
@@ -41,31 +44,32 @@ def count_rows(groups: Iterable[Group]) -> int:
 
 
 def loss_in_words(
-    losses: Sequence[Group], rows: str, n_scored: int, summary: Summary
+    losses: Sequence[Group], all_rows: str, n_scored: int, summary: Summary
 ) -> str:
-    """Say in how many rows there is a fault, and which is the largest.
+    """Say how many rows have a fault, and which fault is the largest.
+
+    If no row has a fault, the sentence says so, or that the scored rows are too few.
 
     Args:
         losses: The groups of rows with a fault.
-        rows: The rows of which these are some, in words.
-        n_scored: How many rows were scored. If they are few and none has a fault, only
-            that is said.
+        all_rows: The phrase for the rows of which these are some: "20 rows".
+        n_scored: How many rows were scored.
         summary: The numbers of the run, which say how many rows are wanted.
     """
     if not losses:
         if n_scored < n_rows_wanted(summary):
             sentence = too_few_in_words(n_scored, summary)
             return f"{sentence[:1].upper()}{sentence[1:]}"
-        return f"No fault found in {rows}"
-    n_spoilt = count_spoilt(losses)  # rows without an answer that holds up
-    n_holding_up = count_holding_up(losses)
-    if n_spoilt and n_holding_up:
-        return _losses_by_answer(losses, rows)
+        return f"No fault found in {all_rows}"
+    n_bad_answers = count_bad_answers(losses)
+    n_good_answers = count_good_answers(losses)
+    if n_bad_answers and n_good_answers:
+        return _losses_by_answer(losses, all_rows)
     n_lost = count_rows(losses)
-    words = f"{n_lost:,} of {rows} {'has' if n_lost == 1 else 'have'} a fault"
-    if rows == "the other row":  # "1 of the other row has" would be no English
+    words = f"{n_lost:,} of {all_rows} {'has' if n_lost == 1 else 'have'} a fault"
+    if all_rows == "the other row":  # "1 of the other row has" would be no English
         words = "The other row has a fault"
-    if n_holding_up:
+    if n_good_answers:
         words += ", and "
         words += "its answer holds up" if n_lost == 1 else "all their answers hold up"
     if len(losses) == 1:
@@ -73,25 +77,32 @@ def loss_in_words(
     return f"{words}. Largest: {_largest_in_words(losses)}"
 
 
-def _losses_by_answer(losses: Sequence[Group], rows: str) -> str:
-    """Say of rows with a fault how many answers hold up, and which fault is the largest.
+def _losses_by_answer(losses: Sequence[Group], all_rows: str) -> str:
+    """Say how many rows with a fault have bad and good answers, and the largest fault.
 
-    An answer holds up if all that is known of it speaks for it: then the fault did no
-    harm. So the largest fault is the one with most rows whose answer does not hold up.
+    In a row with a good answer the fault did no harm. So the largest fault is the fault
+    of most bad answers.
+
+    Args:
+        losses: The groups of rows with a fault. Some rows have a good answer, and some
+            have not.
+        all_rows: The phrase for the rows of which these are some: "20 rows".
     """
-    n_spoilt = count_spoilt(losses)
-    n_holding_up = count_holding_up(losses)
-    verb = "has" if n_spoilt == 1 else "have"
-    words = f"{n_spoilt:,} of {rows} {verb} a fault and no answer that holds up"
-    groups_spoilt = [group for group in losses if group.n_not_holding_up]
-    has_one_fault = len(groups_spoilt) == 1
-    if has_one_fault:
-        words += f" ({groups_spoilt[0].title})"
-    verb = "has" if n_holding_up == 1 else "have"
-    words += f"; {n_holding_up:,} more {verb} a fault and one that does"
-    if has_one_fault:
+    n_bad_answers = count_bad_answers(losses)
+    n_good_answers = count_good_answers(losses)
+    verb = "has" if n_bad_answers == 1 else "have"
+    words = (
+        f"{n_bad_answers:,} of {all_rows} {verb} a fault and no answer that holds up"
+    )
+    harmful_groups = [group for group in losses if group.n_bad_answers]
+    has_one_harmful_fault = len(harmful_groups) == 1
+    if has_one_harmful_fault:
+        words += f" ({harmful_groups[0].title})"
+    verb = "has" if n_good_answers == 1 else "have"
+    words += f"; {n_good_answers:,} more {verb} a fault and one that does"
+    if has_one_harmful_fault:
         return words
-    return f"{words}. Largest among the {n_spoilt:,}: {_largest_in_words(losses)}"
+    return f"{words}. Largest among the {n_bad_answers:,}: {_largest_in_words(losses)}"
 
 
 def _largest_in_words(losses: Sequence[Group]) -> str:

@@ -29,12 +29,12 @@ _WHAT_WOULD_TELL = (
 class GateAtRisk(NamedTuple):
     """The first gate that did not pass, and how many rows count against it.
 
-    ``n_rows_by_group`` counts them by group and by stage of the journey.
+    ``n_rows_against_by_group`` counts them by group and by stage of the journey.
     """
 
     metric: str
-    n_rows: int
-    n_rows_by_group: Mapping[str, int]
+    n_rows_against: int
+    n_rows_against_by_group: Mapping[str, int]
 
 
 class MendFirst(NamedTuple):
@@ -53,33 +53,35 @@ class MendFirst(NamedTuple):
 
 
 def groups_to_mend(
-    groups: Sequence[Group], stage: Group | None, gate: GateAtRisk | None
+    groups: Sequence[Group], measured_stage: Group | None, gate: GateAtRisk | None
 ) -> list[Group]:
-    """Order the groups of rows that name something to mend, the most important first.
+    """Order the groups of rows that have something to mend, the most important first.
 
-    The largest group comes first. If it is a fault and a gate did not pass (the gate at
-    risk), groups are ordered by how many of their rows count against that gate.
+    The largest group comes first. If it is a fault and a gate did not pass, the group
+    with most rows that count against this gate comes first instead.
 
     Args:
-        groups: All groups of rows, in the order in which they are tried.
-        stage: The rows in which a stage of the journey, from retrieval to the answer,
-            lost something. They take the place of the groups of faults of the search,
-            which rules only guess from scores.
-        gate: The gate at risk, if any.
+        groups: All groups of rows, in the order of the pipeline.
+        measured_stage: The rows in which the recorded steps show that a stage, such as
+            the search, lost something. They replace the groups of faults of the search,
+            which rules only guess from scores. None if nothing was recorded.
+        gate: The gate that did not pass; None if all did.
     """
     candidates = [group for group in groups if group.mending is not None]
-    if stage is not None:
-        candidates = _with_stage(candidates, stage)
+    if measured_stage is not None:
+        candidates = _with_measured_stage(candidates, measured_stage)
     to_mend = largest_first(candidates)
     is_fault_first = bool(to_mend) and _is_fault(to_mend[0])
-    if gate is not None and gate.n_rows > 0 and is_fault_first:
-        # the group with most rows of the gate first
-        to_mend.sort(key=lambda group: -gate.n_rows_by_group.get(group.code, 0))
+    if gate is not None and gate.n_rows_against > 0 and is_fault_first:
+        to_mend.sort(
+            key=lambda group: gate.n_rows_against_by_group.get(group.code, 0),
+            reverse=True,
+        )
     return to_mend
 
 
-def _with_stage(groups: Sequence[Group], stage: Group) -> list[Group]:
-    """The groups with the stage in place of the faults of the search."""
+def _with_measured_stage(groups: Sequence[Group], measured_stage: Group) -> list[Group]:
+    """The groups with the measured stage in place of the faults of the search."""
     first_of_search = _ORDER.index(SEARCH_FAULTS[0])
     earlier = [group for group in groups if _ORDER.index(group.code) < first_of_search]
     later = [
@@ -87,7 +89,7 @@ def _with_stage(groups: Sequence[Group], stage: Group) -> list[Group]:
         for group in groups
         if group not in earlier and group.code not in SEARCH_FAULTS
     ]
-    return [*earlier, stage, *later]
+    return [*earlier, measured_stage, *later]
 
 
 def _is_fault(group: Group) -> bool:
@@ -102,16 +104,18 @@ def why_first(
     *,
     has_intervals: bool,
 ) -> str:
-    """Say in how many rows the first thing to mend shows, and why it comes first.
+    """Say how many rows the first group to mend has, and why it comes first.
 
-    If it is a stage of the journey (of facts from retrieval to the answer), it is also
-    said how much the stage lost.
+    If it is a stage that the recorded steps show, the words begin with how much this
+    stage lost.
 
     Args:
         to_mend: The groups to mend, in order.
-        gate: The gate that did not pass, if any; by its rows ``to_mend`` is ordered.
-        journey: What each stage lost.
-        has_intervals: Whether the intervals hold.
+        gate: The gate that did not pass; None if all did. ``to_mend`` is ordered by the
+            rows that count against it, if there are any, else by ``Group.weight``.
+        journey: What each stage lost. Its ``stage_to_mend`` is the first group, if that
+            is a stage.
+        has_intervals: Whether the intervals of ``journey`` hold; else none is named.
 
     Returns:
         The words; "" if there is nothing to mend.
@@ -120,21 +124,20 @@ def why_first(
         return ""
     first_group = to_mend[0]
     words = count_in_words(first_group.count, "row")
-    # the weight is how much there is to mend, by which the largest group comes first
-    n_equal = sum(group.weight == first_group.weight for group in to_mend)
-    is_of_gate = gate is not None and gate.n_rows > 0
-    if not is_of_gate and n_equal > 1:
+    is_ordered_by_gate = gate is not None and gate.n_rows_against > 0
+    n_of_equal_weight = sum(group.weight == first_group.weight for group in to_mend)
+    if not is_ordered_by_gate and n_of_equal_weight > 1:
         words += ", as many as another; this comes first in the pipeline"
     stage = journey.stage_to_mend
     is_stage = first_group.code in STAGE_TITLES
     if not is_stage or stage is None:
         return words
-    # without the first word of the title, which names what was lost
+    # "fact not retrieved" without its first word: the number of facts names them
     what_happened = STAGE_TITLES[first_group.code].partition(" ")[2]
-    share = f"{stage.lost:,} of {stage.of:,} {stage.unit} {what_happened}"
+    loss = f"{stage.lost:,} of {stage.of:,} {stage.unit} {what_happened}"
     if has_intervals:
-        share += f", 95 % interval {interval_in_words(stage)}"
-    return f"{share}; in {words}"
+        loss += f", 95 % interval {interval_in_words(stage)}"
+    return f"{loss}; in {words}"
 
 
 def how_found(to_mend: Sequence[Group], journey: Journey) -> str:
@@ -159,12 +162,12 @@ def gate_in_words(gate: GateAtRisk | None, to_mend: Sequence[Group]) -> str:
     """
     if gate is None or not to_mend:
         return ""
-    n_here = gate.n_rows_by_group.get(to_mend[0].code, 0)
+    n_here = gate.n_rows_against_by_group.get(to_mend[0].code, 0)
     if not n_here:
         return ""
-    verb = "counts" if gate.n_rows == 1 else "count"
+    verb = "counts" if gate.n_rows_against == 1 else "count"
     kind = "is of this kind" if n_here == 1 else "are of this kind"
     return (
-        f"Of the {count_in_words(gate.n_rows, 'row')} that {verb} against {gate.metric},"
-        f" whose gate is not passed, {n_here:,} {kind}."
+        f"Of the {count_in_words(gate.n_rows_against, 'row')} that {verb} against"
+        f" {gate.metric}, whose gate is not passed, {n_here:,} {kind}."
     )

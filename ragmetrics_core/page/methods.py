@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from ragmetrics_core.data import EMBEDDED, SampleResult, unseen_worth
 from ragmetrics_core.data.metric_evidence import ProbabilityFrom
-from ragmetrics_core.reporting.judge_card import cell, fitting
+from ragmetrics_core.reporting.judge_card import cell, figures_of_cards
 from ragmetrics_core.reporting.run_facts import RunFacts, kind_of_judge
 from ragmetrics_core.reporting.summary import Summary
 from ragmetrics_core.statistics.rater_agreement import Measured
@@ -124,50 +124,53 @@ def _definition(name: str, run: RunFacts) -> str:
 
 
 def _as_judged(name: str, kind: str, settings: Mapping[str, str]) -> str:
-    """The definition of a metric, as one kind of judge measures it with its settings.
+    """Look up the definition of a metric for one kind of judge and the metric's settings.
+
+    The usual definition is that in the table of ``methods.toml`` which has the name of
+    the kind of judge. Three settings of metrics have tables of their own.
 
     Args:
         name: Name of the metric.
-        kind: The kind of judge: "words" compares words; others are models.
+        kind: The kind of judge: "words" for the embedded judge, which compares words;
+            else a kind of model, such as "model" or "encoder".
         settings: The metric's settings, as its signature names them.
     """
-    # A table of ``_TEXTS`` holds definitions by the metric, or by its combination. It
-    # is named after the kind of judge, or after the setting that changes the metric.
-    by_words = kind == "words"
+    compares_words = kind == "words"
     combination = settings.get("combination", "")
     if name == "retrieval_accuracy" and combination in _COMBINATIONS:
-        table = "word_combinations" if by_words else "combinations"
+        table = "word_combinations" if compares_words else "combinations"
         return _TEXTS[table][combination]
     table = kind
     if settings.get("relevance") == "probability":
-        table = "expected_words" if by_words else "expected"
+        table = "expected_words" if compares_words else "expected"
     elif kind == "model" and "verdict_tokens" in settings:
         table = "tokens"
     definition = _TEXTS.get(table, {}).get(name, _METRICS[name])
-    if by_words:  # what is so where the judge split the texts itself
+    if compares_words:
+        # the embedded judge may split a reference into facts itself, which changes the score
         definition += _TEXTS["split"].get(name, "")
     return definition
 
 
 def _origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
-    """Say for each metric and judge where its probabilities come from, and how many.
+    """Yield for each metric and judge how many probabilities come from each origin.
 
-    A probability is read from those of tokens, from the share of polls (the same
-    question asked several times), or from a model's answer to a typed question.
-    Nothing is said of adherence by polls, since its definition says it.
+    The origin of a probability is the token of a verdict, the share of polls (the same
+    question asked several times), or a model's answer to a typed question.
     """
-    n_by_origin: dict[tuple[str, str], Counter[ProbabilityFrom]] = {}
+    counts_by_metric_and_judge: dict[tuple[str, str], Counter[ProbabilityFrom]] = {}
     for row in rows:
         for metric, result in row.results.items():
+            # the embedded judge gives scores of words, and no probabilities
             if result.evidence is None or result.judge in EMBEDDED:
                 continue
-            counts = n_by_origin.setdefault((metric, result.judge), Counter())
+            counts = counts_by_metric_and_judge.setdefault(
+                (metric, result.judge), Counter()
+            )
             counts.update(result.evidence.probabilities_from())
-    for (metric, judge), counts in n_by_origin.items():
-        settings = run.metrics[metric].settings if metric in run.metrics else {}
-        is_polled = not counts["typed questions"] and "verdict_tokens" not in settings
-        if metric == "context_adherence" and is_polled:
-            continue
+    for (metric, judge), counts in counts_by_metric_and_judge.items():
+        if metric == "context_adherence" and _is_adherence_polled(counts, run):
+            continue  # the definition of adherence by polls says it already
         parts = [
             f"{counts[origin]} from {words}"
             for origin, words in _ORIGINS.items()
@@ -175,6 +178,17 @@ def _origins(rows: Iterable[SampleResult], run: RunFacts) -> Iterator[str]:
         ]
         if parts:
             yield f"Probabilities of {metric} by {judge}: {', '.join(parts)}."
+
+
+def _is_adherence_polled(counts: Counter[ProbabilityFrom], run: RunFacts) -> bool:
+    """Whether adherence was judged by polls, as it is unless two things say otherwise.
+
+    These are a judge of typed questions, and the setting to read the verdict's token.
+    """
+    if counts["typed questions"]:
+        return False
+    signature = run.metrics.get("context_adherence")
+    return signature is None or "verdict_tokens" not in signature.settings
 
 
 def _kinds_of_judges(run: RunFacts) -> tuple[str, ...]:
@@ -242,17 +256,19 @@ def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
 def quotes_of_cards(run: RunFacts) -> list[str]:
     """Say of each judge of a run how well it agrees with people.
 
-    A card holds what was measured of a judge on labelled samples. Its figures are
-    quoted for each metric of the run, with 95 % intervals. A judge without a card for
-    the run's settings is said to be unmeasured.
+    A judge's card holds its agreement with people's labels, as it was measured. For each
+    metric of the run the card's figures are quoted, with 95 % intervals. If no card fits
+    the judge and its settings, the sentence says that nothing is measured.
     """
     sentences = []
     for judge in run.judges:
         phrases = []
-        for signature, (_, figures) in fitting(judge, run).items():
-            phrases.append(f"{signature.metric} {_means_over_sources(figures)}")
+        for signature, card_figures in figures_of_cards(judge, run).items():
+            agreement = _means_over_sources(card_figures.figures)
+            phrases.append(f"{signature.metric} {agreement}")
             if judge in EMBEDDED and signature.metric == "context_adherence":
-                # its figures on sources that its weights never saw
+                # The card's sources helped to fit the judge's weights. This is its
+                # agreement with people on other sources.
                 phrases.append(unseen_worth())
         if not phrases:
             phrases.append(

@@ -40,7 +40,7 @@ from ragmetrics_core.page.stage_losses import (
     STAGE_ADVICE,
     interval_in_words,
 )
-from ragmetrics_core.reporting.judge_card import fitting
+from ragmetrics_core.reporting.judge_card import figures_of_cards
 from ragmetrics_core.reporting.pairing import GroupBy
 from ragmetrics_core.reporting.run_facts import Decision, RunFacts
 from ragmetrics_core.reporting.summary import Summary
@@ -161,7 +161,7 @@ def page_data(
         "traits": biases.TRAITS,
         "correlations": correlations,
         "quoted": quotes_of_cards(run),
-        "figures": _figures_of_cards(run),
+        "figures": _figures_on_adherence(run),
         "methods": paragraphs(summary, run, rows),
         "columns": script_data,
         "index": table_entries,
@@ -189,14 +189,14 @@ def _worst_first(index: Sequence[Sequence[Any]]) -> list[int]:
     return sorted(range(len(index)), key=lowest_scores.__getitem__)
 
 
-def _figures_of_cards(run: RunFacts) -> list[tuple[str, Any]]:
-    """What the card of each judge says of adherence, where it says something."""
-    return [
-        (judge, figures)
-        for judge in run.judges
-        for question, figures in fitting(judge, run).values()
-        if question == "adherent"
-    ]
+def _figures_on_adherence(run: RunFacts) -> list[tuple[str, Any]]:
+    """Each judge whose card says something of adherence, with the figures of it."""
+    figures_of_judges = []
+    for judge in run.judges:
+        for card_figures in figures_of_cards(judge, run).values():
+            if card_figures.question == "adherent":
+                figures_of_judges.append((judge, card_figures.figures))
+    return figures_of_judges
 
 
 def _points(

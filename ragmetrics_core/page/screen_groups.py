@@ -40,17 +40,17 @@ class Group:
     title: str
     count: int
     examples: tuple[Example, ...]
-    n_holding_up: int  # rows whose answer holds up all the same
+    n_good_answers: int  # rows of which all that is known of the answer speaks for it
 
     @property
-    def n_not_holding_up(self) -> int:
-        """Rows without an answer that holds up."""
-        return self.count - self.n_holding_up
+    def n_bad_answers(self) -> int:
+        """Rows without a good answer."""
+        return self.count - self.n_good_answers
 
     @property
     def weight(self) -> tuple[int, int]:
-        """How much there is to mend: rows whose answer does not hold up, then rows."""
-        return self.n_not_holding_up, self.count
+        """How much there is to mend: rows without a good answer, then rows."""
+        return self.n_bad_answers, self.count
 
     @property
     def mending(self) -> Mending | None:
@@ -63,18 +63,25 @@ class GroupTally:
 
     def __init__(self) -> None:
         self._counts = Counter[str]()
-        self._n_holding_up = Counter[str]()
+        self._n_good_answers = Counter[str]()
         # rows with a score apart from those without
         self._examples = defaultdict[tuple[str, bool], list[Example]](list)
 
-    def add(self, code: str, example: Example | None, *, holds_up: bool) -> None:
-        """Count a row in a group; there is no example of a row that is no sample."""
+    def add(self, code: str, example: Example | None, *, is_answer_good: bool) -> None:
+        """Count a row in a group, and keep it as an example if it is among the worst.
+
+        Args:
+            code: The group.
+            example: The row as an example; None if it is no sample.
+            is_answer_good: Whether the row has a good answer.
+        """
         self._counts[code] += 1
-        self._n_holding_up[code] += holds_up
+        self._n_good_answers[code] += is_answer_good
         if example is not None:
-            place = (code, example.score is not None)
-            examples = [*self._examples[place], example]
-            self._examples[place] = worst_examples(examples, unscored_first=True)
+            group_and_scored = (code, example.score is not None)
+            examples = [*self._examples[group_and_scored], example]
+            worst = worst_examples(examples, unscored_first=True)
+            self._examples[group_and_scored] = worst
 
     def group(self, code: str, title: str) -> Group:
         """One group as it stands now; its count may be 0."""
@@ -86,7 +93,7 @@ class GroupTally:
             title=title,
             count=self._counts[code],
             examples=tuple(worst_examples(examples, unscored_first=is_loss)),
-            n_holding_up=self._n_holding_up[code],
+            n_good_answers=self._n_good_answers[code],
         )
 
     def worst(self, unscored: Container[str]) -> list[Example]:

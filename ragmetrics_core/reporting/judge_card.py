@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -183,34 +184,45 @@ def reach(decided_alone: Reach) -> str:
     return f"{decided_alone.decided:.2f}{wrong}"
 
 
-def fitting(
-    judge: str, run: RunFacts
-) -> dict[Signature, tuple[str, tuple[Measured, ...]]]:
-    """What cards say of the worth of a run's judge, for the metrics of the run.
+class CardFigures(NamedTuple):
+    """What a card says of a judge with one metric.
 
-    A card says how well a judge agreed with people's labels. It fits if it is about the
-    same judge with the same settings and measured a metric in the same way, which is
-    to say with the same signature. First come the cards in the folder or file that the
-    environment variable ``RAGMETRICS_CARDS`` names, then those that ship with the
-    package. For each metric the first card counts.
+    Args:
+        question: The question to the judge that the card is about.
+        figures: How well the judge's answers agree with people's labels.
+    """
+
+    question: str
+    figures: tuple[Measured, ...]
+
+
+def figures_of_cards(judge: str, run: RunFacts) -> dict[Signature, CardFigures]:
+    """Find what cards say of the agreement of a run's judge with people's labels.
+
+    A card fits if it is about the same judge with the same settings, and measured a
+    metric in the same way, which is to say with the same signature. For each metric the
+    first card counts: first come the cards in the folder or file that the environment
+    variable ``RAGMETRICS_CARDS`` names, then those that ship with the package.
 
     Args:
         judge: Name of the judge.
         run: The facts of the run, with its metrics and the settings of its judges.
 
     Returns:
-        By signature of the metric, the question that the card is about and its figures.
+        What the first card that fits says of each metric, by the metric's signature.
+        Metrics without such a card are left out.
     """
     signatures_of_run = set(run.metrics.values())
-    quoted: dict[Signature, tuple[str, tuple[Measured, ...]]] = {}
+    figures_by_signature: dict[Signature, CardFigures] = {}
     for card in _cards():
         if card.judge != judge or card.details != run.details.get(judge):
             continue
         for question, figures in card.figures.items():
             signature = card.signatures[question]
             if signature in signatures_of_run:
-                quoted.setdefault(signature, (question, figures))
-    return quoted
+                card_figures = CardFigures(question, figures)
+                figures_by_signature.setdefault(signature, card_figures)
+    return figures_by_signature
 
 
 def _cards() -> Iterator[Card]:
