@@ -19,7 +19,8 @@ from collections.abc import Callable
 
 from goals import Rows, at_most
 
-from ragmetrics_core.capture.locating import Located, locate
+from ragmetrics_core.capture.locating import locate
+from ragmetrics_core.capture.places import LocateResult
 
 GOAL_MS = 20.0
 HOSTILE_MS = 5_000.0
@@ -53,9 +54,9 @@ def best(work: Callable[[], object], repeats: int) -> float:
     return min(runs)
 
 
-def _located(found: Located, expected: int) -> None:
-    assert len(found.order) == expected, (
-        f"{len(found.order)} located, {expected} expected"
+def _located(found: LocateResult, expected: int) -> None:
+    assert len(found.shown_in_order) == expected, (
+        f"{len(found.shown_in_order)} located, {expected} expected"
     )
 
 
@@ -85,7 +86,9 @@ def main() -> int:
         goals = [at_most(spent, GOAL_MS, " ms")] if name == "plain" else []
         rows.add(f"locating: {name}: {spent:.1f} ms, × {spent / bare:.0f}", *goals)
     read = best(
-        lambda: [(one.offsets, one.text) for one in locate(given, repr(given)).places],
+        lambda: [
+            (one.offsets, one.text) for one in locate(given, repr(given)).findings
+        ],
         repeats,
     )
     rows.add(

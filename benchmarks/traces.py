@@ -29,7 +29,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.traces import samples_from_spans
 
 ROOT = Path(__file__).parents[1]
@@ -179,7 +179,7 @@ def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
 
     OpenTelemetry names documents by ids only.
     """
-    spans = stream(text)
+    spans = letters_of(text)
     if pair.startswith("otel:langchain") and any(
         not (pair.endswith(":resolve") and c["id"] and f'\\"{c["id"]}\\"' in text)
         for s in theirs
@@ -188,7 +188,7 @@ def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
         return True
     texts = [one["text"] for sample in theirs for one in sample["contexts"]]
     texts += [sample[name] for sample in theirs for name in ("question", "answer")]
-    return any(one and stream(one) not in spans for one in texts)
+    return any(one and letters_of(one) not in spans for one in texts)
 
 
 def row(pair: str, *, shuffle: bool = False, show: bool = True) -> Counter[str]:

@@ -23,7 +23,7 @@ from ragmetrics_core.capture.calls import Calls
 from ragmetrics_core.capture.groups import Groups
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.joining import join_trees
-from ragmetrics_core.capture.locating import OWN
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.loose_runs import LooseRuns
 from ragmetrics_core.capture.tree import FLOW, THREAD
 from ragmetrics_core.capture.turns import Turns
@@ -219,7 +219,9 @@ def test_a_call_is_asked_by_the_last_message_of_the_user(
     assert len(doubted) == expected
 
 
-@pytest.mark.parametrize(("letters", "expected"), [(OWN, 1), (OWN - 1, 0)])
+@pytest.mark.parametrize(
+    ("letters", "expected"), [(DISTINCTIVE_LENGTH, 1), (DISTINCTIVE_LENGTH - 1, 0)]
+)
 def test_a_long_answer_counts_as_shown_without_its_question(
     letters: int, expected: int
 ) -> None:

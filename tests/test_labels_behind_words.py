@@ -88,9 +88,11 @@ def test_a_number_means_the_passage_that_was_shown_under_it(
         for number, passage in enumerate(passages, start=first_number)
     }
     labels = labels_in([prompt], contexts)
-    numbers = {name: at for name, at in labels.places.items() if name.isdigit()}
+    numbers = {
+        name: at for name, at in labels.indexes_by_label.items() if name.isdigit()
+    }
     assert numbers == expected
-    assert not labels.ambiguous
+    assert not labels.ambiguous_numbers
 
 
 def test_words_that_look_like_two_labels_leave_the_numbers_unknown() -> None:
@@ -98,7 +100,7 @@ def test_words_that_look_like_two_labels_leave_the_numbers_unknown() -> None:
     for number, other in ((3, 1), (1, 3)):
         lead = f"In document {number}: gone. Document {other}: "
         prompt = f"{lead}{first}\nDocument 2: {second}\n"
-        assert not labels_in([prompt], [first, second]).places
+        assert not labels_in([prompt], [first, second]).indexes_by_label
 
 
 def test_a_number_of_the_instructions_is_none_of_the_first_passage() -> None:
@@ -106,15 +108,15 @@ def test_a_number_of_the_instructions_is_none_of_the_first_passage() -> None:
     first, second, third = PASSAGES[:3]
     prompt = f"Cite like this: [7]. {first} [1]\n{second} [2]\n{third}\n"
     labels = labels_in([prompt], [first, second, third])
-    assert not [name for name in labels.places if name.isdigit()]
+    assert not [name for name in labels.indexes_by_label if name.isdigit()]
 
 
 def test_the_only_passage_has_a_number_behind_any_words() -> None:
     for lead in ("What was found, as of May: ", "Context: ", "<context>", ""):
         prompt = f"{lead}[1] {PASSAGES[0]}\nAnswer the question."
-        assert labels_in([prompt], PASSAGES[:1]).places.get("1") == (0,)
+        assert labels_in([prompt], PASSAGES[:1]).indexes_by_label.get("1") == (0,)
     unlabelled = f"What was found in part 3: {PASSAGES[0]}\nAnswer."
-    assert not labels_in([unlabelled], PASSAGES[:1]).places
+    assert not labels_in([unlabelled], PASSAGES[:1]).indexes_by_label
 
 
 def of_langchain(template: str, answer: str) -> Sample:

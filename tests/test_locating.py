@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
-from ragmetrics_core.capture.places import Located
+from ragmetrics_core.capture.places import LocateResult
 
 PORTO = (
     'Porto lies on the "Douro"; its <b>old</b> bridges\nare of iron & stone.\tA ride'
@@ -38,8 +38,8 @@ TEMPLATE = f"Answer from the context only.\n\n{{}}\n\nQuestion: {QUESTION}\nAnsw
 Form = Callable[[str], str]
 
 
-def told(found: Located) -> list[tuple[str, str | None]]:
-    return [(place.outcome, place.extent) for place in found.places]
+def told(found: LocateResult) -> list[tuple[str, str | None]]:
+    return [(place.outcome, place.extent) for place in found.findings]
 
 
 def numbered(text: str) -> str:
@@ -122,8 +122,8 @@ def test_every_form_is_shown_whole_and_in_the_order_of_the_prompt(name: str) -> 
     prompt = TEMPLATE.format("\n\n".join(FORMS[name](text) for text in (OVAR, PORTO)))
     found = locate([PORTO, FARO, OVAR], prompt, known=[QUESTION])
     assert told(found) == [("shown", "whole"), ("not shown", None), ("shown", "whole")]
-    assert found.order == (2, 0)
-    assert found.places[0].text == PORTO
+    assert found.shown_in_order == (2, 0)
+    assert found.findings[0].text == PORTO
 
 
 SENTENCES = [
@@ -488,9 +488,9 @@ RULES = {  # candidates, messages, known, outcomes with extents, order
 def test_what_counts(name: str) -> None:
     candidates, messages, known, expected, order = RULES[name]
     found = locate(candidates, messages, known=known)
-    assert [place.extent or place.outcome for place in found.places] == expected
-    assert list(found.order) == order
-    assert all(place.reason for place in found.places)
+    assert [place.extent or place.outcome for place in found.findings] == expected
+    assert list(found.shown_in_order) == order
+    assert all(place.reason for place in found.findings)
 
 
 # how public applications put documents into a prompt; the source of the shape, of the
@@ -576,13 +576,13 @@ def test_prompts_of_public_applications(name: str) -> None:
         TEMPLATE.format(SHAPES[name]([LONG, PORTO, OVAR])),
         known=[QUESTION],
     )
-    assert [place.extent or place.outcome for place in found.places] == [
+    assert [place.extent or place.outcome for place in found.findings] == [
         "whole",
         "not shown",
         "whole",
         "whole",
     ]
-    assert found.order == (2, 0, 3)
+    assert found.shown_in_order == (2, 0, 3)
 
 
 @pytest.mark.parametrize("length", [60, 120, 200])
@@ -593,23 +593,23 @@ def test_texts_trimmed_to_a_length(length: int) -> None:
         for text in texts
     )
     found = locate([PORTO, FARO, LONG, OVAR], TEMPLATE.format(body), known=[QUESTION])
-    assert found.order == (2, 0, 3)
+    assert found.shown_in_order == (2, 0, 3)
     for place, text in (
-        (found.places[2], LONG),
-        (found.places[0], PORTO),
-        (found.places[3], OVAR),
+        (found.findings[2], LONG),
+        (found.findings[0], PORTO),
+        (found.findings[3], OVAR),
     ):
         assert place.extent == ("beginning" if len(text) > length else "whole")
-        assert stream(place.text) == stream(text[:length])
+        assert letters_of(place.text) == letters_of(text[:length])
 
 
 def test_a_part_is_given_in_the_candidates_own_characters() -> None:
-    place = locate([PORTO], f"Use this: {PORTO[:60]!r}").places[0]
+    place = locate([PORTO], f"Use this: {PORTO[:60]!r}").findings[0]
     assert place.text == PORTO[:60].rstrip("\n ")
     assert place.coverage == pytest.approx(
-        len(stream(PORTO[:60]).decode()) / len(stream(PORTO).decode())
+        len(letters_of(PORTO[:60]).decode()) / len(letters_of(PORTO).decode())
     )
-    cut = locate([LONG], " ".join(SENTENCES[:2] + SENTENCES[4:])).places[0]
+    cut = locate([LONG], " ".join(SENTENCES[:2] + SENTENCES[4:])).findings[0]
     assert cut.text.startswith(SENTENCES[0])
     assert cut.text.endswith(SENTENCES[-1])
     assert " … " in cut.text
@@ -636,22 +636,22 @@ BEFORE = CUT_OFF[: CUT_OFF.index("method")]
 def test_letters_that_agree_by_chance_behind_a_cut_are_no_part(
     shown: str, expected: str
 ) -> None:
-    assert locate([CUT_OFF], shown).places[0].text == expected
+    assert locate([CUT_OFF], shown).findings[0].text == expected
 
 
 def test_offsets_point_at_the_text_in_its_message() -> None:
     messages = ["Be brief.", f"Tool: {json.dumps([OVAR, PORTO])}"]
     for place, text in zip(
-        locate([PORTO, OVAR], messages).places, (PORTO, OVAR), strict=True
+        locate([PORTO, OVAR], messages).findings, (PORTO, OVAR), strict=True
     ):
-        assert place.part == 1
+        assert place.message_index == 1
         assert place.offsets is not None
-        assert stream(messages[1][slice(*place.offsets)]) == stream(text)
+        assert letters_of(messages[1][slice(*place.offsets)]) == letters_of(text)
 
 
 def test_what_is_not_shown_has_no_offsets() -> None:
-    place = locate([FARO, OVAR], OVAR).places[0]
-    assert (place.part, place.offsets, place.text, place.coverage) == (
+    place = locate([FARO, OVAR], OVAR).findings[0]
+    assert (place.message_index, place.offsets, place.text, place.coverage) == (
         None,
         None,
         "",
@@ -713,7 +713,7 @@ def test_languages(language: str, form: str) -> None:
     text = LANGUAGES[language]
     found = locate([FARO, text], TEMPLATE.format(FORMS[form](text)))
     assert told(found) == [("not shown", None), ("shown", "whole")]
-    cut = locate([text], FORMS[form](text[: len(text) * 2 // 3])).places[0]
+    cut = locate([text], FORMS[form](text[: len(text) * 2 // 3])).findings[0]
     assert cut.extent == "beginning"
     assert text.startswith(cut.text)
     assert cut.coverage == pytest.approx(2 / 3, abs=0.1)
@@ -725,15 +725,15 @@ def test_no_letter_of_several_bytes_is_lost_where_a_match_is_followed_backwards(
     language: str, cut: int
 ) -> None:
     text = LANGUAGES[language]
-    place = locate([text], f"{OVAR} {text[cut:]}").places[0]
-    shown = stream(text[cut:]).decode()
-    assert place.coverage == len(shown) / len(stream(text).decode())
-    assert stream(place.text).decode() in (shown, stream(text).decode())
+    place = locate([text], f"{OVAR} {text[cut:]}").findings[0]
+    shown = letters_of(text[cut:]).decode()
+    assert place.coverage == len(shown) / len(letters_of(text).decode())
+    assert letters_of(place.text).decode() in (shown, letters_of(text).decode())
 
 
 def test_offsets_reach_to_the_last_part_in_the_message() -> None:
     message = f"{LONG[:150]}\n{FARO}\n{OVAR}\n{LONG[200:]}\nGo on."
-    place = locate([LONG, FARO, OVAR], message).places[0]
+    place = locate([LONG, FARO, OVAR], message).findings[0]
     assert place.extent == "parts"
     assert place.offsets is not None
     assert message[slice(*place.offsets)] == message[: -len(".\nGo on.")]
@@ -819,9 +819,11 @@ def test_law_shown_in_any_combination_of_forms_and_nothing_else(
         TEMPLATE.format("\n\n".join(form(texts[index]) for index in order)),
         known=[QUESTION],
     )
-    assert list(found.order) == order
-    for place in found.places:
-        assert place.outcome == ("shown" if place.candidate in order else "not shown")
+    assert list(found.shown_in_order) == order
+    for place in found.findings:
+        assert place.outcome == (
+            "shown" if place.candidate_index in order else "not shown"
+        )
         if place.outcome == "shown":
             assert place.extent == "whole"
             assert place.coverage > 0.95
@@ -844,18 +846,18 @@ def test_law_cut_texts_are_shown_as_far_as_they_go(
         texts, TEMPLATE.format("\n\n".join(form(cut[index]) + "..." for index in order))
     )
     assert not {
-        place.candidate for place in found.places if place.outcome == "shown"
+        place.candidate_index for place in found.findings if place.outcome == "shown"
     } - set(order)
     for index in order:
-        place = found.places[index]
+        place = found.findings[index]
         if place.outcome == "shown":
-            expected = len(stream(cut[index])) / len(stream(texts[index]))
+            expected = len(letters_of(cut[index])) / len(letters_of(texts[index]))
             assert place.coverage == pytest.approx(
                 expected, abs=0.02 + 24 / len(texts[index])
             )
         else:  # only where what was left of it is another text's as well
             assert place.outcome == "unknown" or any(
-                stream(cut[index]) in stream(other)
+                letters_of(cut[index]) in letters_of(other)
                 for other in texts
                 if other != texts[index]
             )
@@ -869,12 +871,14 @@ def test_law_places_follow_their_candidates(
     prompt = TEMPLATE.format("\n---\n".join(rng.sample(texts, len(texts) // 2)))
     found, order = locate(texts, prompt), rng.sample(range(len(texts)), len(texts))
     again = locate([texts[index] for index in order], prompt)
-    for place, index in zip(again.places, order, strict=True):
+    for place, index in zip(again.findings, order, strict=True):
         assert (place.outcome, place.offsets) == (
-            found.places[index].outcome,
-            found.places[index].offsets,
+            found.findings[index].outcome,
+            found.findings[index].offsets,
         )
-    assert [order[index] for index in again.order] == list(found.order)
+    assert [order[index] for index in again.shown_in_order] == list(
+        found.shown_in_order
+    )
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -884,7 +888,7 @@ def test_law_a_text_has_one_stream_in_all_its_forms(
 ) -> None:
     text = text.encode("utf-8", "ignore").decode()
     bare = f"({text})"
-    assert stream(bare) in stream(FORMS[outer](FORMS[inner](bare)))
+    assert letters_of(bare) in letters_of(FORMS[outer](FORMS[inner](bare)))
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -894,12 +898,14 @@ def test_law_a_text_has_one_stream_in_all_its_forms(
 )
 def test_law_anything_is_answered(candidates: list[str], messages: list[str]) -> None:
     found = locate(candidates, messages)
-    assert [place.candidate for place in found.places] == list(range(len(candidates)))
-    for place in found.places:
+    assert [place.candidate_index for place in found.findings] == list(
+        range(len(candidates))
+    )
+    for place in found.findings:
         assert 0 <= place.coverage <= 1
         assert (
             (place.outcome == "shown")
-            == (place.candidate in found.order)
+            == (place.candidate_index in found.shown_in_order)
             == (place.offsets is not None)
         )
 
@@ -939,7 +945,7 @@ def test_work_is_bounded(name: str) -> None:
     candidates, prompt = HOSTILE[name]
     started = time.process_time()
     found = locate(candidates, prompt)
-    assert all(isinstance(place.text, str) for place in found.places)
+    assert all(isinstance(place.text, str) for place in found.findings)
     assert time.process_time() - started < 30
 
 
@@ -951,9 +957,11 @@ def test_as_many_equal_candidates_are_shown_as_stand_there_however_many(
     line: str,
 ) -> None:
     found = locate([line] * 700, [line] * 600)
-    assert list(found.order) == list(range(600))
-    assert [found.places[index].part for index in found.order] == list(range(600))
-    assert {place.outcome for place in found.places[600:]} == {"not shown"}
+    assert list(found.shown_in_order) == list(range(600))
+    assert [
+        found.findings[index].message_index for index in found.shown_in_order
+    ] == list(range(600))
+    assert {place.outcome for place in found.findings[600:]} == {"not shown"}
 
 
 def test_a_text_is_found_behind_many_places_where_only_its_beginning_stands() -> None:
@@ -962,7 +970,7 @@ def test_a_text_is_found_behind_many_places_where_only_its_beginning_stands() ->
         "a" * 3000 + f" and tail number {number} of them." for number in range(50)
     ]
     found = locate([*others, text, FARO], "a" * 200_000 + f" - {text} - {FARO}")
-    assert list(found.order) == [50, 51]
+    assert list(found.shown_in_order) == [50, 51]
 
 
 def test_long_prompts_are_searched_in_steps_that_miss_nothing() -> None:
@@ -977,11 +985,11 @@ def test_long_prompts_are_searched_in_steps_that_miss_nothing() -> None:
         for n, index in enumerate(order)
     ) + "\n".join(filler)
     found = locate(texts, prompt)
-    assert len(stream(prompt)) > 100_000
-    assert list(found.order) == order
+    assert len(letters_of(prompt)) > 100_000
+    assert list(found.shown_in_order) == order
     assert all(
         later > earlier
         for earlier, later in pairwise(
-            found.places[index].offsets or (0,) for index in order
+            found.findings[index].offsets or (0,) for index in order
         )
     )

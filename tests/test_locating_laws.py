@@ -17,10 +17,15 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from lanes import examples
 
-from ragmetrics_core.capture.byte_spans import STEP
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.byte_spans import LONGEST_STEP
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import locate
-from ragmetrics_core.capture.places import Located, Place, percentage, union
+from ragmetrics_core.capture.places import (
+    Finding,
+    LocateResult,
+    percentage,
+    unite_findings,
+)
 
 VOCABULARY = [
     f"{head}{vowel}{tail}"
@@ -160,11 +165,11 @@ class Case:
         """The candidates to be located: of equal ones the first."""
         equal = defaultdict(list)
         for index, text in enumerate(self.candidates):
-            equal[stream(text)].append(index)
+            equal[letters_of(text)].append(index)
         showings: Counter[bytes] = Counter()
         located = []
         for index in self.order:
-            text = stream(self.candidates[index])
+            text = letters_of(self.candidates[index])
             located.append(equal[text][showings[text]])
             showings[text] += 1
         return located
@@ -172,12 +177,12 @@ class Case:
     @property
     def is_ambiguous(self) -> bool:
         """Whether another text stands across several of them, so that nobody could tell which is meant."""
-        before, behind = map(stream, self.frame)
-        texts = [stream(self.candidates[index]) for index in self.order]
+        before, behind = map(letters_of, self.frame)
+        texts = [letters_of(self.candidates[index]) for index in self.order]
         prompt = before + b"".join(texts) + behind
         bounds = list(accumulate(map(len, texts), initial=len(before)))
         places = list(pairwise(bounds))
-        for text in {*map(stream, self.candidates), *map(stream, self.known)}:
+        for text in {*map(letters_of, self.candidates), *map(letters_of, self.known)}:
             for first, last in occurrences(prompt, text):
                 inside = any(start <= first and last <= end for start, end in places)
                 if not inside and any(
@@ -199,9 +204,9 @@ def cases(draw: st.DrawFn) -> Case:
     rng = random.Random(draw(st.integers(0, 2**48)))
     drawn = draw(st.lists(st.sampled_from(FAMILIES), min_size=1, max_size=2))
     texts = [text for family in drawn for text in family(rng, rng.randint(2, 12))]
-    texts = [text for text in texts if len(stream(text)) >= SHORTEST]
+    texts = [text for text in texts if len(letters_of(text)) >= SHORTEST]
     if draw(st.integers(0, 4)):  # else some may be equal
-        texts = list({stream(text): text for text in texts}.values())
+        texts = list({letters_of(text): text for text in texts}.values())
     rng.shuffle(texts)
     assume(texts)
     order = rng.sample(range(len(texts)), rng.randint(1, len(texts)))
@@ -217,8 +222,8 @@ def cases(draw: st.DrawFn) -> Case:
     return case
 
 
-def outcomes(located: Located) -> list[tuple[str, str | None]]:
-    return [(place.outcome, place.extent) for place in located.places]
+def outcomes(located: LocateResult) -> list[tuple[str, str | None]]:
+    return [(place.outcome, place.extent) for place in located.findings]
 
 
 VELM = [
@@ -236,12 +241,12 @@ def test_a_text_that_stands_whole_is_shown_whole_however_alike_its_neighbours_ar
     form: str, case: Case
 ) -> None:
     found = locate(case.candidates, case.prompt(form), known=case.known)
-    assert list(found.order) == case.expected
-    assert [found.places[index].extent for index in case.expected] == ["whole"] * len(
+    assert list(found.shown_in_order) == case.expected
+    assert [found.findings[index].extent for index in case.expected] == ["whole"] * len(
         case.order
     )
-    for place in found.places:
-        assert (place.outcome == "shown") == (place.candidate in case.expected)
+    for place in found.findings:
+        assert (place.outcome == "shown") == (place.candidate_index in case.expected)
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -254,8 +259,8 @@ def test_a_text_of_which_nothing_stands_there_is_never_shown(
         for number in range(3)
     ]
     found = locate([*others, *case.candidates], case.prompt(form), known=case.known)
-    assert {place.outcome for place in found.places[:3]} == {"not shown"}
-    assert {place.outcome for place in locate(others, case.prompt(form)).places} == {
+    assert {place.outcome for place in found.findings[:3]} == {"not shown"}
+    assert {place.outcome for place in locate(others, case.prompt(form)).findings} == {
         "unknown"
     }
 
@@ -265,7 +270,7 @@ def ends_in(part: bytes, prompt: bytes) -> bool:
     end = part[-12:]
     if end in prompt:
         return True
-    put_in = b".{0,%d}" % STEP
+    put_in = b".{0,%d}" % LONGEST_STEP
     return any(
         re.search(
             re.escape(end[:cut]) + put_in + re.escape(end[cut:]), prompt, re.DOTALL
@@ -294,15 +299,15 @@ def test_the_text_of_a_showing_is_a_part_of_the_candidate_and_of_the_prompt(
 ) -> None:
     shown = [case.candidates[index] for index in case.order]
     prompt = "\n\n".join(text[: max(len(text) * share // 100, 40)] for text in shown)
-    for place in locate(case.candidates, prompt).places:
+    for place in locate(case.candidates, prompt).findings:
         assert bool(place.text) == (place.outcome == "shown") == (place.coverage > 0)
         if place.extent == "whole":  # all but a few letters: the context keeps its text
-            assert place.text == case.candidates[place.candidate]
+            assert place.text == case.candidates[place.candidate_index]
             continue
         for part in place.text.split(" … ") if place.text else ():
-            assert part in case.candidates[place.candidate]
-            assert stream(part)[:12] in stream(prompt)
-            assert ends_in(stream(part), stream(prompt))
+            assert part in case.candidates[place.candidate_index]
+            assert letters_of(part)[:12] in letters_of(prompt)
+            assert ends_in(letters_of(part), letters_of(prompt))
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -317,7 +322,9 @@ def test_places_are_permuted_as_the_candidates_are(
     first = locate(texts, prompt, known=case.known)
     second = locate([texts[index] for index in order], prompt, known=case.known)
     assert outcomes(second) == [outcomes(first)[index] for index in order]
-    assert [order[index] for index in second.order] == list(first.order)
+    assert [order[index] for index in second.shown_in_order] == list(
+        first.shown_in_order
+    )
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -333,7 +340,7 @@ def test_a_message_that_shows_none_of_them_changes_nothing(
         known=case.known,
     )
     assert outcomes(behind) == outcomes(alone)
-    assert behind.order == alone.order
+    assert behind.shown_in_order == alone.shown_in_order
 
 
 def covered(text: str, pieces: Sequence[tuple[int, int]]) -> float:
@@ -355,10 +362,10 @@ def test_the_coverage_over_several_calls_is_that_of_the_union(
     )
     pieces = [(start, start + data.draw(st.integers(100, 400))) for start in starts]
     places = [
-        locate([text], f"Context:\n{text[first:last]}\n---\nAnswer.").places[0]
+        locate([text], f"Context:\n{text[first:last]}\n---\nAnswer.").findings[0]
         for first, last in pieces
     ]
-    together = union(places)
+    together = unite_findings(places)
     assert together.outcome == "shown"
     assert together.coverage == pytest.approx(covered(text, pieces), abs=0.02)
     assert together.coverage >= max(place.coverage for place in places)
@@ -369,21 +376,25 @@ def test_the_coverage_over_several_calls_is_that_of_the_union(
 
 def test_the_union_of_what_no_call_shows_is_what_the_first_says() -> None:
     places = [
-        locate([VELM[0]], prompt).places[0] for prompt in ("A joke about a horse.", "")
+        locate([VELM[0]], prompt).findings[0]
+        for prompt in ("A joke about a horse.", "")
     ]
-    assert union(places) is places[0]
+    assert unite_findings(places) is places[0]
 
 
 def test_the_union_begins_where_a_call_shows_the_text_first() -> None:
     text = words(random.Random(1), 60, 60)
     places = [
-        locate([text], prompt).places[0]
+        locate([text], prompt).findings[0]
         for prompt in ("Nothing.", text[:150], text[100:300])
     ]
-    together = union(places)
+    together = unite_findings(places)
     assert together.extent == "beginning"
     assert together.text == text[:300].strip()
-    assert (together.part, together.offsets) == (places[1].part, places[1].offsets)
+    assert (together.message_index, together.offsets) == (
+        places[1].message_index,
+        places[1].offsets,
+    )
 
 
 @pytest.mark.parametrize(
@@ -398,4 +409,4 @@ def test_the_union_begins_where_a_call_shows_the_text_first() -> None:
 )
 def test_a_percentage_is_never_false(share: float, expected: str) -> None:
     assert percentage(share) == expected
-    assert Place(0, "shown", share).percentage == expected
+    assert Finding(0, "shown", share).percentage == expected

@@ -53,7 +53,7 @@ LABELS: dict[str, tuple[str, dict[str, tuple[int, ...] | None]]] = {
 def test_a_label_means_the_text_that_it_stands_with(name: str) -> None:
     label, expected = LABELS[name]
     labels = labels_in([prompt(label)], TEXTS)
-    assert {key: labels.places.get(key) for key in expected} == expected
+    assert {key: labels.indexes_by_label.get(key) for key in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,10 @@ def test_a_label_means_the_text_that_it_stands_with(name: str) -> None:
     ],
 )
 def test_numbers_behind_the_texts_belong_to_these(shown: str) -> None:
-    assert labels_in([shown], ["AA aa", "BB bb"]).places == {"1": (0,), "2": (1,)}
+    assert labels_in([shown], ["AA aa", "BB bb"]).indexes_by_label == {
+        "1": (0,),
+        "2": (1,),
+    }
 
 
 @pytest.mark.parametrize(
@@ -73,23 +76,23 @@ def test_numbers_behind_the_texts_belong_to_these(shown: str) -> None:
     ["2. Cite it.\n\nContext:\nAA aa", "2. Cite each source that you use.\nAA aa"],
 )
 def test_an_instruction_gives_a_single_text_no_number(shown: str) -> None:
-    assert labels_in([shown], ["AA aa"]).places == {}
+    assert labels_in([shown], ["AA aa"]).indexes_by_label == {}
 
 
 def test_a_number_of_several_texts_is_ambiguous() -> None:
     labels = labels_in(
         ["[1] AA aa\n\n[2] BB bb", "[1] CC cc"], ["AA aa", "BB bb", "CC cc"]
     )
-    assert "1" in labels.ambiguous
-    assert "1" not in labels.places
+    assert "1" in labels.ambiguous_numbers
+    assert "1" not in labels.indexes_by_label
 
 
 def test_a_text_that_stands_there_twice_has_two_numbers() -> None:
     shown = "[1] AA aa\n\n[2] BB bb\n\n[3] AA aa"
     expected = {"1": (0,), "2": (1,), "3": (0,)}
-    assert labels_in([shown], ["AA aa", "BB bb"]).places == expected
+    assert labels_in([shown], ["AA aa", "BB bb"]).indexes_by_label == expected
     twice = {"1": (0,), "2": (1,), "3": (2,)}
-    assert labels_in([shown], ["AA aa", "BB bb", "AA aa"]).places == twice
+    assert labels_in([shown], ["AA aa", "BB bb", "AA aa"]).indexes_by_label == twice
 
 
 def test_texts_that_bring_their_own_labels() -> None:
@@ -98,26 +101,31 @@ def test_texts_that_bring_their_own_labels() -> None:
         for n, file in ((4, "a.pdf"), (7, "b.pdf"))
     ]
     labels = labels_in(["Cite.\n\n" + "\n\n".join(texts)], texts)
-    assert labels.places == {"4": (0,), "7": (1,), "a.pdf": (0,), "b.pdf": (1,)}
+    assert labels.indexes_by_label == {
+        "4": (0,),
+        "7": (1,),
+        "a.pdf": (0,),
+        "b.pdf": (1,),
+    }
 
 
 def test_a_number_counts_only_where_every_text_has_one() -> None:
     texts = ["Source 4:\nIt is old and grey.", "It fell in the war."]
     labels = labels_in(["\n\n".join(texts)], texts)
-    assert labels.ambiguous == {"4"}
-    assert "4" not in labels.places
+    assert labels.ambiguous_numbers == {"4"}
+    assert "4" not in labels.indexes_by_label
 
 
 def test_the_applications_number_goes_before_one_inside_of_the_text() -> None:
     texts = ["Source 9:\nIt is old and grey.", "Source 1:\nIt fell in the war."]
     labels = labels_in([f"[1] {texts[0]}\n\n[2] {texts[1]}"], texts)
-    assert labels.places == {"1": (0,), "2": (1,)}
+    assert labels.indexes_by_label == {"1": (0,), "2": (1,)}
 
 
 def test_a_text_of_fields_alone_has_no_labels_inside() -> None:
     texts = ["Name: Ann\nTown: Velm", "Name: Bob\nTown: Ost"]
     labels = labels_in([f"[1] {texts[0]}\n\n[2] {texts[1]}"], texts)
-    assert labels.places == {"1": (0,), "2": (1,)}
+    assert labels.indexes_by_label == {"1": (0,), "2": (1,)}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +136,7 @@ def test_a_text_of_fields_alone_has_no_labels_inside() -> None:
     ],
 )
 def test_lines_that_may_belong_to_either_neighbour_label_none(shown: str) -> None:
-    assert labels_in([shown], ["AA aa", "BB bb", "CC cc"]).places == {}
+    assert labels_in([shown], ["AA aa", "BB bb", "CC cc"]).indexes_by_label == {}
 
 
 FORMS: tuple[Callable[[str, str], str], ...] = (
@@ -170,7 +178,7 @@ def test_numbers_are_found_in_whatever_order_the_texts_stand(
     labels = labels_in([f"Answer and cite.\n\n{shown}\n\nWhen was it?"], texts)
     expected = {str(first + rank): (place,) for rank, place in enumerate(order)}
     assert {
-        key: named for key, named in labels.places.items() if key.isdigit()
+        key: named for key, named in labels.indexes_by_label.items() if key.isdigit()
     } == expected
 
 
@@ -182,6 +190,6 @@ def test_whatever_a_prompt_holds_places_are_those_of_contexts(
     prompts: list[str], texts: list[str]
 ) -> None:
     labels = labels_in(prompts, texts)
-    places = {place for named in labels.places.values() for place in named}
+    places = {place for named in labels.indexes_by_label.values() for place in named}
     assert places <= set(range(len(texts)))
-    assert not labels.ambiguous & labels.places.keys()
+    assert not labels.ambiguous_numbers & labels.indexes_by_label.keys()

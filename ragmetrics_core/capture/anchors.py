@@ -29,23 +29,40 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from ragmetrics_core.capture.byte_spans import STEP, Span, clip, runs_of, size_of
-from ragmetrics_core.capture.letters import Prompt, Text, stream
-from ragmetrics_core.capture.matching import LINE_NUMBER, follow, whole_letters
-from ragmetrics_core.capture.whole_texts import ANCHOR, COMMON, WholeTexts
+from ragmetrics_core.capture.byte_spans import (
+    LONGEST_STEP,
+    EqualSpan,
+    clip_spans,
+    split_into_runs,
+    total_size,
+)
+from ragmetrics_core.capture.letters import Prompt, Text, letters_of
+from ragmetrics_core.capture.matching import (
+    LINE_NUMBER,
+    collect_equal_spans,
+    without_half_letters,
+)
+from ragmetrics_core.capture.whole_texts import (
+    ANCHOR_LENGTH,
+    MOST_TEXTS_OF_ANCHOR,
+    WholeTexts,
+)
 
-WHOLE = 0.98  # of a text so much is all of it, also where pieces of it stand apart
+SHARE_OF_WHOLE = (
+    0.98  # of a text so much is all of it, also where pieces of it stand apart
+)
 # of a text that is shown from its first to its last letter so much is all of it
 _WHOLE_IN_PIECES = 0.85
-APART = 96  # parts of one text at most so far apart are one showing
+MOST_APART = 96  # parts of one text at most so far apart are one showing
 # the least part at an edge of a text, and elsewhere; less is no trace
-EDGE, MIDDLE = 32, 48
+LEAST_AT_EDGE = 32
+LEAST_ELSEWHERE = 48
 # what a short text touches on one side: another letter; a space or the like; a quote, a
 # tag, a bullet, or the end
 LETTER, GAP, MARK = range(3)
-TRIES = 64  # extensions for a text; more for duplicates
-OCCURRENCES = 500  # of a short text so many are looked at in one message
-LONG = 100_000  # in a longer prompt every third place is looked at
+MOST_TRIES = 64  # extensions for a text; more for duplicates
+MOST_OCCURRENCES = 500  # of a short text so many are looked at in one message
+LONG_PROMPT = 100_000  # in a longer prompt every third place is looked at
 _MARKS = re.compile(
     r"""[\n\r\t"'`“”„«»‘’<>]|\\[nrt"']|&(?:amp;)*(?:quot|apos|lt|gt|\#39|\#34|\#x27);"""
 )
@@ -58,41 +75,41 @@ _NO_POSITION = -1  # of an anchor that only says that a text may begin here
 
 
 @dataclass(slots=True, eq=False)
-class TextGroup:
+class SoughtText:
     """The candidates and known texts of one stream, which are located together.
 
     Attributes:
         text: The first of them.
-        members: The indexes of the candidates.
-        n_known: How many of them are known to stand there for another reason.
-        tries_left: How many more matches of an anchor may be followed.
-        showings: Where they stand: one candidate or known text after the other.
+        candidate_indexes: The indexes of the candidates.
+        n_known_texts: How many of them are known to stand there for another reason.
+        n_tries_left: How many more matches of an anchor may be followed.
+        occurrences: Where they stand: one candidate or known text after the other.
         why_not_shown: Outcome and reason. None if there is no more to say than that it
             was not found.
         size: Bytes of the stream.
     """
 
     text: Text
-    members: list[int] = field(default_factory=list)
-    n_known: int = 0
-    tries_left: int = TRIES
-    showings: list[Occurrence] = field(default_factory=list)
+    candidate_indexes: list[int] = field(default_factory=list)
+    n_known_texts: int = 0
+    n_tries_left: int = MOST_TRIES
+    occurrences: list[Occurrence] = field(default_factory=list)
     why_not_shown: tuple[Literal["not shown", "unknown"], str] | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the bytes once: they are asked for at each anchor."""
-        self.size = len(self.text.stream)
+        self.size = len(self.text.letters)
 
     @property
     def has_candidates(self) -> bool:
         """Whether the caller asks for the text; if not, it is a known one only."""
-        return bool(self.members)
+        return bool(self.candidate_indexes)
 
     @property
-    def needs_known_showing(self) -> bool:
+    def has_unplaced_known_text(self) -> bool:
         """Whether a known text has no showing yet, so that the next one explains it."""
-        return len(self.showings) < self.n_known
+        return len(self.occurrences) < self.n_known_texts
 
 
 @dataclass(slots=True, eq=False)
@@ -100,38 +117,38 @@ class Occurrence:
     """Where a text stands in the prompt.
 
     Attributes:
-        group: The text, with those equal to it.
+        sought_text: The text, with those equal to it.
         spans: The bytes that agree, in the prompt's order. A text without letters has
             one span of no bytes.
-        literal: Offsets of a text without letters; None for others.
+        literal_offsets: Offsets of a text without letters; None for others.
         is_unbroken: Whether the whole text stands there, with nothing put in but the
             numbers of lines.
     """
 
-    group: TextGroup
-    spans: list[Span]
-    literal: tuple[int, int] | None = None
+    sought_text: SoughtText
+    spans: list[EqualSpan]
+    literal_offsets: tuple[int, int] | None = None
     is_unbroken: bool = False
 
     @property
-    def place(self) -> tuple[int, int]:
+    def begins_at(self) -> tuple[int, int]:
         """Where it begins; showings are sorted by this.
 
         The first number is a place of the stream. The second tells texts without
         letters apart, which stand at the same place of it.
         """
-        literal_start = self.literal[0] if self.literal else 0
-        return self.spans[0].start, literal_start
+        literal_start = self.literal_offsets[0] if self.literal_offsets else 0
+        return self.spans[0].prompt_start, literal_start
 
     @property
     def size(self) -> int:
         """How many bytes agree."""
-        return size_of(self.spans)
+        return total_size(self.spans)
 
     @property
-    def share(self) -> float:
+    def share_of_text(self) -> float:
         """How much of the text agrees, 0 to 1."""
-        return self.size / self.group.size
+        return self.size / self.sought_text.size
 
     @property
     def is_whole(self) -> bool:
@@ -144,25 +161,27 @@ class Occurrence:
         It does not if the pieces stand in another order than in the text, or too far
         apart in the prompt.
         """
-        has_nearly_all = self.size >= WHOLE * self.group.size
+        has_nearly_all = self.size >= SHARE_OF_WHOLE * self.sought_text.size
         if len(self.spans) == 1:  # by far the most frequent
             return has_nearly_all
         largest_gap_in_text = 0
         for before, after in pairwise(self.spans):
             gap_in_text = after.text_start - before.text_end
             goes_back = gap_in_text < 0
-            is_too_far = after.start - before.end > APART + STEP
+            is_too_far = (
+                after.prompt_start - before.prompt_end > MOST_APART + LONGEST_STEP
+            )
             if goes_back or is_too_far:
                 return False
             largest_gap_in_text = max(largest_gap_in_text, gap_in_text)
         begins_it = self.spans[0].text_start == 0
-        ends_it = self.spans[-1].text_end == self.group.size
-        if begins_it and ends_it and largest_gap_in_text <= STEP:
-            return self.size >= _WHOLE_IN_PIECES * self.group.size
+        ends_it = self.spans[-1].text_end == self.sought_text.size
+        if begins_it and ends_it and largest_gap_in_text <= LONGEST_STEP:
+            return self.size >= _WHOLE_IN_PIECES * self.sought_text.size
         return has_nearly_all
 
 
-class Search:
+class OccurrenceSearch:
     """One pass over a prompt that finds where texts stand in it.
 
     A **place** is an offset in the prompt's stream. A **position** says where a piece
@@ -175,26 +194,26 @@ class Search:
 
     Args:
         prompt: The prompt.
-        groups: The texts. A text's index is its index here.
+        sought_texts: The texts. A text's index is its index here.
     """
 
-    def __init__(self, prompt: Prompt, groups: Sequence[TextGroup]) -> None:
+    def __init__(self, prompt: Prompt, groups: Sequence[SoughtText]) -> None:
         self.prompt = prompt
-        self.groups = groups
+        self.sought_texts = groups
         # of a long prompt only every third place is looked at
-        self._stride = 3 if len(prompt.stream) > LONG else 1
-        self._text_streams = [group.text.stream for group in groups]
-        self._reversed_prompt = prompt.stream[::-1]
+        self._stride = 3 if len(prompt.letters) > LONG_PROMPT else 1
+        self._text_streams = [group.text.letters for group in groups]
+        self._reversed_prompt = prompt.letters[::-1]
         # Every anchor that is looked for has a first position here. All positions of
         # those that have several stand in the second mapping.
         self._first_position_by_anchor: dict[bytes, int] = {}
         self._all_positions_by_anchor: dict[bytes, list[int]] = {}
         # by the text's index: its runs, each a list of spans that agree
-        self._runs_by_text: dict[int, list[list[Span]]] = defaultdict(list)
+        self._runs_by_text: dict[int, list[list[EqualSpan]]] = defaultdict(list)
         # by the text's index: where in the prompt it stands whole and in one piece
         self._unbroken_starts_by_text: dict[int, list[int]] = defaultdict(list)
         self._whole_texts = WholeTexts(
-            prompt.stream, self._text_streams, stride=self._stride
+            prompt.letters, self._text_streams, stride=self._stride
         )
         self._add_anchors()
         self._drop_common_anchors()
@@ -203,12 +222,12 @@ class Search:
             self._first_position_by_anchor.setdefault(anchor, _NO_POSITION)
 
     @property
-    def shortest(self) -> int:
+    def shortest_size(self) -> int:
         """Bytes of the shortest texts that the pass finds.
 
         Shorter ones are looked for one by one.
         """
-        return ANCHOR + self._stride - 1
+        return ANCHOR_LENGTH + self._stride - 1
 
     # Anchors
 
@@ -221,10 +240,10 @@ class Search:
         each, one of which is met.
         """
         for text_index, text in enumerate(self._text_streams):
-            if len(text) < EDGE:
+            if len(text) < LEAST_AT_EDGE:
                 continue
-            last_offset = len(text) - ANCHOR
-            tiles = range(0, last_offset + 1, ANCHOR)
+            last_offset = len(text) - ANCHOR_LENGTH
+            tiles = range(0, last_offset + 1, ANCHOR_LENGTH)
             edges = [last_offset]
             if self._stride > 1:
                 edges = [1, 2, last_offset - 2, last_offset - 1, last_offset]
@@ -241,7 +260,7 @@ class Search:
         text = self._text_streams[text_index]
         first_positions = self._first_position_by_anchor
         for offset in offsets:
-            anchor = text[offset : offset + ANCHOR]
+            anchor = text[offset : offset + ANCHOR_LENGTH]
             position = text_index << _OFFSET_BITS | offset
             first_position = first_positions.setdefault(anchor, position)
             if first_position == position:
@@ -266,7 +285,7 @@ class Search:
         common_offsets_by_text: dict[int, list[int]] = defaultdict(list)
         for anchor, positions in list(self._all_positions_by_anchor.items()):
             text_indexes = {_text_index(position) for position in positions}
-            if len(text_indexes) <= COMMON:
+            if len(text_indexes) <= MOST_TEXTS_OF_ANCHOR:
                 continue
             del self._all_positions_by_anchor[anchor]
             del self._first_position_by_anchor[anchor]
@@ -301,10 +320,10 @@ class Search:
             missed. The common offsets themselves if the text has no rare anchor.
         """
         text = self._text_streams[text_index]
-        last_offset = len(text) - ANCHOR
+        last_offset = len(text) - ANCHOR_LENGTH
         rare_offsets = []
-        for offset in range(0, last_offset + 1, ANCHOR):
-            if text[offset : offset + ANCHOR] in self._first_position_by_anchor:
+        for offset in range(0, last_offset + 1, ANCHOR_LENGTH):
+            if text[offset : offset + ANCHOR_LENGTH] in self._first_position_by_anchor:
                 rare_offsets.append(offset)
         if not rare_offsets:
             return common_offsets
@@ -321,16 +340,16 @@ class Search:
 
     # The pass
 
-    def showings(self) -> Iterator[Occurrence]:
+    def occurrences_of_long_texts(self) -> Iterator[Occurrence]:
         """Yield where the prompt shows the texts that are not too short for the pass.
 
         Of each text, first the places where it stands whole and in one piece, then
         those where parts of it stand elsewhere.
         """
         self._pass_over_prompt()
-        for text_index, group in enumerate(self.groups):
+        for text_index, group in enumerate(self.sought_texts):
             starts = self._unbroken_starts_by_text.get(text_index, ())
-            unbroken_spans = [Span(start, 0, group.size) for start in starts]
+            unbroken_spans = [EqualSpan(start, 0, group.size) for start in starts]
             for span in unbroken_spans:
                 yield Occurrence(group, [span], is_unbroken=True)
             runs = self._runs_by_text.get(text_index, ())
@@ -341,10 +360,10 @@ class Search:
 
     def _has_nothing_put_in(self, showing: Occurrence) -> bool:
         """Whether a whole text stands there, with nothing put in but line numbers."""
-        if showing.size < showing.group.size:
+        if showing.size < showing.sought_text.size:
             return False
         for before, after in pairwise(showing.spans):
-            put_in = self.prompt.stream[before.end : after.start]
+            put_in = self.prompt.letters[before.prompt_end : after.prompt_start]
             if not LINE_NUMBER.fullmatch(put_in):
                 return False
         return True
@@ -356,8 +375,10 @@ class Search:
         inside of it need not be looked at: the pass jumps to its end. Before the jump
         it still looks at the first 16 places, because several texts may begin there.
         """
-        prompt = self.prompt.stream
-        end_of_places = len(prompt) - ANCHOR + 1  # no anchor begins here or later
+        prompt = self.prompt.letters
+        end_of_places = (
+            len(prompt) - ANCHOR_LENGTH + 1
+        )  # no anchor begins here or later
         place = 0
         # inside of a whole candidate: what lies between these two places is left out
         skip_from = 0
@@ -366,12 +387,12 @@ class Search:
             place = self._next_anchor(place, end_of_places)
             if place == end_of_places:
                 return
-            anchor = prompt[place : place + ANCHOR]
+            anchor = prompt[place : place + ANCHOR_LENGTH]
             end_of_candidate = self._note_texts_beginning(place, anchor)
             if place >= skip_to:
-                skip_from = place + self._stride * ANCHOR
+                skip_from = place + self._stride * ANCHOR_LENGTH
             # a text that begins in the candidate's last bytes may go on behind it
-            skip_to = max(skip_to, end_of_candidate - self.shortest)
+            skip_to = max(skip_to, end_of_candidate - self.shortest_size)
             self._follow_texts_of(anchor, place)
             place += self._stride
             if skip_from <= place < skip_to:
@@ -382,10 +403,10 @@ class Search:
 
         It is ``end_of_places`` if no anchor stands before that.
         """
-        prompt = self.prompt.stream
+        prompt = self.prompt.letters
         anchors = self._first_position_by_anchor
         for place in range(start, end_of_places, self._stride):
-            if prompt[place : place + ANCHOR] in anchors:
+            if prompt[place : place + ANCHOR_LENGTH] in anchors:
                 return place
         return end_of_places
 
@@ -410,7 +431,7 @@ class Search:
             whole_texts = self._whole_texts.standing_at(start, texts_alike)
             for text_index, size in whole_texts:
                 self._note_unbroken(text_index, start)
-                if self.groups[text_index].has_candidates:
+                if self.sought_texts[text_index].has_candidates:
                     end_of_candidate = max(end_of_candidate, start + size)
             if whole_texts:
                 continue
@@ -425,15 +446,15 @@ class Search:
         unknown: nobody can say which of the places show it.
         """
         starts = self._unbroken_starts_by_text[text_index]
-        group = self.groups[text_index]
+        group = self.sought_texts[text_index]
         # its beginning repeats itself, as in "na na na"
-        is_same_place = bool(starts) and start < starts[-1] + ANCHOR
+        is_same_place = bool(starts) and start < starts[-1] + ANCHOR_LENGTH
         if is_same_place:
             return
         starts.append(start)
-        n_wanted = group.n_known + len(group.members)
-        if len(starts) >= OCCURRENCES + n_wanted:
-            group.tries_left = 0
+        n_wanted = group.n_known_texts + len(group.candidate_indexes)
+        if len(starts) >= MOST_OCCURRENCES + n_wanted:
+            group.n_tries_left = 0
             group.why_not_shown = "unknown", "its words stand in too many places"
             self._whole_texts.forget(text_index)
 
@@ -451,7 +472,7 @@ class Search:
                 self._follow_text(_text_index(position), place, _offset(position))
             open_positions = []
             for position in positions:
-                if self.groups[_text_index(position)].tries_left > 0:
+                if self.sought_texts[_text_index(position)].n_tries_left > 0:
                     open_positions.append(position)
             if len(open_positions) < len(positions):
                 self._all_positions_by_anchor[anchor] = open_positions
@@ -473,12 +494,12 @@ class Search:
             place: Where in the prompt both agree.
             offset: Where in the text both agree.
         """
-        group = self.groups[text_index]
-        if group.tries_left <= 0 or group.size < EDGE:
+        group = self.sought_texts[text_index]
+        if group.n_tries_left <= 0 or group.size < LEAST_AT_EDGE:
             return
         if self._is_noted(text_index, place, offset):
             return
-        group.tries_left -= 1
+        group.n_tries_left -= 1
         run = self._run_around(place, self._text_streams[text_index], offset)
         _add_run(self._runs_by_text[text_index], run)
 
@@ -496,12 +517,12 @@ class Search:
         if not runs:
             return False
         for span in runs[-1]:
-            pairs_them = span.start - span.text_start == place - offset
-            if pairs_them and span.start <= place < span.end:
+            pairs_them = span.prompt_start - span.text_start == place - offset
+            if pairs_them and span.prompt_start <= place < span.prompt_end:
                 return True
         return False
 
-    def _run_around(self, place: int, text: bytes, offset: int) -> list[Span]:
+    def _run_around(self, place: int, text: bytes, offset: int) -> list[EqualSpan]:
         """Compare prompt and text both ways from where they agree.
 
         Args:
@@ -513,41 +534,45 @@ class Search:
             The spans that agree, in the prompt's order. Halves of letters of several
             bytes are cut off at their ends.
         """
-        spans_before: list[Span] = []
+        spans_before: list[EqualSpan] = []
         if offset and place:
             spans_before = self._spans_before(place, text, offset)
-            if spans_before and spans_before[-1].end == place:
+            if spans_before and spans_before[-1].prompt_end == place:
                 # it touches what follows: compare from its start, to get one span
                 touching_span = spans_before.pop()
-                place = touching_span.start
+                place = touching_span.prompt_start
                 offset = touching_span.text_start
-        spans = spans_before + follow(self.prompt.stream, place, text, offset)
+        spans = spans_before + collect_equal_spans(
+            self.prompt.letters, place, text, offset
+        )
         if text.isascii():
             return spans
-        cut_spans = [whole_letters(text, span) for span in spans]
+        cut_spans = [without_half_letters(text, span) for span in spans]
         return [span for span in cut_spans if span.size]
 
-    def _spans_before(self, place: int, text: bytes, offset: int) -> list[Span]:
+    def _spans_before(self, place: int, text: bytes, offset: int) -> list[EqualSpan]:
         """The spans that agree before a place of the prompt and an offset of a text.
 
         ``follow`` compares forwards only. So both are compared reversed, and the spans
         are turned round.
         """
-        prompt_size = len(self.prompt.stream)
+        prompt_size = len(self.prompt.letters)
         text_size = len(text)
-        reversed_spans = follow(
+        reversed_spans = collect_equal_spans(
             self._reversed_prompt, prompt_size - place, text[::-1], text_size - offset
         )
         spans = []
         for span in reversed(reversed_spans):
-            start = prompt_size - span.end
+            start = prompt_size - span.prompt_end
             text_start = text_size - span.text_end
-            spans.append(Span(start, text_start, span.size))
+            spans.append(EqualSpan(start, text_start, span.size))
         return spans
 
     # Short texts
 
-    def occurrences(self, group: TextGroup) -> Iterator[tuple[Occurrence, int, int]]:
+    def occurrences_of_short_text(
+        self, group: SoughtText
+    ) -> Iterator[tuple[Occurrence, int, int]]:
         """Yield where a short text stands in the prompt, one message after the other.
 
         The pass over the prompt finds only texts long enough for an anchor; the others
@@ -559,27 +584,27 @@ class Search:
             another letter touches it, ``GAP`` for a space or the like, ``MARK`` for a
             clear border such as a quote or the end.
         """
-        letters = group.text.stream
-        starts = self.prompt.starts
+        letters = group.text.letters
+        starts = self.prompt.message_starts
         for message, message_start in zip(self.prompt.messages, starts, strict=True):
             if letters:
                 showings = _showings_by_letters(group, message, message_start)
             else:
                 showings = _showings_by_characters(group, message, message_start)
             for showing in showings:
-                start = showing.spans[0].start - message_start
+                start = showing.spans[0].prompt_start - message_start
                 end = start + len(letters)
-                left, right = _touching(message, start, end, showing.literal)
+                left, right = _touching(message, start, end, showing.literal_offsets)
                 yield showing, left, right
 
-    def touching(self, span: Span) -> tuple[int, int]:
+    def borders_of(self, span: EqualSpan) -> tuple[int, int]:
         """What stands on the left and the right of a text, as in ``occurrences``."""
-        message_index = self.prompt.message(span.start)
-        message_start = self.prompt.starts[message_index]
+        message_index = self.prompt.message_index_at(span.prompt_start)
+        message_start = self.prompt.message_starts[message_index]
         return _touching(
             self.prompt.messages[message_index],
-            span.start - message_start,
-            span.end - message_start,
+            span.prompt_start - message_start,
+            span.prompt_end - message_start,
             None,
         )
 
@@ -597,7 +622,7 @@ def _offset(position: int) -> int:
 # From runs to showings
 
 
-def _add_run(runs: list[list[Span]], run: list[Span]) -> None:
+def _add_run(runs: list[list[EqualSpan]], run: list[EqualSpan]) -> None:
     """Add a run of a text to its runs, so that no two of them overlap in the prompt.
 
     A run is a list of spans that agree between prompt and text. If the new run and the
@@ -612,48 +637,48 @@ def _add_run(runs: list[list[Span]], run: list[Span]) -> None:
     while runs and run and _overlap(runs[-1], run):
         last_run = runs[-1]
         if _length_and_density(last_run) >= _length_and_density(run):
-            run = clip(run, start=last_run[-1].end)
+            run = clip_spans(run, start=last_run[-1].prompt_end)
             break
         # cut the last run instead, and look at the one before it
         runs.pop()
-        shortened_run = clip(last_run, end=run[0].start)
+        shortened_run = clip_spans(last_run, end=run[0].prompt_start)
         if shortened_run:
             runs.append(shortened_run)
     if run:
         runs.append(run)
 
 
-def _overlap(last_run: list[Span], run: list[Span]) -> bool:
+def _overlap(last_run: list[EqualSpan], run: list[EqualSpan]) -> bool:
     """Whether a run begins in the prompt before the end of the last one."""
-    return run[0].start < last_run[-1].end
+    return run[0].prompt_start < last_run[-1].prompt_end
 
 
-def _length_and_density(run: list[Span]) -> tuple[int, int]:
+def _length_and_density(run: list[EqualSpan]) -> tuple[int, int]:
     """How many bytes agree, and how few lie between them: a larger number is fewer."""
-    extent = run[-1].end - run[0].start
-    return size_of(run), -extent
+    extent = run[-1].prompt_end - run[0].prompt_start
+    return total_size(run), -extent
 
 
 def _runs_outside(
-    unbroken: Sequence[Span], runs: Iterable[list[Span]]
-) -> Iterator[list[Span]]:
+    unbroken: Sequence[EqualSpan], runs: Iterable[list[EqualSpan]]
+) -> Iterator[list[EqualSpan]]:
     """Leave out the runs of a text that overlap a place where it stands in one piece.
 
     Args:
         unbroken: Where in the prompt the text stands in one piece, in order.
         runs: Lists of spans that agree between prompt and text.
     """
-    starts = [span.start for span in unbroken]
+    starts = [span.prompt_start for span in unbroken]
     for run in runs:
         # of those that begin before the run ends, the last one reaches farthest
-        last_index = bisect_left(starts, run[-1].end) - 1
+        last_index = bisect_left(starts, run[-1].prompt_end) - 1
         is_first = last_index < 0
-        if is_first or unbroken[last_index].end <= run[0].start:
+        if is_first or unbroken[last_index].prompt_end <= run[0].prompt_start:
             yield run
 
 
 def _showings_of_runs(
-    group: TextGroup, runs: Iterable[list[Span]]
+    group: SoughtText, runs: Iterable[list[EqualSpan]]
 ) -> Iterator[Occurrence]:
     """Join the runs of one text to showings, places at which the prompt shows it.
 
@@ -667,7 +692,7 @@ def _showings_of_runs(
         group: The text.
         runs: Its runs, in the prompt's order.
     """
-    joined_runs: list[list[Span]] = []
+    joined_runs: list[list[EqualSpan]] = []
     for run in runs:
         continuation = []
         if joined_runs:
@@ -685,7 +710,7 @@ def _showings_of_runs(
             yield showing
 
 
-def _continuation(last_span: Span, run: list[Span]) -> list[Span]:
+def _continuation(last_span: EqualSpan, run: list[EqualSpan]) -> list[EqualSpan]:
     """The part of a run that goes on where another run of the same text ended.
 
     It is empty, so that the run begins another showing, if the run begins with the
@@ -697,24 +722,24 @@ def _continuation(last_span: Span, run: list[Span]) -> list[Span]:
     """
     first_span = run[0]
     begins_anew = first_span.text_start == 0
-    is_too_far = first_span.start - last_span.end > APART
-    goes_back = first_span.text_start < last_span.text_end - STEP
+    is_too_far = first_span.prompt_start - last_span.prompt_end > MOST_APART
+    goes_back = first_span.text_start < last_span.text_end - LONGEST_STEP
     if begins_anew or is_too_far or goes_back:
         return []
-    return clip(run, text_start=last_span.text_end)
+    return clip_spans(run, text_start=last_span.text_end)
 
 
-def _spans_of_traces(spans: list[Span], text_size: int) -> list[Span]:
+def _spans_of_traces(spans: list[EqualSpan], text_size: int) -> list[EqualSpan]:
     """Leave out the spans that may agree with the text by chance.
 
     The spans are divided into runs, between which more than a small step lies. A run
     that holds the text's first or last byte must have 32 bytes, any other one 48.
     """
-    spans_of_traces: list[Span] = []
-    for run in runs_of(spans):
+    spans_of_traces: list[EqualSpan] = []
+    for run in split_into_runs(spans):
         is_at_edge = run[0].text_start == 0 or run[-1].text_end == text_size
-        least_size = EDGE if is_at_edge else MIDDLE
-        if size_of(run) >= least_size:
+        least_size = LEAST_AT_EDGE if is_at_edge else LEAST_ELSEWHERE
+        if total_size(run) >= least_size:
             spans_of_traces += run
     return spans_of_traces
 
@@ -723,7 +748,7 @@ def _spans_of_traces(spans: list[Span], text_size: int) -> list[Span]:
 
 
 def _showings_by_letters(
-    group: TextGroup, message: Text, message_start: int
+    group: SoughtText, message: Text, message_start: int
 ) -> Iterator[Occurrence]:
     """Yield where the letters of a short text stand in a message.
 
@@ -734,18 +759,18 @@ def _showings_by_letters(
         message: The message.
         message_start: Where the message begins in the prompt's stream.
     """
-    letters = group.text.stream
+    letters = group.text.letters
     place = -1
-    for _ in range(OCCURRENCES):
-        place = message.stream.find(letters, place + 1)
+    for _ in range(MOST_OCCURRENCES):
+        place = message.letters.find(letters, place + 1)
         if place < 0:
             return
-        yield Occurrence(group, [Span(message_start + place, 0, len(letters))])
-    group.tries_left = 0
+        yield Occurrence(group, [EqualSpan(message_start + place, 0, len(letters))])
+    group.n_tries_left = 0
 
 
 def _showings_by_characters(
-    group: TextGroup, message: Text, message_start: int
+    group: SoughtText, message: Text, message_start: int
 ) -> Iterator[Occurrence]:
     """Yield where a text without letters, such as a row of dots, stands in a message.
 
@@ -760,15 +785,15 @@ def _showings_by_characters(
     """
     characters = group.text.raw.strip()
     offset = -1
-    for _ in range(TRIES):
+    for _ in range(MOST_TRIES):
         offset = message.raw.find(characters, offset + 1)
         if offset < 0:
             return
-        n_letters_before = len(stream(message.raw[:offset]))
-        empty_span = Span(message_start + n_letters_before, text_start=0, size=0)
+        n_letters_before = len(letters_of(message.raw[:offset]))
+        empty_span = EqualSpan(message_start + n_letters_before, text_start=0, size=0)
         literal = (offset, offset + len(characters))
         yield Occurrence(group, [empty_span], literal)
-    group.tries_left = 0
+    group.n_tries_left = 0
 
 
 def _touching(
@@ -788,8 +813,8 @@ def _touching(
             None for others, whose offsets follow from ``start`` and ``end``.
     """
     # A gap holds what stands between two letters: spaces, quotes, bullets.
-    left_gap_start, text_start = message.gap(start)
-    text_end, right_gap_end = message.gap(end)
+    left_gap_start, text_start = message.gap_at(start)
+    text_end, right_gap_end = message.gap_at(end)
     if literal:
         # the text stands inside of the gap
         text_start, text_end = literal
@@ -802,7 +827,7 @@ def _touching(
     )
     right = _kind_of_side(
         message.raw[text_end:right_gap_end],
-        is_at_edge=end == len(message.stream),
+        is_at_edge=end == len(message.letters),
         has_letters=literal is None,
     )
     return left, right

@@ -19,7 +19,7 @@ from ragmetrics_core.capture.calls import (
     Calls,
     end_of,
 )
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.order import tools_of
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.plain_values import (
@@ -31,8 +31,8 @@ from ragmetrics_core.capture.plain_values import (
     parse_json,
     texts_in,
 )
+from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.showings import PromptContents
 from ragmetrics_core.capture.tree import FLOW, Answer, Node, Tree
 
 _UNLIKE = (
@@ -180,7 +180,7 @@ class _AnswerSearch:
 
     def with_documents_shown(self, calls: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown documents."""
-        return [call for call in calls if self.showings.shown_to(call).found]
+        return [call for call in calls if self.showings.shown_to(call).shown_documents]
 
 
 # What the answer is
@@ -512,7 +512,7 @@ def by_a_part_of_a_reply(attribution: _Attribution) -> FoundAnswer | None:
     """
     replies = attribution.search.calls.replies
     part = as_one_line(attribution.answer.text)
-    if len(stream(part)) < SHORTEST:
+    if len(letters_of(part)) < SHORTEST:
         return None
     holders = [call for call in attribution.latest_first if part in replies[call].line]
     if len(holders) != 1:

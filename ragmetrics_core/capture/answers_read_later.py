@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ragmetrics_core.capture.calls import FREE_TEXT, NO_ANSWER, STRUCTURED, Calls
 from ragmetrics_core.capture.letters import Text
-from ragmetrics_core.capture.locating import OWN
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.passages import stands_apart
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import quotation
@@ -175,7 +175,7 @@ def _is_worked_on(sample: Sample, messages: Sequence[Text], *, is_last: bool) ->
     stands_there = bool(ways - {"nowhere"})
     if "said" in ways or not stands_there:
         return False
-    if len(answer) >= OWN:
+    if len(answer) >= DISTINCTIVE_LENGTH:
         return True
     if any(quotation(question, (), message) != "nowhere" for message in messages):
         return True

@@ -138,9 +138,9 @@ class ShownToAnswer:
             return texts_shown
         known = [*self.known, *context_texts]
         located = locate(sought, self.prompts or (), known=known)
-        for place in located.places:
+        for place in located.findings:
             if place.coverage >= _MOST_OF_IT:
-                texts_shown.add(sought[place.candidate])
+                texts_shown.add(sought[place.candidate_index])
         return texts_shown
 
     def _texts_behind_contexts(self, arrivals: Sequence[Arrival]) -> set[str]:

@@ -71,14 +71,16 @@ class ChangedTexts:
 
         A passage of fewer than 16 bytes is left out: it holds no word that counts.
         """
-        message_starts = zip(self._prompt.messages, self._prompt.starts, strict=True)
+        message_starts = zip(
+            self._prompt.messages, self._prompt.message_starts, strict=True
+        )
         for message, message_start in message_starts:
-            message_end = message_start + len(message.stream)
+            message_end = message_start + len(message.letters)
             ground = self._ground[message_start:message_end]
             # runs of zeros: bytes of the message that no located text has taken
             for free_ground in _FREE.finditer(ground):
                 first_byte, behind_bytes = free_ground.span()
-                start, end = message.span(first_byte, behind_bytes)
+                start, end = message.offsets_of(first_byte, behind_bytes)
                 yield message.raw[start:end]
 
 

@@ -91,9 +91,9 @@ def holders_of_quotes(
         if not (quote or "").strip() or not texts:
             holders.append(None)
             continue
-        (place,) = locate([quote or ""], texts).places
+        (place,) = locate([quote or ""], texts).findings
         is_there = place.outcome == "shown" and place.coverage >= _WHOLE
-        holders.append(place.part if is_there else _holder(quote or "", texts))
+        holders.append(place.message_index if is_there else _holder(quote or "", texts))
     return holders
 
 

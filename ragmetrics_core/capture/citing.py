@@ -189,7 +189,7 @@ class _Search:
         return {
             **self.names,
             **_numbering_of_the_framework(self),
-            **self.labels.places,
+            **self.labels.indexes_by_label,
         }
 
     @cached_property
@@ -283,7 +283,7 @@ class _Search:
     @cached_property
     def numbers(self) -> list[str]:
         """The numbers under which the prompts show contexts."""
-        return [label for label in self.labels.places if label.isdigit()]
+        return [label for label in self.labels.indexes_by_label if label.isdigit()]
 
     @cached_property
     def is_numbered(self) -> bool:
@@ -301,26 +301,32 @@ class _Search:
         """
         labels = self._labels_of_contexts(prompts)
         earlier = labels_in(prompts, self._texts_of_earlier_turns(prompts))
-        earlier_numbers = {label for label in earlier.places if label.isdigit()}
-        used_twice = (earlier_numbers | earlier.ambiguous) & labels.places.keys()
+        earlier_numbers = {
+            label for label in earlier.indexes_by_label if label.isdigit()
+        }
+        used_twice = (
+            earlier_numbers | earlier.ambiguous_numbers
+        ) & labels.indexes_by_label.keys()
         places = {
             label: named
-            for label, named in labels.places.items()
+            for label, named in labels.indexes_by_label.items()
             if label not in used_twice
         }
-        return Labels(places, labels.ambiguous | used_twice)
+        return Labels(places, labels.ambiguous_numbers | used_twice)
 
     def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
         """The labels of the contexts; where lines do not tell the numbers, each text's own line may."""
         labels = labels_in(prompts, self.texts)
-        if labels.ambiguous or any(label.isdigit() for label in labels.places):
+        if labels.ambiguous_numbers or any(
+            label.isdigit() for label in labels.indexes_by_label
+        ):
             return labels
         uses_numbers = bool(marks_in(self.text) or self.sources)
         place_by_number = numbering_in(prompts, self.texts, lists=uses_numbers)
         if place_by_number is None:
             return labels
         places = {number: (place,) for number, place in place_by_number.items()}
-        return Labels({**labels.places, **places})
+        return Labels({**labels.indexes_by_label, **places})
 
     def _texts_of_earlier_turns(self, prompts: Sequence[str]) -> list[str]:
         """Texts that earlier turns found and these prompts still show."""
@@ -494,7 +500,7 @@ def _with_marks_of_the_prompt(
     ]
     own_texts = [search.texts[place] for place in own_places]
     numbering: dict[str, tuple[int, ...]] = {}
-    for label, indices in labels_in(search.prompts, own_texts).places.items():
+    for label, indices in labels_in(search.prompts, own_texts).indexes_by_label.items():
         if label.isdigit():
             numbering[label] = tuple(own_places[index] for index in indices)
     if not numbering:
@@ -623,7 +629,7 @@ def _numbering_of_the_framework(search: _Search) -> dict[str, tuple[int, ...]]:
     prompt in this order.
     """
     cited = search.answered.answer.cited_sources or ()
-    if search.numbers or search.labels.ambiguous:
+    if search.numbers or search.labels.ambiguous_numbers:
         return {}
     ids = [context.id for context in search.evidenced.contexts.items]
     numbering: dict[str, tuple[int, ...]] = {}
@@ -647,7 +653,10 @@ def _by_the_framework(search: _Search) -> tuple[Citation, ...] | None:
     cited = search.answered.answer.cited_sources
     if not cited or not any(source.is_cited for source in cited):
         return None
-    numbering = {**_numbering_of_the_framework(search), **search.labels.places}
+    numbering = {
+        **_numbering_of_the_framework(search),
+        **search.labels.indexes_by_label,
+    }
     citations = []
     for source in cited:
         if not source.is_cited:
@@ -715,7 +724,7 @@ def _places_of_source(
     name = plain_label(str(source.id))
     places: tuple[int, ...] = ()
     for label in (str(source.id).strip(), name):
-        places = places or places_of(label, labels.places)
+        places = places or places_of(label, labels.indexes_by_label)
     if not places and not name.isdigit():
         places = _places_by_metadata(str(source.id).strip(), search)
     if len(places) > 1 and holder in places:
@@ -810,9 +819,9 @@ def _check_that_it_dangles(
             raise _UnknownMeaning(_NO_MEANING.format("a source that it names"))
         return
     mark = f"[{label[:_LONGEST_LABEL]}]"
-    if label in labels.ambiguous:
+    if label in labels.ambiguous_numbers:
         raise _UnknownMeaning(_SEVERAL.format(mark))
-    has_numbers = any(known.isdigit() for known in labels.places)
+    has_numbers = any(known.isdigit() for known in labels.indexes_by_label)
     if not has_numbers and search.texts and not _numbering_of_the_framework(search):
         raise _UnknownMeaning(_NO_MEANING.format(mark))
     if not has_numbers and _is_a_line_numbered(label, prompts):
@@ -842,7 +851,7 @@ def _is_number_shown(number: str, labels: Labels, prompts: Sequence[str]) -> boo
     It may be a passage of the application's own, or an example in the instructions:
     nobody can tell which of these an answer means.
     """
-    numbers = [label for label in labels.places if label.isdigit()]
+    numbers = [label for label in labels.indexes_by_label if label.isdigit()]
     shown = "\n".join(prompts)
     for form in _FORMS_OF_NUMBERS:
         is_used = numbers and all(_has_number(form, known, shown) for known in numbers)

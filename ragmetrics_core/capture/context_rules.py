@@ -20,11 +20,11 @@ from ragmetrics_core.capture.calls import (
     texts_not_of_models,
 )
 from ragmetrics_core.capture.labelled_passages import unknown_passages
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import stands_in
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
+from ragmetrics_core.capture.prompt_contents import PromptContents, ShownToCall
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.showings import PromptContents, ShownToCall
 from ragmetrics_core.capture.transcripts import words_of_assistant
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node, Tree
 from ragmetrics_core.data import Context, EvidenceFrom, Grade
@@ -162,21 +162,21 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     """
     call = search.answered.writing_call
     shown = search.shown
-    if call is None or shown is None or not shown.found:
+    if call is None or shown is None or not shown.shown_documents:
         return None
-    contexts = tuple(_context_of_showing(key, shown) for key in shown.order)
+    contexts = tuple(_context_of_showing(key, shown) for key in shown.keys_in_order)
     n_foreign = _passages_from_elsewhere(search, call, contexts)
     doubts = list(_doubts_of_prompt(search, shown, contexts, n_foreign))
     # a tool's text may hold several documents that nobody has divided
     tool_texts = {node.text for node in search.calls.context_tool_calls}
-    texts_found = {document.text for document, _ in shown.found.values()}
+    texts_found = {document.text for document, _ in shown.shown_documents.values()}
     evidence_from: EvidenceFrom = "prompt"
     if texts_found <= tool_texts:
         evidence_from = "undivided"
     return Contexts(
         contexts,
-        shown.order,
-        _place_of_prompts(call, shown.showing),
+        shown.keys_in_order,
+        _place_of_prompts(call, shown.calls_showing_documents),
         evidence_from,
         frozenset(grade for grade, _ in doubts),
         tuple(warning for _, warning in doubts),
@@ -198,7 +198,7 @@ def _doubts_of_prompt(
         contexts: The contexts that it was shown.
         n_foreign: How many passages beside them no recorded search found.
     """
-    for rank, key in enumerate(shown.order, start=1):
+    for rank, key in enumerate(shown.keys_in_order, start=1):
         doubt = _doubt_of(rank, key, shown)
         if doubt is not None:
             yield doubt
@@ -227,10 +227,10 @@ def _ranks_quoted_in_a_talk(
         for message in call.prompt:
             for words in words_of_assistant(message.text):
                 if as_one_line(words) not in known_lines:
-                    quoting.append(stream(words))
+                    quoting.append(letters_of(words))
     ranks = []
     for rank, context in enumerate(contexts, start=1):
-        letters = stream(context.text)
+        letters = letters_of(context.text)
         if any(stands_in(letters, words) for words in quoting):
             ranks.append(rank)
     return ranks
@@ -295,7 +295,7 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
     shown = search.shown
     if call is None or shown is None or search.answered.text is None:
         return None
-    if shown.found or shown.traces:
+    if shown.shown_documents or shown.keys_with_some_words:
         return None
     judging_calls = search.calls.step_calls - search.calls.query_writers
     for other in judging_calls:
@@ -303,7 +303,11 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
         # what an engine inside answered in a word or two is no verdict
         around = search.calls.paths[other][1:-1]
         is_in_engine = any(caller.kind == "agent" for caller in around)
-        if is_earlier and not is_in_engine and search.showings.shown_to(other).found:
+        if (
+            is_earlier
+            and not is_in_engine
+            and search.showings.shown_to(other).shown_documents
+        ):
             return Contexts(
                 place=f"the prompt of {call.name}",
                 evidence_from="prompt",
@@ -450,7 +454,7 @@ def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contex
         return contexts
     prompts: list[bytes] = []
     for call in shown.calls:
-        prompts += [stream(message.text) for message in call.prompt]
+        prompts += [letters_of(message.text) for message in call.prompt]
     searches_out_of_sight = []
     for node in search.calls.nodes:
         if not node.by_provider:
@@ -515,7 +519,7 @@ def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:
     texts = [document.text for document in search.documents or ()]
     texts.append(search.text or "")
     for text in texts:
-        letters = stream(text)
+        letters = letters_of(text)
         if not any(letters in prompt for prompt in prompts):
             return False
     return True
@@ -536,7 +540,9 @@ def _contexts_of_list(
         evidence_from = "retrieved_only"
     warnings = (_NO_PROMPT.format(place),)
     if search.shown is not None and search.answered.text is not None:
-        is_traced = any(document.key in search.shown.traces for document in documents)
+        is_traced = any(
+            document.key in search.shown.keys_with_some_words for document in documents
+        )
         warnings = (_UNTOLD if is_traced else _UNSEEN,)
     return Contexts(
         tuple(document.context() for document in documents),
@@ -563,9 +569,9 @@ def _context_of_showing(key: DocumentKey, shown: ShownToCall) -> Context:
 
     It has all of its text where the prompts do not tell.
     """
-    if key not in shown.found:
-        return shown.unknown[key].context()
-    document, showing = shown.found[key]
+    if key not in shown.shown_documents:
+        return shown.unknown_documents[key].context()
+    document, showing = shown.shown_documents[key]
     return document.context(showing.text)
 
 
@@ -577,9 +583,9 @@ def _doubt_of(
     A context of which the prompts do not tell makes the sample *inferred*. One that was
     cut makes it *located*. None if the context was shown whole.
     """
-    if key not in shown.found:
+    if key not in shown.shown_documents:
         return "inferred", _UNKNOWN.format(rank)
-    _, showing = shown.found[key]
+    _, showing = shown.shown_documents[key]
     if showing.extent != "whole":
         return "located", _CUT.format(rank, showing.percentage)
     return None

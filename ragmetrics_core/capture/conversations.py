@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from ragmetrics_core.capture.letters import Text
-from ragmetrics_core.capture.locating import OWN
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.transcripts import quotation
 from ragmetrics_core.capture.tree import Tree
@@ -323,7 +323,7 @@ class Conversations:
         answers = []
         for turn in list(self.turns)[-_NEAR:]:
             answer = as_one_line(turn.answer)
-            if len(answer) < OWN or turn.is_quoting:
+            if len(answer) < DISTINCTIVE_LENGTH or turn.is_quoting:
                 continue
             if any(answer in line for line in said_now):
                 continue

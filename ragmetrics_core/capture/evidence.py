@@ -21,9 +21,9 @@ from ragmetrics_core.capture.context_rules import (
 )
 from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages
+from ragmetrics_core.capture.prompt_contents import PromptContents, ShownToCall
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.retrieved import retrieved_of
-from ragmetrics_core.capture.showings import PromptContents, ShownToCall
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.capture.unnamed_tools import tools_of_text
 from ragmetrics_core.data import EvidenceCall, Grade

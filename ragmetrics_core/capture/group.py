@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ragmetrics_core.capture.calls import Calls, Reply, end_of, text_of
-from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
 from ragmetrics_core.capture.loose_runs import writes_query
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.plain_values import as_one_line
@@ -414,9 +414,11 @@ def _shown_groups(
             texts_found += document.texts
         answers: set[str] = set()
         if texts_found:
-            answers = {answer for answer in group.answers if len(answer) >= OWN}
+            answers = {
+                answer for answer in group.answers if len(answer) >= DISTINCTIVE_LENGTH
+            }
         candidates = [*texts_found, *answers]
-        order = locate(candidates, prompts.texts).order
+        order = locate(candidates, prompts.texts).shown_in_order
         texts = frozenset(candidates[index] for index in order)
         waits_for_answer = by_question and group.answered_at is None
         is_enough = waits_for_answer or not candidates

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.locating import OWN
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.question import TOLD_MORE, question_without_chain
@@ -166,10 +166,10 @@ def _is_made_of_documents(question: str, texts: Iterable[str]) -> bool:
     A script that sums up its hits hands these in as the question.
     """
     line = as_one_line(question)
-    letters = stream(question)
+    letters = letters_of(question)
     is_long_enough = len(letters) >= EDGE
     for text in texts:
-        holds_document = len(text) >= OWN and text in line
-        if holds_document or (is_long_enough and letters in stream(text)):
+        holds_document = len(text) >= DISTINCTIVE_LENGTH and text in line
+        if holds_document or (is_long_enough and letters in letters_of(text)):
             return True
     return False

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 
 _FEWEST_LETTERS = 3  # of a label; a number without brackets numbers anything
 _LONGEST_LABEL = 80
@@ -36,13 +36,13 @@ def unknown_passages(
         passages += _passages_under_labels(openings, prompt)
     if not passages:
         return 0
-    known_streams = [stream(text) for text in known]
+    known_streams = [letters_of(text) for text in known]
     # a line may hold more than the text: a closing tag, a score, the name of a file
-    beginnings = tuple(stream(opening) for opening in openings)
+    beginnings = tuple(letters_of(opening) for opening in openings)
     long_beginnings = tuple(one for one in beginnings if len(one) >= _SHORTEST)
     unknown: set[bytes] = set()
     for passage in passages:
-        letters = stream(passage)
+        letters = letters_of(passage)
         is_remark = len(letters) < _SHORTEST
         if is_remark or letters.startswith(long_beginnings):
             continue

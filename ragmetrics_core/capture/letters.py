@@ -35,7 +35,7 @@ _LETTERS_AND_DIGITS = (string.ascii_letters + string.digits).encode()
 _NO_LETTERS = bytes(set(_ASCII).difference(_LETTERS_AND_DIGITS))
 
 
-def stream(text: str) -> bytes:
+def letters_of(text: str) -> bytes:
     """Return the letters and digits of a text in lower case, as UTF-8.
 
     Escapes and entities are decoded.
@@ -116,9 +116,9 @@ class Text:
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
-        self.stream = stream(raw)
+        self.letters = letters_of(raw)
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
+    def offsets_of(self, start: int, end: int) -> tuple[int, int]:
         """Offsets in the text of the letters ``[start, end)`` of the stream.
 
         There is at least one such letter.
@@ -127,13 +127,13 @@ class Text:
         _, end_offset = self._letter(end - 1)
         return first_offset, end_offset
 
-    def gap(self, at: int) -> tuple[int, int]:
+    def gap_at(self, at: int) -> tuple[int, int]:
         """Offsets of what stands between the letters before and after a place of the stream."""
         gap_start = 0
         gap_end = len(self.raw)
         if at > 0:
             _, gap_start = self._letter(at - 1)
-        if at < len(self.stream):
+        if at < len(self.letters):
             gap_end, _ = self._letter(at)
         return gap_start, gap_end
 
@@ -147,7 +147,7 @@ class Text:
         pieces = []
         place = 0
         for piece in _PIECE.finditer(self.raw):
-            size = len(stream(piece[0]))
+            size = len(letters_of(piece[0]))
             if size:
                 pieces.append((place, *piece.span()))
             place += size
@@ -208,25 +208,27 @@ class Prompt:
 
     Attributes:
         messages: The messages.
-        stream: Their streams as one.
-        starts: Where the stream of each message begins in it.
+        letters: Their streams as one.
+        message_starts: Where the stream of each message begins in it.
     """
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = [Text(message) for message in messages]
-        self.stream = _BETWEEN.join(message.stream for message in self.messages)
-        self.starts: list[int] = []
+        self.letters = _BETWEEN.join(message.letters for message in self.messages)
+        self.message_starts: list[int] = []
         start = 0
         for message in self.messages:
-            self.starts.append(start)
-            start += len(message.stream) + len(_BETWEEN)
+            self.message_starts.append(start)
+            start += len(message.letters) + len(_BETWEEN)
 
-    def message(self, at: int) -> int:
+    def message_index_at(self, at: int) -> int:
         """Which message holds a place of the stream."""
-        return bisect_right(self.starts, at) - 1
+        return bisect_right(self.message_starts, at) - 1
 
-    def span(self, start: int, end: int) -> tuple[int, int]:
+    def offsets_in_message(self, start: int, end: int) -> tuple[int, int]:
         """Offsets in their message of the letters ``[start, end)`` of the stream."""
-        index = self.message(start)
-        message_start = self.starts[index]
-        return self.messages[index].span(start - message_start, end - message_start)
+        index = self.message_index_at(start)
+        message_start = self.message_starts[index]
+        return self.messages[index].offsets_of(
+            start - message_start, end - message_start
+        )

@@ -15,24 +15,31 @@ from itertools import groupby
 from typing import Literal
 
 from ragmetrics_core.capture.anchors import (
-    EDGE,
     GAP,
+    LEAST_AT_EDGE,
     LETTER,
     MARK,
     Occurrence,
-    Search,
-    TextGroup,
+    OccurrenceSearch,
+    SoughtText,
 )
-from ragmetrics_core.capture.byte_spans import STEP, runs_of, size_of, subtract_spans
+from ragmetrics_core.capture.byte_spans import (
+    LONGEST_STEP,
+    split_into_runs,
+    subtract_spans,
+    total_size,
+)
 from ragmetrics_core.capture.changed import ChangedTexts
 from ragmetrics_core.capture.letters import Prompt, Text
-from ragmetrics_core.capture.matching import RESUMED
-from ragmetrics_core.capture.places import Located, Place, place_of_showing
+from ragmetrics_core.capture.matching import RESUMED_LENGTH
+from ragmetrics_core.capture.places import Finding, LocateResult, finding_of_shown
 
 # bytes that a showing needs on ground that no better one has taken; a shorter text
 # needs all of its ground
-OWN = 32
-ALONE = 16  # a text of fewer bytes must stand apart, since its words may be anybody's
+DISTINCTIVE_LENGTH = 32
+VERY_SHORT = (
+    16  # a text of fewer bytes must stand apart, since its words may be anybody's
+)
 
 _EXPLAINED: tuple[Literal["not shown"], str] = (
     "not shown",
@@ -42,7 +49,7 @@ _EXPLAINED: tuple[Literal["not shown"], str] = (
 
 def locate(
     candidates: Sequence[str], shown: str | Sequence[str], *, known: Sequence[str] = ()
-) -> Located:
+) -> LocateResult:
     """Find which texts a model was shown.
 
     Args:
@@ -59,7 +66,7 @@ def locate(
     Examples:
         >>> porto, faro = "Porto lies on the Douro, in the north.", "Faro is the southernmost city of the country."
         >>> found = locate([porto, faro], f"Use only this: {[porto]!r}. Where is Porto?", known=["Where is Porto?"])
-        >>> [(place.outcome, place.extent) for place in found.places], found.order
+        >>> [(finding.outcome, finding.extent) for finding in found.findings], found.shown_in_order
         ([('shown', 'whole'), ('not shown', None)], (0,))
     """
     messages = [shown] if isinstance(shown, str) else shown
@@ -82,57 +89,57 @@ class _Settling:
     ) -> None:
         self.prompt = prompt
         # a byte for each byte of the prompt: 1 where a showing has taken it
-        self.ground = bytearray(len(prompt.stream))
+        self.ground = bytearray(len(prompt.letters))
         self.candidates = range(len(candidates))  # the indexes of the candidates
         # candidates first; an index of one is its index here
         self.texts = [Text(raw) for raw in (*candidates, *known)]
-        self.group_of: list[TextGroup] = []  # of each text, with those equal to it
-        group_by_letters: dict[bytes | str, TextGroup] = {}
+        self.group_of: list[SoughtText] = []  # of each text, with those equal to it
+        group_by_letters: dict[bytes | str, SoughtText] = {}
         for index, text in enumerate(self.texts):
             # texts without letters are told apart by their characters
-            letters = text.stream or text.raw.strip()
-            group = group_by_letters.setdefault(letters, TextGroup(text))
+            letters = text.letters or text.raw.strip()
+            group = group_by_letters.setdefault(letters, SoughtText(text))
             self.group_of.append(group)
-            group.tries_left += 2
+            group.n_tries_left += 2
             if index in self.candidates:
-                group.members.append(index)
+                group.candidate_indexes.append(index)
             else:
-                group.n_known += 1
+                group.n_known_texts += 1
         self.groups = list(group_by_letters.values())
-        self.search = Search(prompt, self.groups)
-        self.shared: dict[frozenset[TextGroup], list[list[Occurrence]]] = defaultdict(
+        self.search = OccurrenceSearch(prompt, self.groups)
+        self.shared: dict[frozenset[SoughtText], list[list[Occurrence]]] = defaultdict(
             list
         )
         """Parts that fit several groups alike: of these groups, what fits at each place."""
 
-    def settle(self) -> Located:
+    def settle(self) -> LocateResult:
         """Settle everything, and return what became of each candidate.
 
         Long texts, and short ones that stand by themselves, compete for the ground
         first. Other short texts get what is left: their words may be anybody's.
         """
-        showings = list(self.search.showings())
+        showings = list(self.search.occurrences_of_long_texts())
         standing_apart = _short_that_stand_apart(showings, self.search)
         competing: list[Occurrence] = []
-        among_letters: dict[TextGroup, list[Occurrence]] = defaultdict(list)
+        among_letters: dict[SoughtText, list[Occurrence]] = defaultdict(list)
         for showing in showings:
-            is_long = showing.group.size >= EDGE
+            is_long = showing.sought_text.size >= LEAST_AT_EDGE
             if is_long or showing in standing_apart:
                 competing.append(showing)
             else:
-                among_letters[showing.group].append(showing)
+                among_letters[showing.sought_text].append(showing)
         self._compete(competing)
         longest_first = sorted(self.groups, key=lambda group: -group.size)
         for group in longest_first:
             is_blank = not group.text.raw.strip()
-            if group.size < EDGE and not is_blank:
+            if group.size < LEAST_AT_EDGE and not is_blank:
                 self._settle_short(group, among_letters[group])
         showing_of = self._showings_of_candidates()
         self._share_parts(showing_of)
-        order = sorted(showing_of, key=lambda index: showing_of[index].place)
-        return Located(tuple(self._places(showing_of)), tuple(order))
+        order = sorted(showing_of, key=lambda index: showing_of[index].begins_at)
+        return LocateResult(tuple(self._places(showing_of)), tuple(order))
 
-    def _places(self, showing_of: dict[int, Occurrence]) -> list[Place]:
+    def _places(self, showing_of: dict[int, Occurrence]) -> list[Finding]:
         """What became of each candidate, in their order.
 
         Args:
@@ -145,7 +152,7 @@ class _Settling:
             showing = showing_of.get(index)
             if showing is not None:
                 text = self.texts[index]
-                place = place_of_showing(index, text, self.prompt, showing)
+                place = finding_of_shown(index, text, self.prompt, showing)
             else:
                 place = self._place_of_missing(index, any_is_shown, changed_texts)
             places.append(place)
@@ -163,26 +170,26 @@ class _Settling:
         """
         rivals: dict[tuple[tuple[int, int], int], list[Occurrence]] = defaultdict(list)
         for showing in showings:
-            rivals[showing.place, showing.size].append(showing)
+            rivals[showing.begins_at, showing.size].append(showing)
         repetitions: list[Occurrence] = []
         for showing in self._best_first(showings):
-            group = showing.group
-            equal_rivals = rivals[showing.place, showing.size]
-            n_needed = min(OWN, group.size)
+            group = showing.sought_text
+            equal_rivals = rivals[showing.begins_at, showing.size]
+            n_needed = min(DISTINCTIVE_LENGTH, group.size)
             if self._free_bytes(showing) < n_needed:
                 # a better showing has its ground, and explains it
                 group.why_not_shown = group.why_not_shown or _EXPLAINED
             elif _share_their_place(equal_rivals):
                 _take_ground(self.ground, showing)
-                rival_groups = frozenset(rival.group for rival in equal_rivals)
+                rival_groups = frozenset(rival.sought_text for rival in equal_rivals)
                 self.shared[rival_groups].append(equal_rivals)
             elif _is_repetition(showing):
                 # the end of one chunk is the beginning of the next, which may need it
                 repetitions.append(showing)
-            elif group.members or group.needs_known_showing:
+            elif group.candidate_indexes or group.has_unplaced_known_text:
                 self._give(showing)
         for showing in repetitions:
-            if self._free_bytes(showing) >= OWN:
+            if self._free_bytes(showing) >= DISTINCTIVE_LENGTH:
                 self._give(showing)
 
     def _best_first(self, showings: Sequence[Occurrence]) -> list[Occurrence]:
@@ -196,7 +203,10 @@ class _Settling:
 
     def _free_bytes(self, showing: Occurrence) -> int:
         """How many bytes of a showing no other has taken."""
-        return sum(self.ground.count(0, span.start, span.end) for span in showing.spans)
+        return sum(
+            self.ground.count(0, span.prompt_start, span.prompt_end)
+            for span in showing.spans
+        )
 
     def _give(self, showing: Occurrence) -> None:
         """Give a showing the ground on which it stands, and count it for its text."""
@@ -211,7 +221,7 @@ class _Settling:
         text may be cut into pieces that overlap. Beside a whole showing a part does not
         count: it may be a title.
         """
-        group_showings = showing.group.showings
+        group_showings = showing.sought_text.occurrences
         if showing.is_whole:
             group_showings.append(showing)
             return
@@ -219,7 +229,7 @@ class _Settling:
             return
         for earlier in group_showings:
             new_spans = subtract_spans(showing.spans, earlier.spans)
-            repeats_nothing = size_of(new_spans) == showing.size
+            repeats_nothing = total_size(new_spans) == showing.size
             if repeats_nothing or self._are_in_other_messages(showing, earlier):
                 earlier.spans = sorted([*earlier.spans, *new_spans])
                 return
@@ -227,12 +237,14 @@ class _Settling:
 
     def _are_in_other_messages(self, showing: Occurrence, earlier: Occurrence) -> bool:
         """Whether nothing of an earlier part stands in the message of a new one."""
-        message = self.prompt.message(showing.spans[0].start)
-        earlier_messages = {self.prompt.message(span.start) for span in earlier.spans}
+        message = self.prompt.message_index_at(showing.spans[0].prompt_start)
+        earlier_messages = {
+            self.prompt.message_index_at(span.prompt_start) for span in earlier.spans
+        }
         return message not in earlier_messages
 
     def _settle_short(
-        self, group: TextGroup, among_letters: Iterable[Occurrence]
+        self, group: SoughtText, among_letters: Iterable[Occurrence]
     ) -> None:
         """Settle where a short text stands.
 
@@ -245,31 +257,31 @@ class _Settling:
                 for the pass are looked for here.
         """
         # the least that it may touch on both sides
-        is_very_short = group.size < ALONE
+        is_very_short = group.size < VERY_SHORT
         least = MARK if is_very_short else GAP
         is_covered = False
         undecided: list[Occurrence] = []
         occurrences: Iterable[tuple[Occurrence, int, int]]
-        if group.size >= self.search.shortest:
+        if group.size >= self.search.shortest_size:
             occurrences = [(showing, LETTER, LETTER) for showing in among_letters]
         else:
-            occurrences = self.search.occurrences(group)
+            occurrences = self.search.occurrences_of_short_text(group)
         for showing, left, right in occurrences:
             if self._is_covered(showing):
                 is_covered = True
             elif left >= least and right >= least:
-                group.showings.append(showing)
+                group.occurrences.append(showing)
                 _take_ground(self.ground, showing)
             elif not is_very_short or left + right >= MARK:
                 undecided.append(showing)
         for showing in undecided:
-            if group.needs_known_showing:
-                group.showings.append(showing)
+            if group.has_unplaced_known_text:
+                group.occurrences.append(showing)
                 _take_ground(self.ground, showing)
             else:
                 reason = "short, and its words stand among others"
                 group.why_not_shown = "unknown", reason
-        if group.tries_left <= 0:
+        if group.n_tries_left <= 0:
             reason = "its few letters stand in too many places"
             group.why_not_shown = "unknown", reason
         elif is_covered and group.why_not_shown is None:
@@ -281,8 +293,8 @@ class _Settling:
         For a text without letters the ground around its place counts.
         """
         span = showing.spans[0]
-        start = span.start
-        end = span.end
+        start = span.prompt_start
+        end = span.prompt_end
         if span.size == 0:
             start = max(start - 1, 0)
             end += 1
@@ -298,12 +310,12 @@ class _Settling:
         """
         showing_of: dict[int, Occurrence] = {}
         for group in self.groups:
-            n_wanted = group.n_known + len(group.members)
-            best = sorted(group.showings, key=_whole_and_longest_first)[:n_wanted]
-            best.sort(key=lambda showing: showing.place)
-            showings_of_members = best[group.n_known :]
+            n_wanted = group.n_known_texts + len(group.candidate_indexes)
+            best = sorted(group.occurrences, key=_whole_and_longest_first)[:n_wanted]
+            best.sort(key=lambda showing: showing.begins_at)
+            showings_of_members = best[group.n_known_texts :]
             # some candidates may be shown nowhere
-            pairs = zip(group.members, showings_of_members, strict=False)
+            pairs = zip(group.candidate_indexes, showings_of_members, strict=False)
             showing_of.update(pairs)
         return showing_of
 
@@ -319,11 +331,13 @@ class _Settling:
                 added.
         """
         for groups, places in self.shared.items():
-            members: list[tuple[int, TextGroup]] = []
+            members: list[tuple[int, SoughtText]] = []
             for group in groups:
-                members += [(member, group) for member in group.members]
+                members += [(member, group) for member in group.candidate_indexes]
             members.sort(key=lambda member_and_group: member_and_group[0])
-            places.sort(key=lambda fitting: min(showing.place for showing in fitting))
+            places.sort(
+                key=lambda fitting: min(showing.begins_at for showing in fitting)
+            )
             indexes = [member for member, _ in members]
             is_title = _is_title(indexes, places, showing_of)
             has_place_for_each = len(places) >= len(members)
@@ -339,7 +353,7 @@ class _Settling:
 
     def _place_of_missing(
         self, index: int, any_is_shown: bool, changed_texts: ChangedTexts
-    ) -> Place:
+    ) -> Finding:
         """The place of a candidate that was not shown, with the reason in words.
 
         It is *not shown* or *unknown*. Where no candidate is located at all, a missing
@@ -353,28 +367,28 @@ class _Settling:
         group = self.group_of[index]
         why_not_shown = group.why_not_shown
         if not group.text.raw.strip():
-            return Place(index, "not shown", reason="blank")
+            return Finding(index, "not shown", reason="blank")
         if not any(message.raw.strip() for message in self.prompt.messages):
-            return Place(index, "unknown", reason="no prompt")
-        if group.showings:
+            return Finding(index, "unknown", reason="no prompt")
+        if group.occurrences:
             # known texts or other candidates have them all
             reason = "a text of the same words explains what stands there"
             return self._not_shown(index, reason, any_is_shown)
-        if group.tries_left <= 0 and why_not_shown is None:
+        if group.n_tries_left <= 0 and why_not_shown is None:
             reason = "its phrases stand in too many places"
-            return Place(index, "unknown", reason=reason, traced=True)
+            return Finding(index, "unknown", reason=reason, has_some_words=True)
         is_left_or_explained = why_not_shown in (None, _EXPLAINED)
         if is_left_or_explained and changed_texts.may_hold(group.text.raw):
             reason = "most of its words stand there, but changed"
-            return Place(index, "unknown", reason=reason, traced=True)
+            return Finding(index, "unknown", reason=reason, has_some_words=True)
         if why_not_shown is None:
             return self._not_shown(index, "no trace of it by itself", any_is_shown)
         outcome, reason = why_not_shown
         if outcome == "not shown":
             return self._not_shown(index, reason, any_is_shown)
-        return Place(index, outcome, reason=reason, traced=True)
+        return Finding(index, outcome, reason=reason, has_some_words=True)
 
-    def _not_shown(self, index: int, reason: str, any_is_shown: bool) -> Place:
+    def _not_shown(self, index: int, reason: str, any_is_shown: bool) -> Finding:
         """The place of a candidate that is not shown.
 
         Where no candidate is located at all it is unknown, but for a short text of
@@ -382,27 +396,27 @@ class _Settling:
         """
         group = self.group_of[index]
         has_reason = group.why_not_shown is not None
-        is_traced = has_reason or bool(group.showings)
-        is_short_with_reason = group.size < EDGE and has_reason
+        is_traced = has_reason or bool(group.occurrences)
+        is_short_with_reason = group.size < LEAST_AT_EDGE and has_reason
         if any_is_shown or is_short_with_reason:
-            return Place(index, "not shown", reason=reason, traced=is_traced)
+            return Finding(index, "not shown", reason=reason, has_some_words=is_traced)
         reason = f"{reason}, and no other candidate is located"
-        return Place(index, "unknown", reason=reason, traced=is_traced)
+        return Finding(index, "unknown", reason=reason, has_some_words=is_traced)
 
 
 def _take_ground(ground: bytearray, showing: Occurrence) -> None:
     """Mark the ground of a showing as taken, small steps included."""
-    for run in runs_of(showing.spans):
-        start = run[0].start
-        end = run[-1].end
+    for run in split_into_runs(showing.spans):
+        start = run[0].prompt_start
+        end = run[-1].prompt_end
         ground[start:end] = b"\1" * (end - start)
 
 
 def _whole_and_longest_first(showing: Occurrence) -> tuple[object, ...]:
     """What the showings of a text are sorted by: whole ones first, then the longest."""
     if showing.is_whole:
-        return False, 0, showing.place
-    return True, -showing.size, showing.place
+        return False, 0, showing.begins_at
+    return True, -showing.size, showing.begins_at
 
 
 def _share_their_place(rivals: Sequence[Occurrence]) -> bool:
@@ -410,15 +424,15 @@ def _share_their_place(rivals: Sequence[Occurrence]) -> bool:
     if len(rivals) < 2:
         return False
     for rival in rivals:
-        is_all_of_it = rival.size == rival.group.size
-        if is_all_of_it or rival.group.needs_known_showing:
+        is_all_of_it = rival.size == rival.sought_text.size
+        if is_all_of_it or rival.sought_text.has_unplaced_known_text:
             return False
     return True
 
 
 def _is_repetition(showing: Occurrence) -> bool:
     """Whether a part shows nothing but what a longer part of the same text shows."""
-    earlier_showings = showing.group.showings
+    earlier_showings = showing.sought_text.occurrences
     if showing.is_whole or any(earlier.is_whole for earlier in earlier_showings):
         return False
     return any(
@@ -447,9 +461,9 @@ def _is_title(
     return any(showing.is_whole for showing in showings)
 
 
-def _showing_of_group(showings: Sequence[Occurrence], group: TextGroup) -> Occurrence:
+def _showing_of_group(showings: Sequence[Occurrence], group: SoughtText) -> Occurrence:
     """Of the showings at one place the one of a group; there is one of each that fits."""
-    return next(showing for showing in showings if showing.group is group)
+    return next(showing for showing in showings if showing.sought_text is group)
 
 
 def _rank(showing: Occurrence) -> tuple[object, ...]:
@@ -458,21 +472,24 @@ def _rank(showing: Occurrence) -> tuple[object, ...]:
     Of a part only its longest run counts, since neighbours fit by chance. Of equal ones
     the fullest comes first, then a known text, then the first candidate.
     """
-    group = showing.group
+    group = showing.sought_text
     size = showing.size
     if showing.is_whole:
         length = size
     else:
-        length = max(size_of(run) for run in runs_of(showing.spans)) - STEP
-    is_candidate = not group.n_known
-    first_member = group.members[:1]
+        length = (
+            max(total_size(run) for run in split_into_runs(showing.spans))
+            - LONGEST_STEP
+        )
+    is_candidate = not group.n_known_texts
+    first_member = group.candidate_indexes[:1]
     return (
         -length,
         -size,
         -size / group.size,
         is_candidate,
         first_member,
-        showing.place,
+        showing.begins_at,
     )
 
 
@@ -496,8 +513,10 @@ def _showings_filled_by_fuller(
                 continue
             bytes_left = 0
             for span in showing.spans:
-                bytes_left += taken_by_fuller.count(0, span.start, span.end)
-            if bytes_left < RESUMED:
+                bytes_left += taken_by_fuller.count(
+                    0, span.prompt_start, span.prompt_end
+                )
+            if bytes_left < RESUMED_LENGTH:
                 filled.add(showing)
         for showing in equals:
             if showing.is_whole:
@@ -507,11 +526,11 @@ def _showings_filled_by_fuller(
 
 def _fullness(showing: Occurrence) -> tuple[float, bool]:
     """How full a showing is: the share of its text, then whether that is unbroken."""
-    return showing.share, showing.is_unbroken
+    return showing.share_of_text, showing.is_unbroken
 
 
 def _short_that_stand_apart(
-    showings: Sequence[Occurrence], search: Search
+    showings: Sequence[Occurrence], search: OccurrenceSearch
 ) -> set[Occurrence]:
     """Find the showings of short texts that stand by themselves.
 
@@ -525,24 +544,24 @@ def _short_that_stand_apart(
     short_showings: list[Occurrence] = []
     ends_of_texts: set[int] = set()
     starts_of_texts: set[int] = set()
-    for showing in sorted(showings, key=lambda showing: showing.place):
+    for showing in sorted(showings, key=lambda showing: showing.begins_at):
         if not showing.is_whole:
             continue
-        if showing.group.size < EDGE:
+        if showing.sought_text.size < LEAST_AT_EDGE:
             short_showings.append(showing)
         else:
-            ends_of_texts.add(showing.spans[-1].end)
-            starts_of_texts.add(showing.spans[0].start)
+            ends_of_texts.add(showing.spans[-1].prompt_end)
+            starts_of_texts.add(showing.spans[0].prompt_start)
     free_on_the_left = []
     for showing in short_showings:
-        touches_left, _ = search.touching(showing.spans[0])
-        if touches_left != LETTER or showing.spans[0].start in ends_of_texts:
+        touches_left, _ = search.borders_of(showing.spans[0])
+        if touches_left != LETTER or showing.spans[0].prompt_start in ends_of_texts:
             free_on_the_left.append(showing)
-            ends_of_texts.add(showing.spans[0].end)
+            ends_of_texts.add(showing.spans[0].prompt_end)
     free_on_both_sides = set()
     for showing in reversed(free_on_the_left):
-        _, touches_right = search.touching(showing.spans[0])
-        if touches_right != LETTER or showing.spans[0].end in starts_of_texts:
+        _, touches_right = search.borders_of(showing.spans[0])
+        if touches_right != LETTER or showing.spans[0].prompt_end in starts_of_texts:
             free_on_both_sides.add(showing)
-            starts_of_texts.add(showing.spans[0].start)
+            starts_of_texts.add(showing.spans[0].prompt_start)
     return free_on_both_sides

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import re
 
-from ragmetrics_core.capture.byte_spans import STEP, Span
+from ragmetrics_core.capture.byte_spans import LONGEST_STEP, EqualSpan
 
-RESUMED = 12  # after a step at least so many bytes must agree; fewer do by chance
+RESUMED_LENGTH = (
+    12  # after a step at least so many bytes must agree; fewer do by chance
+)
 # so many are enough where they end the text, follow a line's number, or stand between
 # two marks
-WORD = 4
+WORD_LENGTH = 4
 LINE_NUMBER = re.compile(rb"\d{1,4}")
 _FIRST_COMPARED = 64  # bytes compared first; then twice as many, and so on
 _INSIDE = bytes(range(0x80, 0xC0))  # bytes that go on with a letter beyond ASCII
 
 
-def follow(prompt: bytes, place: int, text: bytes, offset: int) -> list[Span]:
+def collect_equal_spans(
+    prompt: bytes, place: int, text: bytes, offset: int
+) -> list[EqualSpan]:
     """Spans in which a prompt and a text agree, as long as steps lead on.
 
     Args:
@@ -32,18 +36,18 @@ def follow(prompt: bytes, place: int, text: bytes, offset: int) -> list[Span]:
     while True:
         size = count_equal_bytes(prompt, place, text, offset)
         if size:
-            spans.append(Span(place, offset, size))
+            spans.append(EqualSpan(place, offset, size))
         place += size
         offset += size
         step = _next_step(prompt, place, text, offset)
         if step is None:
             return spans
         n_put_in, n_left_out = step
-        if n_left_out >= WORD:
+        if n_left_out >= WORD_LENGTH:
             word = text[offset : offset + n_left_out]
             word_place = prompt.find(word, place, place + n_put_in)
             if word_place >= 0:  # not left out: both ends of it are marked
-                spans.append(Span(word_place, offset, n_left_out))
+                spans.append(EqualSpan(word_place, offset, n_left_out))
         place += n_put_in
         offset += n_left_out
 
@@ -78,11 +82,13 @@ def _next_step(
     if n_digits:
         return n_digits, 0
     n_rest = len(text) - offset
-    most_left_out = min(STEP, n_rest - RESUMED)
+    most_left_out = min(LONGEST_STEP, n_rest - RESUMED_LENGTH)
     for n_left_out in range(most_left_out + 1):
         resumed_at = offset + n_left_out
-        resumed = text[resumed_at : resumed_at + RESUMED]
-        resumed_place = prompt.find(resumed, place, place + STEP + RESUMED)
+        resumed = text[resumed_at : resumed_at + RESUMED_LENGTH]
+        resumed_place = prompt.find(
+            resumed, place, place + LONGEST_STEP + RESUMED_LENGTH
+        )
         if resumed_place >= 0:
             return resumed_place - place, n_left_out
     return None
@@ -94,7 +100,7 @@ def _digits_of_line_number(prompt: bytes, place: int, text: bytes, offset: int) 
     The digits are the number of a line. The text goes on with a word, or to its end.
     """
     digits = LINE_NUMBER.match(prompt, place)
-    following = text[offset : offset + WORD]
+    following = text[offset : offset + WORD_LENGTH]
     if digits is None or not following:
         return 0
     for n_digits in range(1, digits.end() - place + 1):
@@ -103,9 +109,9 @@ def _digits_of_line_number(prompt: bytes, place: int, text: bytes, offset: int) 
     return 0
 
 
-def whole_letters(text: bytes, span: Span) -> Span:
+def without_half_letters(text: bytes, span: EqualSpan) -> EqualSpan:
     """Return a span without halves of letters at its ends."""
     part = text[span.text_start : span.text_end].lstrip(_INSIDE)
     n_cut = span.size - len(part)
     size = len(part.decode("utf-8", "ignore").encode())
-    return Span(span.start + n_cut, span.text_start + n_cut, size)
+    return EqualSpan(span.prompt_start + n_cut, span.text_start + n_cut, size)

@@ -8,7 +8,7 @@ documents, so that the key of a document that arrived is not always that of its 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
 from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context
 
@@ -84,7 +84,7 @@ def _key_of_holder(
 
     None if no context holds it, or if it is too short to be sure.
     """
-    if len(text) < OWN:
+    if len(text) < DISTINCTIVE_LENGTH:
         return None
     for key, context in contexts.items():
         if text in context.text:
@@ -105,15 +105,15 @@ def _keys_of_most_text(
     document_texts = [document.text for document in documents]
     found_keys: list[DocumentKey | None] = [None] * len(documents)
     # documents of which a text holds most
-    for place in locate(document_texts, texts).places:
-        document_index = place.candidate
-        text_index = place.part
+    for place in locate(document_texts, texts).findings:
+        document_index = place.candidate_index
+        text_index = place.message_index
         if text_index is not None and place.coverage >= HALF:
             found_keys[document_index] = keys[text_index]
     # texts of which a document holds most
-    for place in locate(texts, document_texts).places:
-        cut_index = place.candidate
-        holder_index = place.part
+    for place in locate(texts, document_texts).findings:
+        cut_index = place.candidate_index
+        holder_index = place.message_index
         if holder_index is None or place.coverage < HALF:
             continue
         if found_keys[holder_index] is None:
@@ -226,7 +226,7 @@ def derives_from(text: str, documents: Sequence[Document]) -> bool:
     document_texts: list[str] = []
     for document in documents:
         document_texts += document.texts
-    places_in_documents = locate([text], document_texts).places
-    places_of_documents = locate(document_texts, text).places
+    places_in_documents = locate([text], document_texts).findings
+    places_of_documents = locate(document_texts, text).findings
     places = (*places_in_documents, *places_of_documents)
     return any(place.coverage >= HALF for place in places)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import end_of
 from ragmetrics_core.capture.origins import ContextOrigins
-from ragmetrics_core.capture.showings import ShownToCall
+from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.step_effects import HandingOn, StepEffect, StepEffects
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
@@ -284,7 +284,7 @@ def _add_shown_parts(
         if key is not None:
             place = place_of_context[key]
             # a context may be there only because its neighbours in a list were shown
-            is_located = shown is None or key in shown.found
+            is_located = shown is None or key in shown.shown_documents
             share = None
             if is_located:
                 share = _share_shown(document, key, contexts[key], shown)
@@ -360,7 +360,7 @@ def _share_shown(
     compared. A document without letters counts as shown whole.
     """
     if shown is not None and key == document.key:
-        _, showing = shown.found[key]
+        _, showing = shown.shown_documents[key]
         return 1.0 if showing.extent == "whole" else showing.coverage
     if document.text in context.text:
         return 1.0

@@ -7,7 +7,7 @@ letters (``letters``), so that escapes, quotes and other white space make no dif
 import re
 from collections.abc import Iterable
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 
 PASSAGE = 48  # bytes that two texts share by no chance
 EDGE = 32  # as many at the beginning or the end of one of them
@@ -37,13 +37,13 @@ def share_a_passage(text: bytes, other: bytes) -> bool:
 
 def is_long_enough(text: str) -> bool:
     """Whether a text is so long that it stands in another one by no chance."""
-    return len(stream(text)) >= SHORTEST
+    return len(letters_of(text)) >= SHORTEST
 
 
 def shares_a_passage_with_any(text: str, others: Iterable[str]) -> bool:
     """Whether a passage of a text stands in one of some others, by their letters alone."""
-    letters = stream(text)
-    return any(share_a_passage(letters, stream(other)) for other in others)
+    letters = letters_of(text)
+    return any(share_a_passage(letters, letters_of(other)) for other in others)
 
 
 def _edge_stands_in(text: bytes, host: bytes) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import share_a_passage, stands_apart
 from ragmetrics_core.capture.transcripts import (
     EarlierConversation,
@@ -529,12 +529,12 @@ def drop_shown_documents(
     for message, next_message in pairwise(spoken_messages):
         if next_message.role == "assistant" and next_message.text.strip():
             ids_of_answered.add(id(message))
-    document_letters = [stream(document.text) for document in documents]
+    document_letters = [letters_of(document.text) for document in documents]
     remaining: list[Message] = []
     for message in messages:
         is_of_user = message.role == "user"
         if is_of_user and id(message) not in ids_of_answered:
-            letters = stream(message.text)
+            letters = letters_of(message.text)
             if any(share_a_passage(document, letters) for document in document_letters):
                 continue
         remaining.append(message)

@@ -65,13 +65,13 @@ class Labels:
     """What prompts tell of the labels of contexts.
 
     Args:
-        places: By label the places of the contexts under it.
-        ambiguous: Numbers that stand above several contexts: nobody can tell which of
+        indexes_by_label: By label the places of the contexts under it.
+        ambiguous_numbers: Numbers that stand above several contexts: nobody can tell which of
             them an answer means.
     """
 
-    places: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    ambiguous: frozenset[str] = frozenset()
+    indexes_by_label: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    ambiguous_numbers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ def labels_in(prompts: Sequence[str], contexts: Sequence[str]) -> Labels:
         The labels; none where lines before and behind the texts cannot be told apart.
 
     Examples:
-        >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).places
+        >>> labels_in(["[a.txt]\nIt is old.\n\n[b.txt]\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
         {'a.txt': (0,), 'b.txt': (1,)}
-        >>> labels_in(["It is old.\n(a.txt)\n[x]\n\nIt fell."], ["It is old.", "It fell."]).places
+        >>> labels_in(["It is old.\n(a.txt)\n[x]\n\nIt fell."], ["It is old.", "It fell."]).indexes_by_label
         {}
     """
     lines_by_place: dict[int, list[_Line]] = {

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.locating import OWN, locate
-from ragmetrics_core.capture.places import Located, Place
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
+from ragmetrics_core.capture.places import Finding, LocateResult
 from ragmetrics_core.capture.tree import Document, DocumentKey, Message
 
 MOST_OCCURRENCES = 50  # of a text so many are told to locating
 
 # a document, and what of it stands where in a prompt
-ShownDocument = tuple[Document, Place]
+ShownDocument = tuple[Document, Finding]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ def earlier_answers_like(
     return {
         message.text
         for message in earlier_messages
-        if message.role == "assistant" and stream(message.text) in letters_of_documents
+        if message.role == "assistant"
+        and letters_of(message.text) in letters_of_documents
     }
 
 
@@ -148,7 +149,7 @@ def _candidates(
             candidates.append(candidate)
             candidates_of_text.setdefault(text, []).append(candidate)
     for text, same in candidates_of_text.items():
-        if len(text) < OWN:
+        if len(text) < DISTINCTIVE_LENGTH:
             continue
         counts = [message.count(text) for message in message_texts]
         n_standing = min(max(counts, default=0), MOST_OCCURRENCES)
@@ -164,22 +165,22 @@ class LocatedSearch:
 
     Attributes:
         candidates: Texts that documents may be shown as.
-        located: The places of these texts, and behind them those of earlier replies.
+        findings: The places of these texts, and behind them those of earlier replies.
     """
 
     candidates: Sequence[Candidate]
-    located: Located
+    result: LocateResult
 
     @property
     def indexes_shown(self) -> list[int]:
         """The indexes of the candidates that are shown, in the order of the prompt."""
         n_candidates = len(self.candidates)
-        return [index for index in self.located.order if index < n_candidates]
+        return [index for index in self.result.shown_in_order if index < n_candidates]
 
     @property
-    def places_of_replies(self) -> Sequence[Place]:
+    def findings_of_replies(self) -> Sequence[Finding]:
         """Where the earlier replies stand."""
-        return self.located.places[len(self.candidates) :]
+        return self.result.findings[len(self.candidates) :]
 
 
 def search_prompt(
@@ -234,7 +235,9 @@ def keys_of_divided(
             place_of_latest.setdefault(document.key, place)
     whole: list[Document] = []
     hidden: list[Document] = []
-    for candidate, found in zip(search.candidates, search.located.places, strict=False):
+    for candidate, found in zip(
+        search.candidates, search.result.findings, strict=False
+    ):
         if found.extent == "whole":
             whole.append(candidate.document)
         elif found.outcome == "not shown":
@@ -251,13 +254,13 @@ def keys_of_divided(
 def _fill(pieces: Iterable[Document], document: Document) -> bool:
     """Whether several documents are the pieces of one, and hardly leave anything of it."""
     n_pieces = 0
-    n_bytes_left = len(stream(document.text))
+    n_bytes_left = len(letters_of(document.text))
     for piece in pieces:
         text = piece.text.strip()
         if text and text in document.text:
             n_pieces += 1
-            n_bytes_left -= len(stream(text))
-    return n_pieces > 1 and n_bytes_left < OWN
+            n_bytes_left -= len(letters_of(text))
+    return n_pieces > 1 and n_bytes_left < DISTINCTIVE_LENGTH
 
 
 def documents_shown(
@@ -287,7 +290,7 @@ def documents_shown(
             n_to_skip_by_text[text] -= 1
             continue
         candidate = candidates_by_text[text].pop(0)
-        place = search.located.places[index]
+        place = search.result.findings[index]
         earlier_showing = showing_of.get(candidate.key)
         if earlier_showing is None or _is_longer(place, earlier_showing):
             showing_of[candidate.key] = candidate.document, place
@@ -312,7 +315,7 @@ def _candidates_by_text(
     return candidates_by_text
 
 
-def _is_longer(place: Place, showing: ShownDocument) -> bool:
+def _is_longer(place: Finding, showing: ShownDocument) -> bool:
     """Whether a place shows more of a document than an earlier showing of it."""
     _, longest_place = showing
     return len(place.text) > len(longest_place.text)
@@ -321,7 +324,7 @@ def _is_longer(place: Place, showing: ShownDocument) -> bool:
 def unknown_candidates(
     search: LocatedSearch,
     showing_of: Mapping[DocumentKey, object],
-) -> list[tuple[Candidate, Place]]:
+) -> list[tuple[Candidate, Finding]]:
     """The candidates of which a prompt does not tell whether it shows them.
 
     A candidate is left out if another text of its document is shown.
@@ -331,7 +334,9 @@ def unknown_candidates(
         showing_of: The documents that the prompt shows.
     """
     unknown = []
-    for candidate, place in zip(search.candidates, search.located.places, strict=False):
+    for candidate, place in zip(
+        search.candidates, search.result.findings, strict=False
+    ):
         is_shown = candidate.document.key in showing_of
         if place.outcome == "unknown" and not is_shown:
             unknown.append((candidate, place))

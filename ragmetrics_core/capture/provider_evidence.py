@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.provider_calls import ProviderCall
 from ragmetrics_core.capture.provider_citations import Annotation
 from ragmetrics_core.capture.provider_remedies import (
@@ -133,10 +133,10 @@ def _new_quotes_by_source(
     Returns:
         The quotes by the names of their source, in the order of the citations.
     """
-    known_letters = [stream(message.text) for message in call.prompt]
+    known_letters = [letters_of(message.text) for message in call.prompt]
     for provider_call in evidence.calls:
         documents = provider_call.documents or ()
-        known_letters += [stream(document.text) for document in documents]
+        known_letters += [letters_of(document.text) for document in documents]
     quotes_by_source: dict[tuple[str, ...], list[str]] = {}
     for annotation in evidence.annotations:
         quote = annotation.quote
@@ -150,7 +150,7 @@ def _new_quotes_by_source(
 
 def _is_known(annotation: Annotation, known_letters: Sequence[bytes]) -> bool:
     """Whether the words that an annotation cites stand in a known text, perhaps cut."""
-    letters = stream((annotation.quote or "").strip(" .…"))
+    letters = letters_of((annotation.quote or "").strip(" .…"))
     return any(letters in text_letters for text_letters in known_letters)
 
 

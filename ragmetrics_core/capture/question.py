@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import (
     share_a_passage,
     stands_apart,
@@ -493,13 +493,13 @@ def _is_plain(message: str, calls: Calls) -> bool:
     """
     if calls.is_written(message):
         return False
-    letters = stream(message)
+    letters = letters_of(message)
     for node in calls.nodes:
-        if node.query and stands_in(stream(node.query), letters):
+        if node.query and stands_in(letters_of(node.query), letters):
             return False
     for documents in calls.lists():
         for document in documents:
-            if share_a_passage(stream(document.text), letters):
+            if share_a_passage(letters_of(document.text), letters):
                 return False
     return True
 

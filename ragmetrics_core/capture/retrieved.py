@@ -11,9 +11,9 @@ from ragmetrics_core.capture.calls import names_of
 from ragmetrics_core.capture.context_rules import Contexts
 from ragmetrics_core.capture.origins import origins_of
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
+from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.capture.rewriting import changes_of, texts_written_anew
-from ragmetrics_core.capture.showings import ShownToCall
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node
 from ragmetrics_core.capture.widening import with_widened_texts

@@ -15,9 +15,9 @@ from ragmetrics_core.capture.conversations import BY_WORDS
 from ragmetrics_core.capture.evidence import AnswerEvidence, evidence
 from ragmetrics_core.capture.ledger import ledger
 from ragmetrics_core.capture.plain_values import Overrides
+from ragmetrics_core.capture.prompt_contents import PromptContents
 from ragmetrics_core.capture.question import Turn, turn_of
 from ragmetrics_core.capture.shared_ids import mark_shared_ids
-from ragmetrics_core.capture.showings import PromptContents
 from ragmetrics_core.capture.tree import Tree
 from ragmetrics_core.capture.tree_checks import check_tree
 from ragmetrics_core.data import CaptureNotes, Context, Grade, Ledger, Sample

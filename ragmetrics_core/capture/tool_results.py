@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ragmetrics_core.capture.calls import Reply, is_asked_later, text_of
-from ragmetrics_core.capture.locating import OWN, locate
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
@@ -52,7 +52,7 @@ def is_made_of_documents(tool: Node) -> bool:
     document_texts: list[str] = []
     for document in documents:
         document_texts += document.texts
-    places_shown = locate(document_texts, text).order
+    places_shown = locate(document_texts, text).shown_in_order
     return bool(places_shown)
 
 
@@ -115,10 +115,10 @@ def _is_reply_in_frame(tool: Node) -> bool:
         is_most_of_text = 2 * len(line) > len(text_in_one_line)
         if line in lines or (is_most_of_text and line in text_in_one_line):
             return True
-    long_replies = [reply for reply in replies if len(reply) >= OWN]
+    long_replies = [reply for reply in replies if len(reply) >= DISTINCTIVE_LENGTH]
     if not long_replies:
         return False
-    places = locate(long_replies, text).places
+    places = locate(long_replies, text).findings
     return any(place.extent == "whole" for place in places)
 
 
@@ -136,7 +136,7 @@ def _is_argument_in_frame(tool: Node, nodes: Iterable[Node]) -> bool:
     # each argument that stands in the text becomes one mark
     frame = text.rstrip(_MARKS)
     for argument in _arguments_before(tool, nodes):
-        if len(argument) >= OWN:
+        if len(argument) >= DISTINCTIVE_LENGTH:
             frame = frame.replace(argument.rstrip(_MARKS), "\0")
     if not frame.endswith("\0"):
         return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
 
-from ragmetrics_core.capture.letters import Text, stream
+from ragmetrics_core.capture.letters import Text, letters_of
 from ragmetrics_core.data import Turn
 
 # - said: it is an earlier turn; it is the assistant's word, and somebody speaks after it
@@ -291,7 +291,7 @@ def _is_right_behind(text: str, start: int, question_ends: Collection[int]) -> b
     for question_end in question_ends:
         if question_end > start:
             continue
-        letters_between = stream(text[question_end:start])
+        letters_between = letters_of(text[question_end:start])
         if len(letters_between) <= _MOST_LETTERS_BETWEEN:
             return True
     return False
@@ -311,13 +311,13 @@ def _name_before(text: str, start: int) -> tuple[str, str]:
 
 def _places(text: str, host: Text) -> Iterator[tuple[int, int]]:
     """Where a text stands in a message, whatever its white space and escapes."""
-    letters = stream(text)
+    letters = letters_of(text)
     if not letters:
         return
     end = 0
     for _ in range(_MOST_PLACES):
-        start = host.stream.find(letters, end)
+        start = host.letters.find(letters, end)
         if start < 0:
             return
         end = start + len(letters)
-        yield host.span(start, end)
+        yield host.offsets_of(start, end)

@@ -16,8 +16,10 @@ from collections.abc import Iterator, Sequence
 
 from ragmetrics_core.capture.matching import LINE_NUMBER, count_equal_bytes
 
-ANCHOR = 16  # bytes by which a text is looked up; candidates are tiled with them
-COMMON = 8  # an anchor of more candidates is boilerplate and proves nothing
+ANCHOR_LENGTH = 16  # bytes by which a text is looked up; candidates are tiled with them
+MOST_TEXTS_OF_ANCHOR = (
+    8  # an anchor of more candidates is boilerplate and proves nothing
+)
 # for each byte of a prompt at most so many bytes are compared with whole texts
 _COMPARED = 32
 # of texts that begin with each other and stand at one place so many count, the longest
@@ -49,22 +51,22 @@ class WholeTexts:
         # by the first 16 bytes: the texts that begin with them, each with its index
         texts_by_beginning: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
         for text_index, text in enumerate(streams):
-            if len(text) >= ANCHOR:
-                texts_by_beginning[text[:ANCHOR]].append((text, text_index))
+            if len(text) >= ANCHOR_LENGTH:
+                texts_by_beginning[text[:ANCHOR_LENGTH]].append((text, text_index))
         # by the index of a text: all texts that begin like it
-        self._texts_alike_by_text: dict[int, TextsAlike] = {}
+        self._texts_alike_by_text: dict[int, TextFamily] = {}
         # by a piece of 16 bytes: the texts that have it in their first bytes, each
         # group behind the number of bytes before the piece
-        self.texts_alike_by_anchor: dict[bytes, list[tuple[int, TextsAlike]]] = {}
+        self.texts_alike_by_anchor: dict[bytes, list[tuple[int, TextFamily]]] = {}
         for texts in texts_by_beginning.values():
-            texts_alike = TextsAlike(texts)
+            texts_alike = TextFamily(texts)
             for text_index in texts_alike.wanted:
                 self._texts_alike_by_text[text_index] = texts_alike
             for shift, anchor in texts_alike.first_anchors(stride):
                 entries = self.texts_alike_by_anchor.setdefault(anchor, [])
                 entries.append((shift, texts_alike))
 
-    def beginnings(self, place: int, anchor: bytes) -> Iterator[tuple[int, TextsAlike]]:
+    def beginnings(self, place: int, anchor: bytes) -> Iterator[tuple[int, TextFamily]]:
         """Yield where texts may begin, and which, by an anchor found in the prompt.
 
         Texts that begin with the same 16 bytes come together. They are left out where
@@ -80,14 +82,14 @@ class WholeTexts:
             self.texts_alike_by_anchor.clear()
         for shift, texts_alike in self.texts_alike_by_anchor.get(anchor, ()):
             start = place - shift
-            is_repetition = abs(start - texts_alike.last_found_at) < ANCHOR
+            is_repetition = abs(start - texts_alike.last_found_at) < ANCHOR_LENGTH
             if start < 0 or is_repetition:
                 continue
             if self._prompt.startswith(texts_alike.beginning, start):
                 yield start, texts_alike
 
     def standing_at(
-        self, start: int, texts_alike: TextsAlike
+        self, start: int, texts_alike: TextFamily
     ) -> Sequence[tuple[int, int]]:
         """Find those of some texts that stand in the prompt whole from a place on.
 
@@ -103,16 +105,16 @@ class WholeTexts:
             texts_alike.last_found_at = start
         return whole_texts
 
-    def closest_at(self, start: int, texts_alike: TextsAlike) -> Sequence[int]:
+    def closest_at(self, start: int, texts_alike: TextFamily) -> Sequence[int]:
         """Find those of some texts that agree with the prompt farthest from a place on.
 
         Returns:
             The indexes of these texts. Empty where at most eight texts begin alike:
             their other anchors tell them apart.
         """
-        if texts_alike.n_texts <= COMMON:
+        if texts_alike.n_texts <= MOST_TEXTS_OF_ANCHOR:
             return ()
-        self._n_bytes_left -= COMMON * texts_alike.longest_size
+        self._n_bytes_left -= MOST_TEXTS_OF_ANCHOR * texts_alike.longest_size
         part_of_prompt = self._prompt[start : start + texts_alike.longest_size]
         return texts_alike.closest_to(part_of_prompt)
 
@@ -136,7 +138,7 @@ class WholeTexts:
                 self.texts_alike_by_anchor[anchor] = remaining
 
 
-class TextsAlike:
+class TextFamily:
     """Texts that begin with the same 16 bytes, sorted.
 
     Attributes:
@@ -153,9 +155,11 @@ class TextsAlike:
         self._text_indexes = [text_index for _, text_index in texts]
         # for each text the place in this order of the longest other that it begins with
         self._longest_beginnings = list(_longest_beginnings(self._sorted_texts))
-        self.beginning = self._sorted_texts[0][:ANCHOR]
+        self.beginning = self._sorted_texts[0][:ANCHOR_LENGTH]
         self.longest_size = max(map(len, self._sorted_texts))
-        self.last_found_at = -ANCHOR  # nowhere yet: before the start of the prompt
+        self.last_found_at = (
+            -ANCHOR_LENGTH
+        )  # nowhere yet: before the start of the prompt
         self.wanted = set(self._text_indexes)  # those still looked for
 
     @property
@@ -170,9 +174,9 @@ class TextsAlike:
         """
         anchors = set()
         for text in self._sorted_texts:
-            if len(text) >= ANCHOR + n_anchors - 1:
+            if len(text) >= ANCHOR_LENGTH + n_anchors - 1:
                 for shift in range(n_anchors):
-                    anchors.add((shift, text[shift : shift + ANCHOR]))
+                    anchors.add((shift, text[shift : shift + ANCHOR_LENGTH]))
         return anchors
 
     def texts_that_begin(self, part_of_prompt: bytes) -> list[tuple[int, int]]:
@@ -212,7 +216,7 @@ class TextsAlike:
             without_number = part_of_prompt[:n_equal] + behind_number
             _, closest_ranks = self._closest_ranks(without_number)
         closest = [self._text_indexes[rank] for rank in closest_ranks]
-        return closest[:COMMON]
+        return closest[:MOST_TEXTS_OF_ANCHOR]
 
     def _closest_ranks(self, part_of_prompt: bytes) -> tuple[int, list[int]]:
         """Find the texts with most first bytes in common with a part of the prompt.
@@ -224,8 +228,8 @@ class TextsAlike:
             How many bytes they have in common, and their places in the sorted order.
         """
         rank_of_part = bisect_right(self._sorted_texts, part_of_prompt)
-        first_rank = max(rank_of_part - COMMON, 0)
-        end_rank = min(rank_of_part + COMMON, self.n_texts)
+        first_rank = max(rank_of_part - MOST_TEXTS_OF_ANCHOR, 0)
+        end_rank = min(rank_of_part + MOST_TEXTS_OF_ANCHOR, self.n_texts)
         n_equal_by_rank = {}
         for rank in range(first_rank, end_rank):
             text = self._sorted_texts[rank]

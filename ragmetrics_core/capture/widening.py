@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import SHORTEST
 from ragmetrics_core.capture.tree import Document, DocumentKey
 from ragmetrics_core.data import Context
@@ -44,10 +44,10 @@ def with_widened_texts(
         text = contexts[key].text
         documents = [retrieved[place] for place in places]
         n_letters_of_documents = sum(
-            len(stream(document.text)) for document in documents
+            len(letters_of(document.text)) for document in documents
         )
-        adds_passage = len(stream(text)) >= n_letters_of_documents + SHORTEST
+        adds_passage = len(letters_of(text)) >= n_letters_of_documents + SHORTEST
         first = documents[0]
-        if adds_passage and stream(first.text) in stream(text):
+        if adds_passage and letters_of(first.text) in letters_of(text):
             widened[places[0]] = replace(first, text=text)
     return tuple(widened)

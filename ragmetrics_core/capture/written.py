@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.nested_engines import (
     LONGEST_FRAME,
     frame_of,
@@ -74,7 +74,7 @@ class OwnWords:
         """
         if text in self.originals:
             return False
-        text_stream = stream(text)
+        text_stream = letters_of(text)
         earlier_replies = [reply for _, reply in self._reply_streams[:n_replies]]
         replies_inside = [reply for reply in earlier_replies if reply in text_stream]
         if not replies_inside:
@@ -97,7 +97,7 @@ class OwnWords:
         """The replies that are long enough, as streams, the earliest first."""
         replies = []
         for ended, reply in self.replies:
-            letters = stream(reply) if len(reply) >= LEAST else b""
+            letters = letters_of(reply) if len(reply) >= LEAST else b""
             if letters:
                 replies.append((ended, letters))
         return sorted(replies)
@@ -116,7 +116,7 @@ class OwnWords:
 
 def _streams_with_letters(texts: Iterable[str]) -> list[bytes]:
     """The letters of some texts, without those that have none."""
-    streams = [stream(text) for text in texts]
+    streams = [letters_of(text) for text in texts]
     return [letters for letters in streams if letters]
 
 

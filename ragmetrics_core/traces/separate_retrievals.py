@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import share_a_passage
 from ragmetrics_core.capture.tree import Node
 from ragmetrics_core.traces.dialects import session_of
@@ -132,7 +132,7 @@ def _streams_of_prompts(nodes: Sequence[Node]) -> list[bytes]:
     for node in nodes:
         for message in node.prompt:
             if message.role != "assistant":
-                streams.append(stream(message.text))
+                streams.append(letters_of(message.text))
     return streams
 
 
@@ -140,7 +140,7 @@ def _shows_a_document_of(retrieval: TraceOfCalls, prompts: Sequence[bytes]) -> b
     """Whether a passage of a document that was found stands in a prompt."""
     for node in retrieval.nodes:
         for document in node.documents or ():
-            letters = stream(document.text)
+            letters = letters_of(document.text)
             if any(share_a_passage(letters, prompt) for prompt in prompts):
                 return True
     return False

@@ -9,7 +9,7 @@ from typing import Any
 from ragmetrics_core.capture import answer_in, as_one_line
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.joining import join_trees
-from ragmetrics_core.capture.letters import stream
+from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import stands_in
 from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
@@ -174,7 +174,7 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     # texts as ``stands_in`` compares them
     answers = []
     for tree in trees:
-        answers += [stream(answer.text or "") for answer in tree.answers]
+        answers += [letters_of(answer.text or "") for answer in tree.answers]
     for tree in trees:
         nodes = list(tree.root.walk())
         has_searched = any(node.kind == "retriever" for node in nodes)
@@ -183,7 +183,7 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
         for message in chain.from_iterable(node.prompt for node in nodes):
             if message.role == "assistant":
                 continue
-            shown = stream(message.text)
+            shown = letters_of(message.text)
             if any(stands_in(answer, shown) for answer in answers):
                 return True
     return False

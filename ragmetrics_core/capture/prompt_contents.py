@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.letters import stream
-from ragmetrics_core.capture.locating import OWN
+from ragmetrics_core.capture.letters import letters_of
+from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
 from ragmetrics_core.capture.passages import stands_apart
-from ragmetrics_core.capture.places import Place, union
+from ragmetrics_core.capture.places import Finding, unite_findings
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.prompt_search import (
     MOST_OCCURRENCES,
@@ -41,21 +41,21 @@ class ShownToCall:
     A call feeds another if its reply stands in the other's prompt.
 
     Attributes:
-        found: The documents shown, in the order of their first showing.
-        unknown: The documents of which the prompts do not tell.
-        traces: Keys of those unknown ones of which some words stand there.
-        order: Keys of those found. Unknown ones stand between their neighbours of one
+        shown_documents: The documents shown, in the order of their first showing.
+        unknown_documents: The documents of which the prompts do not tell.
+        keys_with_some_words: Keys of those unknown ones of which some words stand there.
+        keys_in_order: Keys of those found. Unknown ones stand between their neighbours of one
             list.
         calls: The call and those that feed it, in the order in which they began.
-        showing: Those of these calls whose own prompts show documents.
+        calls_showing_documents: Those of these calls whose own prompts show documents.
     """
 
-    found: Mapping[DocumentKey, ShownDocument]
-    unknown: Mapping[DocumentKey, Document]
-    traces: frozenset[DocumentKey]
-    order: tuple[DocumentKey, ...]
+    shown_documents: Mapping[DocumentKey, ShownDocument]
+    unknown_documents: Mapping[DocumentKey, Document]
+    keys_with_some_words: frozenset[DocumentKey]
+    keys_in_order: tuple[DocumentKey, ...]
     calls: tuple[Node, ...]
-    showing: tuple[Node, ...]
+    calls_showing_documents: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class _ShownInOwnPrompt:
     """What one call was shown, without what feeds it.
 
     Attributes:
-        found: The documents shown, in the order of the prompt.
-        unknown: The documents of which the prompt does not tell.
-        traces: Keys of those unknown ones of which some words stand there.
-        feeding: Earlier calls whose replies it was shown.
+        shown_documents: The documents shown, in the order of the prompt.
+        unknown_documents: The documents of which the prompt does not tell.
+        keys_with_some_words: Keys of those unknown ones of which some words stand there.
+        calls_read: Earlier calls whose replies it was shown.
     """
 
-    found: Mapping[DocumentKey, ShownDocument]
-    unknown: Mapping[DocumentKey, Document]
-    traces: frozenset[DocumentKey]
-    feeding: tuple[Node, ...]
+    shown_documents: Mapping[DocumentKey, ShownDocument]
+    unknown_documents: Mapping[DocumentKey, Document]
+    keys_with_some_words: frozenset[DocumentKey]
+    calls_read: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,22 +115,24 @@ class PromptContents:
         unknown: dict[DocumentKey, Document] = {}
         traces: set[DocumentKey] = set()
         for part in parts:
-            traces.update(part.traces)
-            for key, document in part.unknown.items():
+            traces.update(part.keys_with_some_words)
+            for key, document in part.unknown_documents.items():
                 if key not in best_showing_of and document.own_id not in ids_shown:
                     unknown[key] = document
         lists = self.calls.lists(call.began)
         order = _order_with_unknown(best_showing_of, unknown, lists)
         calls_showing = [
-            reader for reader in readers if self._shown_by_itself(reader).found
+            reader
+            for reader in readers
+            if self._shown_by_itself(reader).shown_documents
         ]
         return ShownToCall(
-            found=best_showing_of,
-            unknown=unknown,
-            traces=frozenset(traces),
-            order=tuple(order),
+            shown_documents=best_showing_of,
+            unknown_documents=unknown,
+            keys_with_some_words=frozenset(traces),
+            keys_in_order=tuple(order),
             calls=tuple(readers),
-            showing=tuple(calls_showing),
+            calls_showing_documents=tuple(calls_showing),
         )
 
     def _call_and_feeding_calls(self, call: Node) -> list[Node]:
@@ -138,7 +140,7 @@ class PromptContents:
         readers = [call]
         # those that feed a feeding call are appended while the loop runs
         for reader in readers:
-            for feeding in self._shown_by_itself(reader).feeding:
+            for feeding in self._shown_by_itself(reader).calls_read:
                 if feeding not in readers:
                     readers.append(feeding)
         return sorted(readers, key=lambda node: node.began)
@@ -171,18 +173,18 @@ class PromptContents:
         for candidate, place in unknown_candidates(search, showing_of):
             key = candidate.document.key
             unknown[key] = candidate.document
-            if place.traced:
+            if place.has_some_words:
                 traces.add(key)
         feeding = [
-            *_calls_read(replies, search.places_of_replies, showing_of),
+            *_calls_read(replies, search.findings_of_replies, showing_of),
             *self._authors_of_handed_documents(call),
             *self._calls_beside(call),
         ]
         return _ShownInOwnPrompt(
-            found=showing_of,
-            unknown=unknown,
-            traces=frozenset(traces),
-            feeding=tuple(dict.fromkeys(feeding)),
+            shown_documents=showing_of,
+            unknown_documents=unknown,
+            keys_with_some_words=frozenset(traces),
+            calls_read=tuple(dict.fromkeys(feeding)),
         )
 
     def _without_earlier_messages(
@@ -203,7 +205,7 @@ class PromptContents:
             key: (document, place)
             for key, (document, place) in showing_of.items()
             if document.identity in identities_returned
-            or (place.part or 0) < prompt.n_messages_of_turn
+            or (place.message_index or 0) < prompt.n_messages_of_turn
         }
 
     def _prompt_to_search(
@@ -222,7 +224,7 @@ class PromptContents:
         asking_place = self._place_of_question(call.prompt)
         turn_start = start_of_turn(call.prompt, asking_place)
         letters_of_documents = self._letters_of_documents(documents)
-        letters_of_replies = {stream(reply.text) for reply in replies}
+        letters_of_replies = {letters_of(reply.text) for reply in replies}
         answers_like_documents = earlier_answers_like(
             call.prompt[:turn_start], letters_of_documents - letters_of_replies
         )
@@ -267,7 +269,7 @@ class PromptContents:
                 continue
             n_standing = sum(message.count(text) for message in message_texts)
             n_times = max(1, n_standing)
-            if text in self._talk and stream(text) in letters_of_documents:
+            if text in self._talk and letters_of(text) in letters_of_documents:
                 n_times = self._n_times_repeated_of_talk(text, message_texts)
             if asking_message and text.strip() == asking_message.strip():
                 n_times -= 1
@@ -308,7 +310,7 @@ class PromptContents:
         for document in documents:
             for text in document.texts:
                 if text not in self._letters_by_text:
-                    self._letters_by_text[text] = stream(text)
+                    self._letters_by_text[text] = letters_of(text)
                 letters.add(self._letters_by_text[text])
         return letters - {b""}
 
@@ -375,7 +377,7 @@ class PromptContents:
                 continue
             for text in self._texts_written_by(earlier_call):
                 if (
-                    len(text) >= OWN
+                    len(text) >= DISTINCTIVE_LENGTH
                     or as_one_line(text) in results
                     or self._is_a_short_answer(earlier_call, text, message_texts)
                 ):
@@ -532,7 +534,7 @@ def _keys_as_they_came(lists: Sequence[Sequence[Document]]) -> list[DocumentKey]
 
 def _calls_read(
     replies: Sequence[_EarlierReply],
-    places: Sequence[Place],
+    places: Sequence[Finding],
     showing_of: Mapping[DocumentKey, ShownDocument],
 ) -> list[Node]:
     """Calls of which a prompt shows what they wrote.
@@ -558,7 +560,7 @@ def _unite_showings(
     """The showings of several prompts; of a document that several show, the union."""
     showing_of: dict[DocumentKey, ShownDocument] = {}
     for part in parts:
-        for key, showing in part.found.items():
+        for key, showing in part.shown_documents.items():
             if key in showing_of:
                 showing_of[key] = _unite_showing(showing_of[key], showing)
             else:
@@ -574,8 +576,8 @@ def _unite_showing(earlier: ShownDocument, later: ShownDocument) -> ShownDocumen
     """
     document, earlier_place = earlier
     _, later_place = later
-    if later_place.is_of_the_text_of(earlier_place):
-        return document, union([earlier_place, later_place])
+    if later_place.is_of_same_text_as(earlier_place):
+        return document, unite_findings([earlier_place, later_place])
     return later if later_place.coverage > earlier_place.coverage else earlier
 
 
