@@ -15,7 +15,6 @@ from ragmetrics_core.capture.calls import (
     FREE_TEXT,
     LABEL,
     NO_ANSWER,
-    STRUCTURED,
     Calls,
     end_of,
 )
@@ -51,8 +50,9 @@ _WRITTEN_ON = (
 _JUDGED = "the output is a verdict, or further questions; the text behind it is taken"
 _LEFT_EMPTY = "the model left the field of the answer empty: there is no answer"
 _NOTHING = "no answer was found in the outputs"
-# a text that a later call made of the answer is at least so long; a title is shorter
-_ALIKE = 0.5
+# a text that a later call made of the answer has at least this share of its length; a
+# title is shorter
+_SHORTEST_REWRITE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +137,9 @@ class _AnswerSearch:
         output_lines = {as_one_line(text) for text in texts_in(self.tree.output)} - {""}
         structures = _structures_in(self.tree.output)
         calls = []
-        for call, weight in self.calls.weights.items():
+        for call, form in self.calls.reply_forms.items():
             reply = self.calls.replies[call]
-            if weight == NO_ANSWER:
+            if form == NO_ANSWER:
                 continue
             is_text = reply.line in output_lines
             if is_text or any(value in structures for value in reply.values):
@@ -147,19 +147,25 @@ class _AnswerSearch:
         return calls
 
     @cached_property
-    def likely_calls_asked(self) -> list[Node]:
+    def likely_calls_shown_question(self) -> list[Node]:
         """Calls that look like answering and were shown the question."""
-        return self.calls.filter_by_question(self.turn.question, self.calls.likely)
+        likely_calls = self.calls.likely_answer_calls
+        return self.calls.filter_by_question(self.turn.question, likely_calls)
 
-    def last_that_is_read_by(self, reader: Node) -> Node | None:
-        """The last call whose answer a later call was shown; None if there is none.
+    def last_answer_shown_to(self, reader: Node) -> Node | None:
+        """Find the last earlier call whose answer stands in the prompt of a call.
 
-        Both are of the same agent's loop. Some replies do not count: labels and
-        verdicts, those that were shown as the result of a tool, and those of calls
-        beside the later one that answer from the same documents.
+        The reply must look like an answer; a label such as "relevant" does not.
+
+        Args:
+            reader: The call whose prompt is searched. Results of tools in the prompt
+                are passed over.
+
+        Returns:
+            The earlier call; None if there is none.
         """
         paths = self.calls.paths
-        loop = tools_of(paths[reader])
+        tools_around_reader = tools_of(paths[reader])
         step = self.calls.step_with_documents(reader)
         message_lines = []
         for message in reader.prompt:
@@ -167,14 +173,16 @@ class _AnswerSearch:
                 message_lines.append(as_one_line(message.text))
         prompt = "\n".join(message_lines)
         for call in reversed(self.calls.models):
-            is_later = end_of(call) > reader.began
-            is_of_other_loop = tools_of(paths[call]) != loop
-            # both answer from the documents of one step
-            is_beside = step is not None and step in paths[call]
-            if is_later or is_of_other_loop or is_beside:
+            if end_of(call) > reader.began:
                 continue
-            is_answer = self.calls.weights[call] >= STRUCTURED
-            if is_answer and self.calls.replies[call].line in prompt:
+            # an agent that runs inside a tool answers to the tool, not to the reader
+            if tools_of(paths[call]) != tools_around_reader:
+                continue
+            # a synthesizer asks several models in one step, each with documents
+            if step is not None and step in paths[call]:
+                continue
+            is_shown = self.calls.replies[call].line in prompt
+            if is_shown and self.calls.looks_like_answer(call):
                 return call
         return None
 
@@ -235,7 +243,7 @@ def by_the_framework(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
 
 
 def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
-    """A model's text that stands in the output: of several the last that was shown documents, else the question.
+    """A model's text that stands in the output; of several one whose call was shown documents, else the question.
 
     lalashiwoya/Chatbot_Design_with_LangGraph, api/nodes/retrieve.py: the state keeps a
     list of generations.
@@ -243,35 +251,37 @@ def by_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
     calls_in_output = search.calls_in_output
     if not calls_in_output:
         return ()
-    replies = search.calls.replies
-    # only then it matters which call was shown documents
-    has_several_texts = len(calls_in_output) > 1 and _texts_of_models(search) > 1
+    # only among several texts it matters which call was shown documents
     calls_with_documents: list[Node] = []
+    has_several_texts = (
+        len(calls_in_output) > 1 and _count_model_texts_in_output(search) > 1
+    )
     if has_several_texts:
         calls_with_documents = search.with_documents_shown(calls_in_output)
 
-    def rank(call: Node) -> tuple[bool, bool, bool]:
+    def preference(call: Node) -> tuple[bool, bool, bool]:
         has_documents = call in calls_with_documents
-        was_asked = call in search.likely_calls_asked
-        return has_documents, was_asked, call in search.calls.likely
+        has_question = call in search.likely_calls_shown_question
+        return has_documents, has_question, call in search.calls.likely_answer_calls
 
-    # of equal ones the last
-    call = sorted(calls_in_output, key=rank)[-1]
+    # sorting keeps the order of equal calls, so that the last of the best is taken
+    call = sorted(calls_in_output, key=preference)[-1]
     place = "a model call whose text occurs in the outputs"
-    answer = Answer(replies[call].answer, place)
+    answer = Answer(search.calls.replies[call].answer, place)
     if has_several_texts:
-        # no doubt where the last text alone was made of documents, and was asked for
+        # There is no doubt if one call alone was shown documents, it wrote the last
+        # text, and its prompt holds the question.
         is_only_and_last = calls_with_documents == [calls_in_output[-1]]
-        was_asked = search.calls.filter_by_question(
+        calls_with_both = search.calls.filter_by_question(
             search.turn.question, calls_with_documents
         )
-        if not is_only_and_last or not was_asked:
+        if not is_only_and_last or not calls_with_both:
             return (FoundAnswer(answer, call, (_SEVERAL_TEXTS,)),)
-    return (_name_call_of_answer(search, answer, call),)
+    return (_with_doubts(search, answer, call),)
 
 
-def _texts_of_models(search: _AnswerSearch) -> int:
-    """How many texts of the output a model wrote."""
+def _count_model_texts_in_output(search: _AnswerSearch) -> int:
+    """Count the texts of the output that a model wrote."""
     replies = search.calls.replies
     reply_lines = {replies[call].line for call in search.calls_in_output}
     n_texts = 0
@@ -282,37 +292,38 @@ def _texts_of_models(search: _AnswerSearch) -> int:
 
 
 def by_the_last_reply(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
-    """The last text that a model wrote, of those that were shown the question if there are such.
+    """The last text that a model wrote; calls whose prompts hold the question go first.
 
     chziakas/Icarus, rag_openai.py: what the model wrote is printed, and no framework
     hands it on.
     """
-    likely = search.calls.likely
+    likely = search.calls.likely_answer_calls
     if not likely:
         return ()
-    candidates = search.likely_calls_asked or likely
+    candidates = search.likely_calls_shown_question or likely
     call = candidates[-1]
     text = search.calls.replies[call].answer
     answer = Answer(text, f"the last text that {call.name} wrote")
-    return (_name_call_of_answer(search, answer, call, is_stated=False),)
+    return (_with_doubts(search, answer, call, is_stated=False),)
 
 
 def by_a_structure_that_is_the_output(search: _AnswerSearch) -> tuple[FoundAnswer, ...]:
-    """A structure that only steers a run elsewhere, such as a decision, where the run returned it.
+    """The structure that a model wrote, such as a decision, where the run returned just that.
 
     langchain-ai/langchain, docs/docs/how_to/output_parser_json.ipynb: a parser makes a
-    mapping of the reply, and the chain returns it.
+    mapping of the reply, and the chain returns it. The rules before this one pass over
+    ``{"route": "search"}``: in the middle of a run it only says how the run goes on.
     """
     output = search.tree.output
     returned = [output, *output.values()] if isinstance(output, Mapping) else [output]
     calls = search.calls
     for call in reversed(calls.models):
         if call in calls.query_writers:
-            continue
+            continue  # what it wrote was searched for, and is no answer
         for value in calls.replies[call].values:
             if isinstance(value, Mapping) and value in returned:
                 answer = Answer(compact(value), "the structure that the run returned")
-                return (_name_call_of_answer(search, answer, call),)
+                return (_with_doubts(search, answer, call),)
     return ()
 
 
@@ -373,18 +384,18 @@ class _Attribution:
 
     @cached_property
     def calls_of_labelled_part(self) -> list[Node]:
-        """Calls of whose reply the answer is what stands between labels, or all of it.
+        """Calls in whose reply the answer stands between labels, or is all of it.
 
-        The last call stands first.
+        A label is "Final Answer:" or "SOURCES:". The last call stands first.
         """
         replies = self.search.calls.replies
         return [call for call in self.latest_first if replies[call].parts & self.lines]
 
     def written_by_first(self, calls: Sequence[Node]) -> FoundAnswer | None:
-        """The answer as written by the first of some calls; None if there is none."""
+        """The answer as written by the first of some calls; None without calls."""
         if not calls:
             return None
-        return _name_call_of_answer(self.search, self.answer, calls[0])
+        return _with_doubts(self.search, self.answer, calls[0])
 
 
 def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
@@ -400,30 +411,35 @@ def by_nobody(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_the_text_behind_a_verdict(attribution: _Attribution) -> FoundAnswer | None:
-    """The text that is judged, where a verdict on it, or a list of further questions, stands for the answer.
+    """The text that the last model was shown, where that model only judged it or wrote further questions about it.
 
     A run that ends in a verdict on its answer, or in further questions: no public
-    application is known that does. One question alone is an answer: it asks back.
+    application is known that does.
     """
     search = attribution.search
     replies = search.calls.replies
-    writer = attribution.answer.writing_call
-    if writer is None:
-        writer = next(iter(attribution.calls_of_equal_text), None)
-    if writer is None:
+    last_writer = attribution.answer.writing_call
+    if last_writer is None:
+        last_writer = next(iter(attribution.calls_of_equal_text), None)
+    if last_writer is None:
         return None
-    reply = replies[writer]
-    if not reply.is_verdict and len(reply.questions) <= 1:
+    reply = replies[last_writer]
+    # one question alone is an answer, which asks the user back
+    has_further_questions = len(reply.questions) > 1
+    if not reply.is_verdict and not has_further_questions:
         return None
-    judged = search.last_that_is_read_by(writer)
-    if judged is None:
+    judged_call = search.last_answer_shown_to(last_writer)
+    if judged_call is None:
         return None
-    place = f"what {judged.name} wrote, behind a verdict on it"
-    answer = Answer(replies[judged].answer, place)
-    is_clear_verdict = reply.is_verdict or reply.lists_questions
-    had_documents = bool(search.with_documents_shown([judged]))
-    is_sure = judged in search.calls_in_output or (is_clear_verdict and had_documents)
-    return FoundAnswer(answer, judged, doubts=() if is_sure else (_JUDGED,))
+    place = f"what {judged_call.name} wrote, behind a verdict on it"
+    answer = Answer(replies[judged_call].answer, place)
+    if judged_call in search.calls_in_output:
+        return FoundAnswer(answer, judged_call)
+    # questions without numbers may be an answer, too
+    is_clear = reply.is_verdict or reply.lists_questions
+    if is_clear and search.with_documents_shown([judged_call]):
+        return FoundAnswer(answer, judged_call)
+    return FoundAnswer(answer, judged_call, (_JUDGED,))
 
 
 def by_no_query(attribution: _Attribution) -> FoundAnswer | None:
@@ -497,7 +513,7 @@ def by_a_structured_reply(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_a_labelled_part(attribution: _Attribution) -> FoundAnswer | None:
-    """The last call of whose reply a parser kept what stands between its labels.
+    """The last call whose reply holds the answer between labels, as a parser kept it.
 
     run-llama/llama_index, docs/examples/agent/react_agent_with_query_engine.ipynb:
     "Thought: … Answer: …".
@@ -506,7 +522,7 @@ def by_a_labelled_part(attribution: _Attribution) -> FoundAnswer | None:
 
 
 def by_a_part_of_a_reply(attribution: _Attribution) -> FoundAnswer | None:
-    """The one call of whose reply a parser kept a part, where the part is too long to stand there by chance.
+    """The one call whose reply holds the answer as a part, where the part is too long to stand there by chance.
 
     ray_haystack, ReAct pipeline: what stands in "Action: finish[…]".
     """
@@ -539,7 +555,7 @@ def by_the_last_likely_call(attribution: _Attribution) -> FoundAnswer:
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: what a tool found
     is answered without a model.
     """
-    likely = attribution.search.calls.likely
+    likely = attribution.search.calls.likely_answer_calls
     if not likely:
         return FoundAnswer(attribution.answer)
     return FoundAnswer(attribution.answer, likely[-1], (_UNLIKE,))
@@ -559,22 +575,27 @@ CALL_RULES: tuple[Callable[[_Attribution], FoundAnswer | None], ...] = (
 )
 
 
-def _is_written_on(search: _AnswerSearch, call: Node) -> bool:
-    """Whether a later call made another text of a reply, which is in the output.
+def _is_rewritten_later(search: _AnswerSearch, call: Node) -> bool:
+    """Whether a later call made another text out of a call's reply.
 
-    An example is a post that is written of a summary.
+    An example is a blog post that a second model writes from a summary. The other text
+    must stand in the run's output.
     """
     replies = search.calls.replies
     reply = replies[call]
     for later_call in search.calls_in_output:
         later_reply = replies[later_call]
-        if later_call.began < end_of(call) or later_reply.line == reply.line:
+        if later_call.began < end_of(call):
             continue
-        is_title = len(later_reply.text) < _ALIKE * len(reply.text)
-        is_answer = search.calls.weights[later_call] == FREE_TEXT
-        if is_title or later_reply.questions or not is_answer:
-            continue
-        if search.last_that_is_read_by(later_call) is call:
+        if later_reply.line == reply.line:
+            continue  # the same words again
+        if len(later_reply.text) < _SHORTEST_REWRITE * len(reply.text):
+            continue  # a title for the answer
+        if later_reply.questions:
+            continue  # what the user may ask next
+        if search.calls.reply_forms[later_call] != FREE_TEXT:
+            continue  # a verdict on the answer, or data made of it
+        if search.last_answer_shown_to(later_call) is call:
             return True
     return False
 
@@ -587,18 +608,18 @@ def _may_judge(calls: Calls, call: Node) -> bool:
 
 def _is_a_list_or_grade(calls: Calls, call: Node) -> bool:
     """Whether a reply is a structure without a field for an answer."""
-    # the outer one of nested calls has no weight of its own
-    weight = calls.weights.get(call, FREE_TEXT)
-    return weight <= LABEL and calls.replies[call].values != ()
+    # a call with another call inside it has no form: the inner one is looked at
+    form = calls.reply_forms.get(call, FREE_TEXT)
+    return form <= LABEL and calls.replies[call].values != ()
 
 
 def _doubts_of_stated(search: _AnswerSearch, call: Node) -> tuple[str, ...]:
     """What is uncertain about an answer that the framework gives, and whose call is known."""
-    if _is_written_on(search, call):
+    if _is_rewritten_later(search, call):
         return (_WRITTEN_ON,)
     if _may_judge(search.calls, call):
-        judged = search.last_that_is_read_by(call)
-        if judged is not None and search.with_documents_shown([judged]):
+        judged_call = search.last_answer_shown_to(call)
+        if judged_call is not None and search.with_documents_shown([judged_call]):
             return (_MAY_BE_A_VERDICT,)
     return ()
 
@@ -625,34 +646,39 @@ def _with_its_call(search: _AnswerSearch, answer: Answer) -> FoundAnswer:
     return next(answered for answered in results if answered is not None)
 
 
-def _name_call_of_answer(
+def _with_doubts(
     search: _AnswerSearch, answer: Answer, call: Node, *, is_stated: bool = True
 ) -> FoundAnswer:
-    """An answer with the call that wrote it, and with doubts where that may be another.
+    """Return an answer with its call, and say in words what is uncertain about that.
 
-    Where the framework states the call, only signs that the text is no answer raise
-    doubts. Otherwise any other likely call raises one, unless this call used its
-    answer. A call that was not shown the question used none that counts: its text may
-    be a title.
+    It is uncertain where the text may be a verdict, and where another call may have
+    written the answer.
 
     Args:
         search: What the rules look at.
         answer: The answer.
-        call: The call.
-        is_stated: Whether the framework gives this answer.
+        call: The call that wrote it.
+        is_stated: Whether the framework itself gives this text as the answer. Then other
+            calls raise no doubt, unless one of them rewrote the text.
     """
-    if is_stated and search.tree.root.name != FLOW:
+    # runs of plain functions that were joined have no framework to state the answer
+    is_joined = search.tree.root.name == FLOW
+    if is_stated and not is_joined:
         return FoundAnswer(answer, call, _doubts_of_stated(search, call))
     replies = search.calls.replies
     if replies[call].is_verdict or _is_a_list_or_grade(search.calls, call):
         return FoundAnswer(answer, call, (_MAY_BE_A_VERDICT,))
-    used_calls: tuple[Node, ...] = (call,)
-    choice = "the last one"
-    if call in search.likely_calls_asked:
+    if call in search.likely_calls_shown_question:
+        # the call itself, and the earlier calls whose replies its prompt holds
         used_calls = search.showings.shown_to(call).calls
         choice = "the last that was shown the question"
+    else:
+        # It may only have written a title for an earlier reply, which is the answer:
+        # that its prompt holds the reply proves nothing.
+        used_calls = (call,)
+        choice = "the last one"
     used_lines = {as_one_line(replies[used_call].answer) for used_call in used_calls}
-    for likely_call in search.calls.likely:
+    for likely_call in search.calls.likely_answer_calls:
         if as_one_line(replies[likely_call].answer) not in used_lines:
             return FoundAnswer(answer, call, (_SEVERAL_CALLS.format(choice),))
     return FoundAnswer(answer, call)

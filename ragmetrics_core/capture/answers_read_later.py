@@ -84,7 +84,7 @@ class AnswersReadLater:
             calls: Its calls.
             questions: Only answers to these, each in one line; None for all.
         """
-        if max(calls.weights.values(), default=NO_ANSWER) < STRUCTURED:
+        if max(calls.reply_forms.values(), default=NO_ANSWER) < STRUCTURED:
             return
         messages: list[Text] = []
         for call in calls.models:
@@ -124,7 +124,7 @@ class AnswersReadLater:
         runs were handed the same history, so that the earlier answer is not in it.
         """
         run, sample = self._last_of(tree.task_or_thread)
-        writes_text = FREE_TEXT in calls.weights.values()
+        writes_text = FREE_TEXT in calls.reply_forms.values()
         if run is None or sample is None or not writes_text:
             return
         if sample.answer is None or id(sample) in self._doubted:

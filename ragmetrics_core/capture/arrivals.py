@@ -217,7 +217,7 @@ class Arrivals:
         # a summary or translation that a step made of one document that it took
         not_rewritten = self._drop_rewritten(new_documents)
         # a model's reply that was put into a document
-        return self.calls.drop_written(not_rewritten, end_of(step))
+        return self.calls.without_texts_of_models(not_rewritten, end_of(step))
 
     def _may_be_a_search(self, step: Node) -> bool:
         """Whether a call that gave documents may have searched for them unseen.

@@ -32,11 +32,12 @@ from ragmetrics_core.capture.tree import (
 )
 from ragmetrics_core.capture.written import OwnWords
 
-# the weights: how much a reply looks like an answer
-FREE_TEXT = 3
-STRUCTURED = 2
-LABEL = 1
-NO_ANSWER = 0
+# The form of a model's reply. The higher it is, the more the reply looks like a final
+# answer.
+FREE_TEXT = 3  # a sentence or more
+STRUCTURED = 2  # JSON, or a tool's arguments, with a field for the answer
+LABEL = 1  # a word or two, such as "relevant", or JSON of any other kind
+NO_ANSWER = 0  # nothing, a query, a call of a tool, or a verdict as JSON
 
 # Keys of a structured reply that say yes or no, or grade.
 _VERDICT_KEYS = {
@@ -298,9 +299,10 @@ class Calls:
 
     @cached_property
     def models(self) -> list[Node]:
-        """Calls of models that replied, in the order in which they began.
+        """List the calls of models that replied, in the order in which they began.
 
-        Of nested ones the innermost.
+        Only calls that work for the answer are listed (``prompted``). Where calls
+        stand inside each other, as of a model with a fallback, the innermost counts.
         """
         replied: set[Node] = set()
         for node in self.nodes:
@@ -309,10 +311,9 @@ class Calls:
                 replied.add(node)
         innermost = []
         for node in self.prompted:
-            if node not in replied:
-                continue
             _, *inner_calls = node.walk()
-            if replied.isdisjoint(inner_calls):
+            holds_another = not replied.isdisjoint(inner_calls)
+            if node in replied and not holds_another:
                 innermost.append(node)
         return innermost
 
@@ -346,17 +347,24 @@ class Calls:
         return {node: Reply(node.reply) for node in self.nodes if node.kind == "model"}
 
     @cached_property
-    def weights(self) -> Mapping[Node, int]:
-        """How much the reply of each call looks like an answer."""
-        return {call: self._weight_of(call) for call in self.models}
+    def reply_forms(self) -> Mapping[Node, int]:
+        """The form of each call's reply, from ``NO_ANSWER`` to ``FREE_TEXT``."""
+        return {call: self._form_of_reply(call) for call in self.models}
 
     @cached_property
-    def likely(self) -> list[Node]:
-        """Calls that look most like answering, in their order."""
-        best = max(self.weights.values(), default=NO_ANSWER)
-        if best == NO_ANSWER:
+    def likely_answer_calls(self) -> list[Node]:
+        """The calls whose replies look most like an answer, in their order.
+
+        Empty if no reply looks like an answer.
+        """
+        best_form = max(self.reply_forms.values(), default=NO_ANSWER)
+        if best_form == NO_ANSWER:
             return []
-        return [call for call, weight in self.weights.items() if weight == best]
+        return [call for call, form in self.reply_forms.items() if form == best_form]
+
+    def looks_like_answer(self, call: Node) -> bool:
+        """Whether a call's reply is a text or has a field for the answer."""
+        return self.reply_forms[call] >= STRUCTURED
 
     @cached_property
     def query_writers(self) -> frozenset[Node]:
@@ -382,7 +390,7 @@ class Calls:
         """
         step_calls = set()
         for call in self.models:
-            if call in self.query_writers or self.weights[call] < STRUCTURED:
+            if call in self.query_writers or not self.looks_like_answer(call):
                 step_calls.add(call)
         return frozenset(step_calls)
 
@@ -420,12 +428,11 @@ class Calls:
         """What providers of models searched for while they answered."""
         return frozenset(node.query for node in self.nodes if node.by_provider)
 
-    def _weight_of(self, call: Node) -> int:
-        """How much a reply looks like an answer, as one of the four weights.
+    def _form_of_reply(self, call: Node) -> int:
+        """Tell the form of a call's reply, from ``NO_ANSWER`` to ``FREE_TEXT``.
 
-        A reply is ``NO_ANSWER`` if it is empty, calls a tool that ran, or wrote what a
-        later call was asked. A structure is weighed by its fields. Other JSON, and a
-        text of a word or two, is a ``LABEL``. Any other text is ``FREE_TEXT``.
+        The form of a JSON object is told by its keys, also where it holds a query that
+        was searched for later.
         """
         reply = call.reply
         if reply is None:
@@ -433,23 +440,24 @@ class Calls:
         names_called = {tool_call.name for tool_call in reply.tool_calls}
         if not names_called.isdisjoint(self.names_of_tools_that_ran):
             return NO_ANSWER
+        # what the model wrote was searched for later
         writes_query = call in self.query_writers
-        # its tool's argument was searched for, so its text is a remark beside it
         if reply.tool_calls and writes_query:
+            # the query is the tool's argument, and the text a remark: "Let me look."
             return NO_ANSWER
         has_text = bool(reply.text.strip())
         value: object = None
         if has_text:
             value = parse_json(reply.text)
         elif reply.tool_calls:
-            value = reply.tool_calls[
-                -1
-            ].arguments  # a structured reply, as a tool's call
+            # frameworks ask for a structured reply as the arguments of a tool
+            value = reply.tool_calls[-1].arguments
         if isinstance(value, Mapping):
-            return _weight_of_fields(value)
+            return _form_of_structure(value)
         if not has_text or writes_query:
             return NO_ANSWER
-        if value is not None or _is_label(reply.text):
+        is_other_json = value is not None
+        if is_other_json or _is_label(reply.text):
             return LABEL
         return FREE_TEXT
 
@@ -462,28 +470,43 @@ class Calls:
 
     @cached_property
     def retrievals(self) -> Mapping[Node, tuple[Document, ...]]:
-        """What was retrieved, by the call that brought it.
+        """The documents that each retrieving call brought.
 
-        Outermost retrievers count, and tools with documents that no call inside them
-        gave. Where neither reported any, steps that gave documents count.
+        Retrievers and tools count. Only where none of these reported documents, the
+        steps that gave documents count instead: a plain function may search unseen.
         """
-        reported: dict[Node, tuple[Document, ...]] = {}
+        return self._documents_of_searches or self._documents_of_steps
+
+    @cached_property
+    def _documents_of_searches(self) -> dict[Node, tuple[Document, ...]]:
+        """The documents that each retriever and each tool brought.
+
+        Calls inside a retriever are left out, as it hands on what they found. Of a tool
+        only the documents count that no call inside it gave.
+        """
+        documents_by_call: dict[Node, tuple[Document, ...]] = {}
         for node, path in self.paths.items():
-            *around, _ = path
-            is_in_retriever = any(caller.kind == "retriever" for caller in around)
-            if node.error is not None or is_in_retriever:
+            callers = path[:-1]
+            is_in_retriever = any(caller.kind == "retriever" for caller in callers)
+            if node.error is not None or node.documents is None or is_in_retriever:
                 continue
-            if node.kind == "retriever" and node.documents is not None:
-                reported[node] = node.documents
-            elif node.kind == "tool" and node.documents is not None:
+            if node.kind == "retriever":
+                documents_by_call[node] = node.documents
+            elif node.kind == "tool":
                 documents = _documents_not_found_inside(node)
                 if documents or self._is_an_empty_search(node):
-                    reported[node] = documents
-        if reported:
-            return reported
+                    documents_by_call[node] = documents
+        return documents_by_call
+
+    @cached_property
+    def _documents_of_steps(self) -> dict[Node, tuple[Document, ...]]:
+        """The documents that each step gave, without those that a model wrote.
+
+        Steps that gave no other documents are left out.
+        """
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         for step in self.steps_with_documents:
-            documents = self.drop_written(step.documents or (), end_of(step))
+            documents = self.without_texts_of_models(step.documents or (), end_of(step))
             if documents:
                 documents_by_step[step] = documents
         return documents_by_step
@@ -532,7 +555,7 @@ class Calls:
 
     @cached_property
     def tools_with_text(self) -> list[Node]:
-        """Calls of tools that returned text behind which no documents stand."""
+        """Calls of tools that returned text, and no documents that the text may show."""
         tools = []
         for node in self.nodes:
             has_text = bool((node.text or "").strip())
@@ -544,7 +567,10 @@ class Calls:
 
     @cached_property
     def context_tool_calls(self) -> list[Node]:
-        """Those of them whose text is a context: ``context_tools`` names the tools."""
+        """Calls of the tools that ``context_tools`` names, where they returned text alone.
+
+        The text of such a call counts as a context.
+        """
         return [
             node for node in self.tools_with_text if node.name in self.context_tools
         ]
@@ -556,7 +582,7 @@ class Calls:
 
     @cached_property
     def tried_by_application(self) -> bool:
-        """Whether anything was, without the searches of a model's provider.
+        """Whether the application retrieved or searched, apart from a model's provider.
 
         A call of a model whose provider searched may still answer from documents that
         the application found before.
@@ -570,10 +596,10 @@ class Calls:
         return [*self.retrievals, *self.context_tool_calls, *retrievers]
 
     @cached_property
-    def unread(self) -> int:
+    def n_without_text(self) -> int:
         """How many of the retrieved documents have a text that was not recorded."""
-        n_unread_by_calls = sum(node.n_without_text for node in self.nodes)
-        return self.tree.n_without_text + n_unread_by_calls
+        n_of_calls = sum(node.n_without_text for node in self.nodes)
+        return self.tree.n_without_text + n_of_calls
 
     @cached_property
     def n_searches_without_end(self) -> int:
@@ -615,36 +641,39 @@ class Calls:
 
     @cached_property
     def _lists_with_moments(self) -> list[tuple[float, tuple[Document, ...]]]:
-        """Each list of documents with the moment from which it was there.
+        """Each list of documents with the time from which it was there, the latest first.
 
-        The latest stands first. A call's input counts from its beginning, its result
-        from its end. What models of the run wrote is left out, and so are lists that
-        are empty then.
+        A call's input was there when the call began, and its result when it ended. The
+        text of a tool that ``context_tools`` names counts as a list of one document.
+        Documents that models of the run wrote are left out, and so are empty lists.
         """
         lists: list[tuple[float, tuple[Document, ...]]] = []
         for node in self.nodes:
             if node.input_documents:
-                taken = self.drop_written(node.input_documents, node.began)
-                lists.append((node.began, taken))
+                inputs = self.without_texts_of_models(node.input_documents, node.began)
+                lists.append((node.began, inputs))
             if node.documents and node.ended is not None:
-                returned = self.drop_written(node.documents, node.ended)
+                returned = self.without_texts_of_models(node.documents, node.ended)
                 lists.append((node.ended, returned))
             if node in self.context_tool_calls:
+                # the user says that this text is evidence, whoever wrote it
                 lists.append((end_of(node), (Document(node.text or ""),)))
         lists = [(moment, documents) for moment, documents in lists if documents]
         lists.sort(key=lambda moment_and_list: moment_and_list[0], reverse=True)
         return lists
 
-    def drop_written(
+    def without_texts_of_models(
         self, documents: Sequence[Document], before: float
     ) -> tuple[Document, ...]:
-        """Documents without those that a model of this run wrote.
+        """Leave out the documents that a model of this run wrote.
 
-        Answers to sub-questions and summaries are left out.
+        A step may put a model's reply into a document: the answer to a sub-question, or
+        a summary.
 
         Args:
             documents: The documents.
-            before: When they were there. What models wrote later does not count.
+            before: The time at which they were there. Only replies that were complete
+                by then can stand in them.
         """
         found = []
         for document in documents:
@@ -655,20 +684,22 @@ class Calls:
 
     @cached_property
     def _own_words(self) -> OwnWords:
-        """What the run's models wrote, to tell it from what was found.
+        """Collect what the run's models wrote, to tell it from what was found.
 
-        Answers and the texts of sub-agents carry the moment of their end, since a
+        Answers of models and of sub-agents are kept with the time of their end, since a
         document can repeat only what was written before. Queries, verdicts and routes
-        need none: these only steer the run, and may stand around a repeated answer.
+        are kept without a time. They are never sought alone: an engine hands on its
+        answer as "Sub question: …  Response: …", with the query beside the answer.
         """
         answers: list[tuple[float, str]] = []
         steering_texts = [node.query for node in self.nodes if node.query]
         for call in self.models:
-            if call in self.step_calls:
+            if call in self.step_calls:  # it wrote a query, a verdict or a route
                 steering_texts.append(text_of(call))
             else:
                 answers.append((end_of(call), text_of(call)))
-        for node in self.nodes[1:]:
+        inner_nodes = self.nodes[1:]
+        for node in inner_nodes:
             if node.kind == "agent":
                 answers.append((end_of(node), node.text or ""))
         if self.tree.question:
@@ -705,12 +736,14 @@ def _is_label(text: str) -> bool:
     return len(text) <= _LONGEST_LABEL and bool(_LABEL_ALONE.fullmatch(text))
 
 
-def _weight_of_fields(value: Mapping[str, Any]) -> int:
-    """How much a structure looks like an answer."""
+def _form_of_structure(value: Mapping[str, Any]) -> int:
+    """Tell the form of a reply that is a JSON object, by its keys."""
     if any(key in value for key in ANSWER_KEYS):
         answer = answer_text(value) or ""
         return LABEL if _is_label(answer) else STRUCTURED
-    return LABEL if _STEERING.isdisjoint(value) else NO_ANSWER
+    # such as {"binary_score": "yes"} or {"route": "search"}
+    is_verdict_or_route = not _STEERING.isdisjoint(value)
+    return NO_ANSWER if is_verdict_or_route else LABEL
 
 
 def _documents_not_found_inside(tool: Node) -> tuple[Document, ...]:

@@ -102,18 +102,18 @@ class _UnknownMeaning(Exception):
 
 
 def cited_by(
-    turn: Turn, answered: FoundAnswer, evidenced: AnswerEvidence
+    turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> CitationsFound:
     """Tell what an answer cites.
 
     Args:
         turn: The turn.
-        answered: The answer, and the call that wrote it.
-        evidenced: What the answer could rest on.
+        found_answer: The answer, and the call that wrote it.
+        answer_evidence: What the answer could rest on.
     """
-    if answered.text is None:
+    if found_answer.text is None:
         return CitationsFound()
-    search = _Search(turn, answered, evidenced)
+    search = _Search(turn, found_answer, answer_evidence)
     why_unknown = ""
     for rule in (_by_the_provider, _by_marks, _by_a_structured_reply):
         try:
@@ -152,18 +152,18 @@ class _Search:
 
     Attributes:
         turn: The turn.
-        answered: The answer, and the call that wrote it.
-        evidenced: What the answer could rest on.
+        found_answer: The answer, and the call that wrote it.
+        answer_evidence: What the answer could rest on.
     """
 
     turn: Turn
-    answered: FoundAnswer
-    evidenced: AnswerEvidence
+    found_answer: FoundAnswer
+    answer_evidence: AnswerEvidence
 
     @property
     def text(self) -> str:
         """The answer."""
-        return self.answered.text or ""
+        return self.found_answer.text or ""
 
     @cached_property
     def names(self) -> dict[str, tuple[int, ...]]:
@@ -173,7 +173,7 @@ class _Search:
         title of one word is left out: it is a word of many sentences.
         """
         places: dict[str, list[int]] = {}
-        for place, context in enumerate(self.evidenced.contexts.items):
+        for place, context in enumerate(self.answer_evidence.contexts.items):
             for key, value in context.metadata.items():
                 if not isinstance(value, str) or not _KEY_OF_NAME.fullmatch(str(key)):
                     continue
@@ -252,19 +252,22 @@ class _Search:
     @cached_property
     def reply(self) -> Reply | None:
         """What the answering call said; None if no call is known."""
-        call = self.answered.writing_call
+        call = self.found_answer.writing_call
         return None if call is None else self.calls.replies.get(call)
 
     @cached_property
     def texts(self) -> list[str]:
         """The texts of the contexts."""
-        return [context.text for context in self.evidenced.contexts.items]
+        return [context.text for context in self.answer_evidence.contexts.items]
 
     @cached_property
     def prompts(self) -> list[str]:
         """What the answering call, and those that feed it, were shown; no reply is among it."""
-        call = self.answered.writing_call
-        readers = [*self.evidenced.feeding, *([call] if call is not None else [])]
+        call = self.found_answer.writing_call
+        readers = [
+            *self.answer_evidence.contributing_calls,
+            *([call] if call is not None else []),
+        ]
         texts: list[str] = []
         for reader in readers:
             texts += texts_not_of_models(reader)
@@ -273,7 +276,7 @@ class _Search:
     @property
     def knows_what_was_shown(self) -> bool:
         """Whether the contexts are all that the model was shown, or it was shown nothing."""
-        return self.evidenced.contexts.evidence_from in _ALL_THAT_WAS_SHOWN
+        return self.answer_evidence.contexts.evidence_from in _ALL_THAT_WAS_SHOWN
 
     @cached_property
     def labels(self) -> Labels:
@@ -330,7 +333,11 @@ class _Search:
 
     def _texts_of_earlier_turns(self, prompts: Sequence[str]) -> list[str]:
         """Texts that earlier turns found and these prompts still show."""
-        items = (item.text for call in self.evidenced.earlier for item in call.items)
+        items = (
+            item.text
+            for call in self.answer_evidence.earlier_calls
+            for item in call.items
+        )
         texts = [text for text in dict.fromkeys(items) if text not in self.texts]
         return [
             text
@@ -346,7 +353,7 @@ class _Search:
         annotates the answer of the first. Where the answer's own reply names sources,
         no annotator is looked for.
         """
-        call = self.answered.writing_call
+        call = self.found_answer.writing_call
         has_own_sources = self.reply is not None and _sources_of(self.reply) is not None
         if call is None or has_own_sources or not self.text.strip():
             return None
@@ -421,9 +428,12 @@ class _Search:
         A synthesizer may put the replies of several calls one behind the other, and an
         application may write a list of sources behind a reply.
         """
-        feeding = [self.calls.replies[call].text for call in self.evidenced.feeding]
+        feeding = [
+            self.calls.replies[call].text
+            for call in self.answer_evidence.contributing_calls
+        ]
         own_text = "" if self.reply is None else self.reply.text
-        written = {own_text, *feeding, *self.answered.answer.replies}
+        written = {own_text, *feeding, *self.found_answer.answer.replies}
         return [
             found.span()
             for text in written
@@ -468,12 +478,12 @@ def _by_the_provider(search: _Search) -> tuple[Citation, ...] | None:
     OpenAI, annotations of a message: addresses and files, each with its place in the
     text. An empty list says nothing: providers send one with every answer.
     """
-    call = search.answered.writing_call
+    call = search.found_answer.writing_call
     message = None if call is None else call.reply
     sources = None if message is None else message.cited_sources
     if not sources or message is None:
         return None
-    contexts = search.evidenced.contexts.items
+    contexts = search.answer_evidence.contexts.items
     holders = holders_of_quotes([source.quote for source in sources], contexts)
     citations = []
     for source, holder in zip(sources, holders, strict=True):
@@ -628,10 +638,10 @@ def _numbering_of_the_framework(search: _Search) -> dict[str, tuple[int, ...]]:
     count is used where the prompt gives no numbers, if the documents stand in the
     prompt in this order.
     """
-    cited = search.answered.answer.cited_sources or ()
+    cited = search.found_answer.answer.cited_sources or ()
     if search.numbers or search.labels.ambiguous_numbers:
         return {}
-    ids = [context.id for context in search.evidenced.contexts.items]
+    ids = [context.id for context in search.answer_evidence.contexts.items]
     numbering: dict[str, tuple[int, ...]] = {}
     for source in cited:
         places = [
@@ -650,7 +660,7 @@ def _by_the_framework(search: _Search) -> tuple[Citation, ...] | None:
 
     They count for all of the answer. Where the prompt gives numbers, these decide.
     """
-    cited = search.answered.answer.cited_sources
+    cited = search.found_answer.answer.cited_sources
     if not cited or not any(source.is_cited for source in cited):
         return None
     numbering = {
@@ -694,7 +704,7 @@ def _citations_of(
     prompts: Sequence[str],
 ) -> tuple[Citation, ...]:
     """Citations of sources that are named beside the answer's text."""
-    contexts = search.evidenced.contexts.items
+    contexts = search.answer_evidence.contexts.items
     holders = holders_of_quotes([source.quote for source in sources], contexts)
     citations = []
     for source, holder in zip(sources, holders, strict=True):
@@ -744,7 +754,7 @@ def _places_by_metadata(name: str, search: _Search) -> tuple[int, ...]:
     """
     places = []
     texts_of_id = set()
-    for place, context in enumerate(search.evidenced.contexts.items):
+    for place, context in enumerate(search.answer_evidence.contexts.items):
         has_id = context.id == name
         if has_id:
             texts_of_id.add(context.text)
@@ -775,7 +785,7 @@ def _places_of_page(
     Raises:
         _UnknownMeaning: If none has it: pages may be counted in another way.
     """
-    contexts = search.evidenced.contexts.items
+    contexts = search.answer_evidence.contexts.items
     of_page = tuple(
         place
         for place in places
@@ -803,7 +813,7 @@ def _check_that_it_dangles(
     """
     label = plain_label(name)
     if not search.knows_what_was_shown:
-        is_undivided = search.evidenced.contexts.evidence_from == "undivided"
+        is_undivided = search.answer_evidence.contexts.evidence_from == "undivided"
         if is_undivided and label.isdigit() and _is_a_line_numbered(label, prompts):
             # a tool's text holds several numbered ones
             mark = f"[{label[:_LONGEST_LABEL]}]"

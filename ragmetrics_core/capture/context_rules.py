@@ -21,7 +21,7 @@ from ragmetrics_core.capture.calls import (
 )
 from ragmetrics_core.capture.labelled_passages import unknown_passages
 from ragmetrics_core.capture.letters import letters_of
-from ragmetrics_core.capture.passages import stands_in
+from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.plain_values import as_one_line, contexts_in
 from ragmetrics_core.capture.prompt_contents import PromptContents, ShownToCall
 from ragmetrics_core.capture.question import Turn
@@ -106,13 +106,13 @@ class ContextSearch:
 
     Attributes:
         turn: The turn.
-        answered: The answer, and the call that wrote it.
+        found_answer: The answer, and the call that wrote it.
         showings: What the turn's calls were shown.
         arrivals: What arrived in the turn.
     """
 
     turn: Turn
-    answered: FoundAnswer
+    found_answer: FoundAnswer
     showings: PromptContents
     arrivals: Arrivals
 
@@ -129,9 +129,9 @@ class ContextSearch:
     @cached_property
     def shown(self) -> ShownToCall | None:
         """What the answering call was shown; None if no call is known."""
-        if self.answered.writing_call is None:
+        if self.found_answer.writing_call is None:
             return None
-        return self.showings.shown_to(self.answered.writing_call)
+        return self.showings.shown_to(self.found_answer.writing_call)
 
 
 def by_the_users_place(search: ContextSearch) -> Contexts | None:
@@ -160,7 +160,7 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
     put into the prompt.
     """
-    call = search.answered.writing_call
+    call = search.found_answer.writing_call
     shown = search.shown
     if call is None or shown is None or not shown.shown_documents:
         return None
@@ -231,7 +231,7 @@ def _ranks_quoted_in_a_talk(
     ranks = []
     for rank, context in enumerate(contexts, start=1):
         letters = letters_of(context.text)
-        if any(stands_in(letters, words) for words in quoting):
+        if any(is_contained_in(letters, words) for words in quoting):
             ranks.append(rank)
     return ranks
 
@@ -275,7 +275,7 @@ def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
     libs/langchain_v1/langchain/agents/middleware/context_editing.py:
     ``ContextEditingMiddleware`` clears earlier results of tools.
     """
-    call = search.answered.writing_call
+    call = search.found_answer.writing_call
     if call is None or not _is_cleared(search.calls, call):
         return None
     return Contexts(
@@ -291,9 +291,9 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
     NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.
     """
-    call = search.answered.writing_call
+    call = search.found_answer.writing_call
     shown = search.shown
-    if call is None or shown is None or search.answered.text is None:
+    if call is None or shown is None or search.found_answer.text is None:
         return None
     if shown.shown_documents or shown.keys_with_some_words:
         return None
@@ -324,7 +324,7 @@ def by_the_answers_documents(search: ContextSearch) -> Contexts | None:
     llama-index-core/llama_index/core/response_synthesizers/type.py: the mode
     ``generation`` shows the model nothing of what was found.
     """
-    answer = search.answered.answer
+    answer = search.found_answer.answer
     if answer.documents is None:
         return None
     return _contexts_of_list(search, answer.documents, f"documents of {answer.place}")
@@ -536,10 +536,10 @@ def _contexts_of_list(
     if not documents:
         return Contexts(evidence_from=_why_no_contexts(search))
     evidence_from: EvidenceFrom = "listed"
-    if search.answered.writing_call is None and search.tree.gives_only_documents:
+    if search.found_answer.writing_call is None and search.tree.gives_only_documents:
         evidence_from = "retrieved_only"
     warnings = (_NO_PROMPT.format(place),)
-    if search.shown is not None and search.answered.text is not None:
+    if search.shown is not None and search.found_answer.text is not None:
         is_traced = any(
             document.key in search.shown.keys_with_some_words for document in documents
         )
@@ -561,7 +561,7 @@ def _why_no_contexts(search: ContextSearch) -> EvidenceFrom | None:
     """
     if not search.calls.tried:
         return None
-    return "ids_only" if search.calls.unread else "none_found"
+    return "ids_only" if search.calls.n_without_text else "none_found"
 
 
 def _context_of_showing(key: DocumentKey, shown: ShownToCall) -> Context:

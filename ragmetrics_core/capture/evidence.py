@@ -1,9 +1,13 @@
 """Stage 3: what an answer could rest on. Pure.
 
-It finds the contexts, what was retrieved, and what each call brought. The rules of the
-contexts stand in ``context_rules``. This stage and its parts (``context_rules``,
-``showings``, ``arrivals``, ``origins``, ``retrieved``, ``brought``) are the only ones
-that locate texts.
+It finds the contexts, what was retrieved, and the ledger's entry for each call. Say a
+run searches three passages, a reranker drops one of them, and the prompt of the
+answering call shows two. Then these two are the contexts, all three were retrieved, and
+the ledger has one entry, for the search, with two of its three items marked as shown.
+
+The rules of the contexts stand in ``context_rules``. This stage and its parts
+(``context_rules``, ``showings``, ``arrivals``, ``origins``, ``retrieved``, ``brought``)
+are the only ones that locate texts.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from ragmetrics_core.capture.order import CallOrder
 from ragmetrics_core.capture.passage_notes import Passages
 from ragmetrics_core.capture.prompt_contents import PromptContents, ShownToCall
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.retrieved import retrieved_of
+from ragmetrics_core.capture.retrieved import Retrieved, retrieved_of
 from ragmetrics_core.capture.tree import Document, Node
 from ragmetrics_core.capture.unnamed_tools import tools_of_text
 from ragmetrics_core.data import EvidenceCall, Grade
@@ -38,18 +42,19 @@ _NOT_RECORDED = (
 class AnswerEvidence:
     """What one answer could rest on: the result of stage 3.
 
-    A call **feeds** the answering call if that read its reply.
-
     Attributes:
         contexts: What reached the generator.
-        retrieved: What was retrieved; None if that is unknown.
+        retrieved: The retrieved documents; None if these are unknown.
         passages: What became of each of the retrieved documents.
         sources: Names of the calls that retrieved.
-        feeding: Calls of models whose replies the answering call read.
-        brought: What each call brought, in the order of the ledger.
-        earlier: The ledger's calls of earlier turns, with what of them is still shown.
+        contributing_calls: Earlier calls of models whose replies the answering call was
+            shown, such as the partial answers of a synthesizer.
+        ledger_entries: The ledger's entries for the calls of this turn, in its order.
+        earlier_calls: The ledger's entries for earlier turns, each with what of it the
+            prompts still show.
         order: The order of the turn's calls.
-        unnamed_tools: Tools whose text may be evidence, and is no context.
+        unnamed_tools: Calls of tools whose text may be evidence, and is no context. The
+            user has to say whether it is.
         warnings: What the user should know of all these.
     """
 
@@ -57,9 +62,9 @@ class AnswerEvidence:
     retrieved: tuple[Document, ...] | None
     passages: Passages
     sources: tuple[str, ...]
-    feeding: tuple[Node, ...]
-    brought: tuple[LedgerEntry, ...]
-    earlier: tuple[EvidenceCall, ...]
+    contributing_calls: tuple[Node, ...]
+    ledger_entries: tuple[LedgerEntry, ...]
+    earlier_calls: tuple[EvidenceCall, ...]
     order: CallOrder
     unnamed_tools: tuple[Node, ...]
     warnings: tuple[str, ...]
@@ -74,68 +79,104 @@ class AnswerEvidence:
 
 
 def evidence(
-    turn: Turn, answered: FoundAnswer, showings: PromptContents, arrivals: Arrivals
+    turn: Turn, found_answer: FoundAnswer, showings: PromptContents, arrivals: Arrivals
 ) -> AnswerEvidence:
-    """What one answer of a turn could rest on.
+    """Find what one answer of a turn could rest on.
 
     Args:
-        turn: The turn.
-        answered: The answer, and the call that wrote it.
-        showings: What the turn's calls were shown.
-        arrivals: What arrived in the turn.
+        turn: The question, and the calls that were made for it.
+        found_answer: The answer, and the call that wrote it.
+        showings: What the prompts of the turn's calls show.
+        arrivals: What the searches and tools of the turn returned.
     """
-    search = ContextSearch(turn, answered, showings, arrivals)
+    search = ContextSearch(turn, found_answer, showings, arrivals)
     contexts = contexts_of(search)
-    # where the user named the contexts, prompts have no say in them
+    # where the user named the contexts, what the prompts show does not matter
     is_named = contexts.evidence_from == "named"
     shown = None if is_named else search.shown
-    feeding = _feeding(answered.writing_call, shown)
-    prompts = _messages_shown(answered.writing_call, feeding)
-    retrieved = retrieved_of(turn, answered, contexts, shown, arrivals)
-
-    arrived = arrivals.arrivals_to_list(
-        answered.text, turn.tree.earlier_calls, retrieved.by_step
+    contributing_calls = _contributing_calls(found_answer.writing_call, shown)
+    retrieved = retrieved_of(turn, found_answer, contexts, shown, arrivals)
+    entries, earlier_calls = _ledger_entries(
+        search, contexts, contributing_calls, retrieved
     )
-    shown_to_answer = ShownToAnswer(
-        contexts.by_key, prompts, turn.texts_besides_documents
-    )
-    brought, earlier = shown_to_answer.calls_as_shown(arrived, turn.tree.earlier_calls)
-    if is_named and contexts.items and not brought:
-        brought = (arrival_of_named(contexts.items, turn.tree.root),)
+    if is_named and contexts.items and not entries:
+        # no call was recorded that returned the contexts that contexts_from= names
+        entries = (arrival_of_named(contexts.items, turn.tree.root),)
         contexts = replace(contexts, warnings=(*contexts.warnings, _NOT_RECORDED))
 
-    tools = tools_of_text(contexts, brought, turn.calls)
+    tools = tools_of_text(contexts, entries, turn.calls)
     if contexts.evidence_from is None and tools.with_text:
+        # a tool's text is the only evidence, and nobody divided it into contexts
         contexts = replace(contexts, evidence_from="undivided")
     return AnswerEvidence(
         contexts=contexts,
         retrieved=retrieved.documents,
         passages=retrieved.passages,
         sources=retrieved.sources,
-        feeding=feeding,
-        brought=brought,
-        earlier=earlier,
+        contributing_calls=contributing_calls,
+        ledger_entries=entries,
+        earlier_calls=earlier_calls,
         order=arrivals.order,
         unnamed_tools=tools.to_name,
         warnings=(*contexts.warnings, *retrieved.warnings, *tools.warnings),
     )
 
 
-def _feeding(call: Node | None, shown: ShownToCall | None) -> tuple[Node, ...]:
-    """The calls whose replies the answering call read; none if no call is known."""
+def _ledger_entries(
+    search: ContextSearch,
+    contexts: Contexts,
+    contributing_calls: Sequence[Node],
+    retrieved: Retrieved,
+) -> tuple[tuple[LedgerEntry, ...], tuple[EvidenceCall, ...]]:
+    """Make the ledger's entries of one answer.
+
+    Args:
+        search: The turn, the answer, and what its searches and tools returned.
+        contexts: The contexts of the answer.
+        contributing_calls: Earlier calls whose replies the answering call was shown.
+        retrieved: What was retrieved.
+
+    Returns:
+        The entries for the calls of this turn, and those for the calls of earlier
+        turns. Each says which of its items the answer was shown.
+    """
+    turn = search.turn
+    arrivals = search.arrivals.arrivals_to_list(
+        search.found_answer.text, turn.tree.earlier_calls, retrieved.by_step
+    )
+    prompts = _messages_shown(search.found_answer.writing_call, contributing_calls)
+    shown_to_answer = ShownToAnswer(
+        contexts.by_key, prompts, turn.texts_besides_documents
+    )
+    return shown_to_answer.calls_as_shown(arrivals, turn.tree.earlier_calls)
+
+
+def _contributing_calls(
+    call: Node | None, shown: ShownToCall | None
+) -> tuple[Node, ...]:
+    """List the earlier calls of models whose replies the answering call was shown.
+
+    Args:
+        call: The answering call; None if it is unknown.
+        shown: What it was shown; None if that is unknown, or does not matter.
+    """
     if shown is None:
         return ()
-    return tuple(feeder for feeder in shown.calls if feeder is not call)
+    return tuple(
+        earlier_call for earlier_call in shown.calls if earlier_call is not call
+    )
 
 
-def _messages_shown(call: Node | None, feeding: Sequence[Node]) -> list[str] | None:
-    """The messages that an answering call, and those that feed it, were shown.
+def _messages_shown(
+    call: Node | None, contributing_calls: Sequence[Node]
+) -> list[str] | None:
+    """List the messages that the answering call and the contributing calls were shown.
 
-    None if no call is known.
+    None if the answering call is unknown.
     """
     if call is None:
         return None
     message_texts: list[str] = []
-    for reader in (*feeding, call):
+    for reader in (*contributing_calls, call):
         message_texts += [message.text for message in reader.prompt]
     return message_texts

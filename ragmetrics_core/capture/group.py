@@ -132,7 +132,7 @@ class Group:
         answering_calls: list[Node] = []
         for tree in self.trees:
             if not tree.gives_only_documents:
-                answering_calls += Calls(tree, ()).likely
+                answering_calls += Calls(tree, ()).likely_answer_calls
         return answering_calls
 
     def is_split_from(self, question: str | None) -> bool:

@@ -246,7 +246,7 @@ class Groups:
         joined = self._unite([shown_group.group for shown_group in shown_groups])
         names_shown = _names_of_documents_shown(joined, shown_groups)
         joined.beside += self._searches_beside(joined, names_shown)
-        is_answered = any(calls.weights[call] == FREE_TEXT for call in calls.models)
+        is_answered = any(calls.reply_forms[call] == FREE_TEXT for call in calls.models)
         joined.add(tree, answers=is_answered)
         joined.was_read = True
         for shown_group in shown_groups:

@@ -150,8 +150,8 @@ def _answering_run(trees: Sequence[Tree], calls: Calls, question: str | None) ->
     Calls that were shown the question go before others. Without such calls it is the
     last run.
     """
-    calls_shown_question = calls.filter_by_question(question, calls.likely)
-    candidates = calls_shown_question or calls.likely
+    calls_shown_question = calls.filter_by_question(question, calls.likely_answer_calls)
+    candidates = calls_shown_question or calls.likely_answer_calls
     if candidates:
         answering_call = candidates[-1]
         for tree in trees:

@@ -10,20 +10,23 @@ from ragmetrics_core.capture.question import Turn
 from ragmetrics_core.data import EvidenceCall, Ledger
 
 
-def ledger(turn: Turn, evidenced: AnswerEvidence) -> Ledger:
+def ledger(turn: Turn, answer_evidence: AnswerEvidence) -> Ledger:
     """Return the calls of earlier turns and of this one, as this answer was shown them.
 
     Args:
         turn: The turn.
-        evidenced: What the answer could rest on.
+        answer_evidence: What the answer could rest on.
     """
     tree = turn.tree
     number = tree.turn_number or 1 + sum(said.role == "user" for said in tree.history)
     own = (
-        _call(turn, brought, evidenced.order, number) for brought in evidenced.brought
+        _call(turn, brought, answer_evidence.order, number)
+        for brought in answer_evidence.ledger_entries
     )
     return Ledger(
-        conversation=tree.conversation_id, turn=number, calls=(*evidenced.earlier, *own)
+        conversation=tree.conversation_id,
+        turn=number,
+        calls=(*answer_evidence.earlier_calls, *own),
     )
 
 

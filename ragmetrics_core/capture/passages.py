@@ -17,7 +17,7 @@ _STEP = 16
 _WINDOW = PASSAGE - _STEP + 1
 
 
-def stands_in(text: bytes, host: bytes) -> bool:
+def is_contained_in(text: bytes, host: bytes) -> bool:
     """Whether a text that is long enough to be no chance stands whole in another one."""
     is_long_enough = len(text) >= SHORTEST
     return is_long_enough and text in host
@@ -52,7 +52,7 @@ def _edge_stands_in(text: bytes, host: bytes) -> bool:
     A text that is no longer than an edge must stand there whole.
     """
     if len(text) < EDGE:
-        return stands_in(text, host)
+        return is_contained_in(text, host)
     beginning = text[:EDGE]
     end = text[-EDGE:]
     return beginning in host or end in host

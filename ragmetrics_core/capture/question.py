@@ -15,9 +15,9 @@ from typing import Any
 from ragmetrics_core.capture.calls import NO_ANSWER, Calls
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import (
+    is_contained_in,
     share_a_passage,
     stands_apart,
-    stands_in,
 )
 from ragmetrics_core.capture.plain_values import (
     Overrides,
@@ -166,7 +166,7 @@ def _is_a_turn(calls: Calls, where: Overrides) -> bool:
 
 def _may_have_answered(calls: Calls) -> bool:
     """Whether a model wrote anything that may be an answer, and no mere verdict."""
-    weights = calls.weights.items()
+    weights = calls.reply_forms.items()
     answer_like = [call for call, weight in weights if weight != NO_ANSWER]
     return any(not calls.replies[call].is_verdict for call in answer_like)
 
@@ -347,7 +347,7 @@ def by_the_words_to_the_model(search: _QuestionSearch) -> FoundQuestion | None:
         return None
     calls = search.calls
     choosing_calls = _calls_that_chose_search(search) or search.searching_models
-    candidates = [*choosing_calls, *reversed(calls.likely)]
+    candidates = [*choosing_calls, *reversed(calls.likely_answer_calls)]
     if not candidates:
         return None
     call = candidates[0]
@@ -466,7 +466,7 @@ def _is_shown(query: str, calls: Calls) -> bool:
 
     True also if no such call was made.
     """
-    if not calls.likely:
+    if not calls.likely_answer_calls:
         return True
     line = as_one_line(query)
     return any(line in as_one_line(text) for text in _texts_to_likely_calls(calls))
@@ -481,7 +481,7 @@ def _stands_apart(query: str, calls: Calls) -> bool:
 def _texts_to_likely_calls(calls: Calls) -> list[str]:
     """The messages that the calls were shown that look most like answering."""
     texts: list[str] = []
-    for call in calls.likely:
+    for call in calls.likely_answer_calls:
         texts += [message.text for message in call.prompt]
     return texts
 
@@ -495,7 +495,7 @@ def _is_plain(message: str, calls: Calls) -> bool:
         return False
     letters = letters_of(message)
     for node in calls.nodes:
-        if node.query and stands_in(letters_of(node.query), letters):
+        if node.query and is_contained_in(letters_of(node.query), letters):
             return False
     for documents in calls.lists():
         for document in documents:

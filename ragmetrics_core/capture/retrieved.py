@@ -46,7 +46,7 @@ class Retrieved:
 
 def retrieved_of(
     turn: Turn,
-    answered: FoundAnswer,
+    found_answer: FoundAnswer,
     contexts: Contexts,
     shown: ShownToCall | None,
     arrivals: Arrivals,
@@ -55,7 +55,7 @@ def retrieved_of(
 
     Args:
         turn: The turn.
-        answered: The answer, and the call that wrote it.
+        found_answer: The answer, and the call that wrote it.
         contexts: The contexts of the answer.
         shown: What the answering call was shown; None if that is not known, or has no
             say.
@@ -73,7 +73,9 @@ def retrieved_of(
     keys_to_explain = [*origins.foreign_keys, *origins.keys_by_id_alone]
     texts_to_explain = {key: context_by_key[key].text for key in keys_to_explain}
     written_anew = texts_written_anew(texts_to_explain, changes)
-    effects = effects_of(changes, turn.calls, documents or (), answered.writing_call)
+    effects = effects_of(
+        changes, turn.calls, documents or (), found_answer.writing_call
+    )
     passages = passages_of(
         documents,
         documents_by_search,

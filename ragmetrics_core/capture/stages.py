@@ -80,82 +80,87 @@ def samples_of(tree: Tree, where: Overrides = _BY_HAND) -> list[Sample]:
 
 def _sample(
     turn: Turn,
-    answered: FoundAnswer,
-    evidenced: AnswerEvidence,
+    found_answer: FoundAnswer,
+    answer_evidence: AnswerEvidence,
     cited: CitationsFound,
     calls: Ledger,
 ) -> Sample:
     """The sample of one answer."""
     tree = turn.tree
     retrieved: tuple[Context, ...] | None = None
-    if evidenced.retrieved is not None:
-        retrieved = tuple(document.context() for document in evidenced.retrieved)
+    if answer_evidence.retrieved is not None:
+        retrieved = tuple(document.context() for document in answer_evidence.retrieved)
     sample = Sample(
-        question=turn.question or answered.answer.question,
-        contexts=evidenced.contexts.items,
+        question=turn.question or found_answer.answer.question,
+        contexts=answer_evidence.contexts.items,
         retrieved=retrieved,
-        answer=answered.text,
+        answer=found_answer.text,
         standalone_question=turn.standalone_question,
         history=tree.history,
-        generator=answered.model,
+        generator=found_answer.model,
         error=turn.error,
         **tree.given_fields,
-        capture=_notes(turn, answered, evidenced, cited),
+        capture=_notes(turn, found_answer, answer_evidence, cited),
         ledger=calls,
     )
     # citations are places in the answer, so that they hold for these words alone
-    is_answer_changed = sample.answer != answered.text
+    is_answer_changed = sample.answer != found_answer.text
     if cited.citations is None or is_answer_changed or sample.citations:
         return sample
     return sample.model_copy(update={"citations": cited.citations})
 
 
 def _notes(
-    turn: Turn, answered: FoundAnswer, evidenced: AnswerEvidence, cited: CitationsFound
+    turn: Turn,
+    found_answer: FoundAnswer,
+    answer_evidence: AnswerEvidence,
+    cited: CitationsFound,
 ) -> CaptureNotes:
     """How the sample came about, and how sure it is."""
     tree = turn.tree
-    findings = list(_findings(turn, answered, evidenced))
+    findings = list(_findings(turn, found_answer, answer_evidence))
     grades = [grade for grade, _ in findings]
     warnings = dict.fromkeys(words for _, words in findings)
     return CaptureNotes(
         grade=max(grades, key=_GRADES.index, default="exact"),
-        evidence_from=evidenced.contexts.evidence_from,
-        provenance=_provenance(turn, answered, evidenced),
+        evidence_from=answer_evidence.contexts.evidence_from,
+        provenance=_provenance(turn, found_answer, answer_evidence),
         warnings=tuple(warnings),
-        intermediate=_intermediate(turn, evidenced),
+        intermediate=_intermediate(turn, answer_evidence),
         other=tuple(document.context() for document in tree.documents_without_text),
         complete=tree.is_complete and not turn.error,
-        passages=evidenced.passages.notes,
-        dropped_inside=dict(evidenced.passages.dropped_inside) or None,
+        passages=answer_evidence.passages.notes,
+        dropped_inside=dict(answer_evidence.passages.dropped_inside) or None,
         citations_unknown=cited.why_unknown or None,
     )
 
 
 def _provenance(
-    turn: Turn, answered: FoundAnswer, evidenced: AnswerEvidence
+    turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> dict[str, str]:
     """Where each field was found, in words; fields that were not found are left out."""
     places = {
         "question": turn.found_question.place,
-        "retrieved": ", ".join(evidenced.sources),
-        "answer": answered.answer.place,
-        "contexts": evidenced.contexts.place,
+        "retrieved": ", ".join(answer_evidence.sources),
+        "answer": found_answer.answer.place,
+        "contexts": answer_evidence.contexts.place,
         "conversation": turn.tree.conversation_place,
         "reranker": ", ".join(turn.calls.reranker_names),
     }
     return {field: place for field, place in places.items() if place}
 
 
-def _intermediate(turn: Turn, evidenced: AnswerEvidence) -> tuple[Context, ...]:
+def _intermediate(turn: Turn, answer_evidence: AnswerEvidence) -> tuple[Context, ...]:
     """What models wrote that is not the answer: replies that it was made of, and a part of one that broke off."""
-    texts = [turn.calls.replies[call].text for call in evidenced.feeding]
+    texts = [
+        turn.calls.replies[call].text for call in answer_evidence.contributing_calls
+    ]
     texts.append(turn.tree.partial_answer or "")
     return tuple(Context(text=text) for text in dict.fromkeys(texts) if text.strip())
 
 
 def _findings(
-    turn: Turn, answered: FoundAnswer, evidenced: AnswerEvidence
+    turn: Turn, found_answer: FoundAnswer, answer_evidence: AnswerEvidence
 ) -> Iterator[tuple[Grade, str]]:
     """Yield what the user should know, in the order of the stages.
 
@@ -170,13 +175,13 @@ def _findings(
         yield "inferred", words
     if tree.conversation_place in BY_WORDS:
         yield "inferred", _TOLD_BY_WORDS.format(tree.conversation_place)
-    for words in evidenced.warnings:
-        yield evidenced.grade, words
-    answer_doubts = _answer_doubts(answered, evidenced)
+    for words in answer_evidence.warnings:
+        yield answer_evidence.grade, words
+    answer_doubts = _answer_doubts(found_answer, answer_evidence)
     for words in answer_doubts:
         yield "inferred", words
-    if calls.unread:
-        yield "incomplete", _UNREAD.format(calls.unread)
+    if calls.n_without_text:
+        yield "incomplete", _UNREAD.format(calls.n_without_text)
     if calls.n_searches_without_end:
         yield "incomplete", _UNENDED.format(calls.n_searches_without_end)
     for words in calls.remarks:
@@ -185,17 +190,19 @@ def _findings(
         yield "incomplete", _FAILED
     elif not tree.is_complete:
         yield "incomplete", _UNFINISHED
-    elif answered.text is None:
+    elif found_answer.text is None:
         yield "incomplete", answer_doubts[0] if answer_doubts else _UNANSWERED
-    if evidenced.contexts.evidence_from is None:
+    if answer_evidence.contexts.evidence_from is None:
         yield "incomplete", _WITHOUT_EVIDENCE
 
 
-def _answer_doubts(answered: FoundAnswer, evidenced: AnswerEvidence) -> tuple[str, ...]:
+def _answer_doubts(
+    found_answer: FoundAnswer, answer_evidence: AnswerEvidence
+) -> tuple[str, ...]:
     """What is uncertain about the call that answered.
 
     It does not matter where the user named the contexts.
     """
-    if evidenced.contexts.evidence_from == "named":
+    if answer_evidence.contexts.evidence_from == "named":
         return ()
-    return (*answered.answer.doubts, *answered.doubts)
+    return (*found_answer.answer.doubts, *found_answer.doubts)

@@ -533,8 +533,8 @@ class Turns(Generic[Run]):
         question = tree.question
         if question is None and tree.root.name == FLOW:
             question = question_without_chain(calls)
-        asked = calls.filter_by_question(question, calls.likely)
-        answering_calls = [*calls.likely, *asked]
+        asked = calls.filter_by_question(question, calls.likely_answer_calls)
+        answering_calls = [*calls.likely_answer_calls, *asked]
         if not answering_calls:
             return None
         documents = [document for listed in calls.lists() for document in listed]

@@ -10,7 +10,7 @@ from ragmetrics_core.capture import answer_in, as_one_line
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.letters import letters_of
-from ragmetrics_core.capture.passages import stands_in
+from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
 from ragmetrics_core.capture.written import name_authors
@@ -171,7 +171,7 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
     Args:
         trees: The trees of the runs.
     """
-    # texts as ``stands_in`` compares them
+    # texts as ``is_contained_in`` compares them
     answers = []
     for tree in trees:
         answers += [letters_of(answer.text or "") for answer in tree.answers]
@@ -184,7 +184,7 @@ def _is_shown_answers(trees: Sequence[Tree]) -> bool:
             if message.role == "assistant":
                 continue
             shown = letters_of(message.text)
-            if any(stands_in(answer, shown) for answer in answers):
+            if any(is_contained_in(answer, shown) for answer in answers):
                 return True
     return False
 
