@@ -47,6 +47,8 @@ _CREATE_INDEX = (
     "CREATE TABLE lines"
     " (trace TEXT, ended INT, size INT, file INT, position INT, length INT)"
 )
+_CREATE_LINKS = "CREATE TABLE links (linked_trace TEXT PRIMARY KEY) WITHOUT ROWID"
+_IS_LINKED = "SELECT 1 FROM links WHERE linked_trace = ?"
 _TRACES_AS_THEY_ENDED = (
     "SELECT trace, max(ended), sum(size) FROM lines GROUP BY trace ORDER BY 2, 1"
 )
@@ -258,14 +260,15 @@ def _start_of_closing_line(file: BufferedReader) -> bytes:
     return b"\n\n"  # no line begins so: the value ends with the file
 
 
-def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
+def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None, bool]]:
     """Yield each trace with its spans, in the order in which they ended.
 
     Args:
         lines: Where the spans stand; ``unreadable`` then says which lines hold none.
 
     Returns:
-        Ids of traces with their spans; None for spans that are larger than allowed.
+        The id of a trace, its spans, and whether spans of another trace link to it.
+        None in place of spans that are larger than allowed.
 
     Raises:
         InputError: If nothing has a known form.
@@ -274,11 +277,12 @@ def traces_of(lines: Lines) -> Iterator[tuple[str, list[Span] | None]]:
     with closing(sqlite3.connect("")) as index, lines.open_files():
         _write_index(index, lines)
         for trace, _, size in index.execute(_TRACES_AS_THEY_ENDED):
+            is_linked = index.execute(_IS_LINKED, (trace,)).fetchone() is not None
             if size > lines.largest:
-                yield trace, None
+                yield trace, None, is_linked
             else:
                 places = index.execute(_LINES_OF_TRACE, (trace,)).fetchall()
-                yield trace, _spans_of_trace(trace, lines, places)
+                yield trace, _spans_of_trace(trace, lines, places), is_linked
 
 
 def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
@@ -295,6 +299,7 @@ def _write_index(index: sqlite3.Connection, lines: Lines) -> None:
         InputError: If no line holds a span, and some cannot be read.
     """
     index.execute(_CREATE_INDEX)
+    index.execute(_CREATE_LINKS)
     lines.unreadable.clear()
     unknown_keys = ""  # of the first line of an unknown form, for a message
     # a place is the file of a line, and its offset and length there
@@ -341,7 +346,8 @@ def _index_line(
 
     A row says of a span its trace, when it ended, and where its line stands. Each span
     counts with an equal share of the line's length, so that the size of a trace is
-    known. Spans that cannot be read are noted in ``lines.unreadable``.
+    known. Another table holds the traces that spans of other traces link to. Spans that
+    cannot be read are noted in ``lines.unreadable``.
 
     Args:
         index: The index.
@@ -353,6 +359,7 @@ def _index_line(
     _, _, length = place
     length_per_span = length // max(1, len(spans))
     rows = []
+    linked_traces: list[tuple[str]] = []
     for span in spans:
         has_valid_trace = _is_text(span.trace)
         if not span.id or not has_valid_trace:
@@ -360,7 +367,9 @@ def _index_line(
         # a span without an id stands in the index: its trace is then unreadable
         if span.trace and has_valid_trace:
             rows.append((span.trace, span.end, length_per_span, *place))
+            linked_traces += [(name,) for name in span.links if _is_text(name)]
     index.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?)", rows)
+    index.executemany("INSERT OR IGNORE INTO links VALUES (?)", linked_traces)
 
 
 def _is_text(name: str) -> bool:

@@ -47,6 +47,10 @@ _JOINED_TRACES = (
     "retrieval and answer were recorded in separate traces, joined because they name one"
     " conversation and the model was shown what was found"
 )
+_LINKED_TRACES = (
+    "retrieval and answer were recorded in separate traces, joined because one links to"
+    " the other and the model was shown what was found"
+)
 _NO_MARK = "no span bears the mark of a known instrumentation ({}); attributes seen: {}"
 
 
@@ -125,12 +129,15 @@ class TraceReader:
         # names of attributes of spans that bear no known mark, for a message
         self.attributes_without_mark: set[str] = set()
 
-    def read(self, trace: str, spans: Sequence[Span] | None) -> list[Sample]:
+    def read(
+        self, trace: str, spans: Sequence[Span] | None, *, is_linked: bool = False
+    ) -> list[Sample]:
         """Read a trace and return the samples that are complete with it.
 
         Args:
             trace: The id of the trace.
             spans: Its spans; None if they are too large.
+            is_linked: Whether spans of another trace link to this one.
 
         Raises:
             InputError: If ``resolve`` raises.
@@ -139,7 +146,7 @@ class TraceReader:
             self.code_by_trace_without_sample[trace] = "too_large"
             return []
         try:
-            samples = self._read(trace, spans)
+            samples = self._read(trace, spans, is_linked=is_linked)
         except InputError:
             raise
         except WRONG:
@@ -171,7 +178,9 @@ class TraceReader:
             for trace in by_first_trace.pop(first_trace, {first_trace}):
                 self.code_by_trace_without_sample.pop(trace, None)
 
-    def _read(self, trace: str, spans: Sequence[Span]) -> list[Sample]:
+    def _read(
+        self, trace: str, spans: Sequence[Span], *, is_linked: bool
+    ) -> list[Sample]:
         """Read a trace, and return the samples that no later trace can add to.
 
         A reason why the trace gives no sample is noted in any case; ``read``, which
@@ -182,12 +191,15 @@ class TraceReader:
         Args:
             trace: The id of the trace.
             spans: Its spans.
+            is_linked: Whether spans of another trace link to this one.
         """
         calls = self._read_calls(trace, spans)
         if calls is None:
             return []
         whole_trace = TraceOfCalls.of(trace, calls)
-        if only_retrieves(whole_trace):
+        has_links = is_linked or bool(whole_trace.links)
+        may_be_joined = has_links or whole_trace.conversation is not None
+        if may_be_joined and only_retrieves(whole_trace):
             # A limited number may wait. Those that waited longest are waited for no more.
             given_up = self._retrievals.add(whole_trace)
             return self._samples_of_retrievals(given_up)
@@ -243,11 +255,14 @@ class TraceReader:
         samples += self._turns.finish_trace()
         if len(traces) == 1:
             return samples
+        *retrievals, answering = traces
+        is_by_links = any(answering.is_linked_with(other) for other in retrievals)
+        warning = _LINKED_TRACES if is_by_links else _JOINED_TRACES
         with_traces = []
         for sample in samples:
             names = self._traces_of_samples.by_first_trace.get(str(sample.id), set())
             if len(names) > 1:
-                sample = _with_warning(sample, _JOINED_TRACES, grade="inferred")
+                sample = _with_warning(sample, warning, grade="inferred")
                 sample = _with_provenance(sample, "traces", ", ".join(sorted(names)))
             with_traces.append(sample)
         return with_traces
@@ -448,8 +463,9 @@ class SpanSamples(Iterable[Sample]):
         """
         reader = self._new_reader()
         self.notes = Notes(unreadable=self.lines.unreadable)
-        for trace, spans in traces_of(self.lines):
-            yield from self._counted(reader.read(trace, spans))
+        for trace, spans, is_linked in traces_of(self.lines):
+            samples = reader.read(trace, spans, is_linked=is_linked)
+            yield from self._counted(samples)
         if reader.attributes_without_mark and not reader.has_marked_spans:
             # no instrumentation that is known wrote these spans
             known = ", ".join(DIALECTS)

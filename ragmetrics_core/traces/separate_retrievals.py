@@ -2,7 +2,8 @@
 
 An application that calls retriever and model one after the other, without a span around
 both, writes a trace for each. The two belong together if they name the same
-conversation and the model was shown what the retriever found.
+conversation, or if one links to the other, and the model was shown what the retriever
+found.
 """
 
 from __future__ import annotations
@@ -30,22 +31,26 @@ class TraceOfCalls:
         calls: The calls.
         conversation: The only conversation that its spans name; None if they name none,
             or several.
+        links: The ids of other traces that its spans link to.
     """
 
     trace: str
     calls: tuple[Call, ...]
     conversation: str | None
+    links: frozenset[str]
 
     @staticmethod
     def of(trace: str, calls: Sequence[Call]) -> TraceOfCalls:
         """Make one of the outermost calls of a trace."""
         conversations = set()
+        links: set[str] = set()
         for call in _with_those_inside(calls):
+            links.update(call.span.links)
             conversation = session_of(call.span.attributes)
             if conversation is not None:
                 conversations.add(conversation)
         only_one = conversations.pop() if len(conversations) == 1 else None
-        return TraceOfCalls(trace, tuple(calls), only_one)
+        return TraceOfCalls(trace, tuple(calls), only_one, frozenset(links))
 
     @property
     def kinds(self) -> set[str]:
@@ -55,6 +60,10 @@ class TraceOfCalls:
             if call.reading is not None:
                 kinds.add(call.reading.kind or "step")
         return kinds
+
+    def is_linked_with(self, other: TraceOfCalls) -> bool:
+        """Whether one of two traces links to the other."""
+        return self.trace in other.links or other.trace in self.links
 
     @property
     def nodes(self) -> list[Node]:
@@ -83,21 +92,22 @@ class WaitingRetrievals:
     def take_those_shown_in(self, answering: TraceOfCalls) -> list[TraceOfCalls]:
         """Remove and return the traces whose documents a later trace shows to a model.
 
-        They are of the same conversation. A trace that retrieves for itself, or names
-        no conversation, takes none.
+        They are of the same conversation, or one of the two links to the other. A trace
+        that retrieves for itself takes none.
         """
-        if answering.conversation is None or "retriever" in answering.kinds:
+        if "retriever" in answering.kinds:
             return []
-        of_the_conversation = [
+        may_be_shown = [
             retrieval
             for retrieval in self._waiting
-            if retrieval.conversation == answering.conversation
+            if _are_of_one_conversation(retrieval, answering)
+            or retrieval.is_linked_with(answering)
         ]
-        if not of_the_conversation:
+        if not may_be_shown:
             return []
         prompts = _streams_of_prompts(answering.nodes)
         shown = []
-        for retrieval in of_the_conversation:
+        for retrieval in may_be_shown:
             if _shows_a_document_of(retrieval, prompts):
                 shown.append(retrieval)
                 self._waiting.remove(retrieval)
@@ -111,14 +121,19 @@ class WaitingRetrievals:
 
 
 def only_retrieves(trace: TraceOfCalls) -> bool:
-    """Whether a trace of a conversation holds a retriever's run and nothing else.
+    """Whether a trace holds a retriever's run and nothing else.
 
     A chain that broke off after its retrieval is none: a later run may resume it.
     """
-    if trace.conversation is None or not trace.kinds.isdisjoint(("model", "tool")):
+    if not trace.kinds.isdisjoint(("model", "tool")):
         return False
     trees = list(chain.from_iterable(trees_of(call) for call in trace.calls))
     return bool(trees) and all(tree.root.kind == "retriever" for tree in trees)
+
+
+def _are_of_one_conversation(trace: TraceOfCalls, other: TraceOfCalls) -> bool:
+    """Whether two traces name the same conversation."""
+    return trace.conversation is not None and trace.conversation == other.conversation
 
 
 def _with_those_inside(calls: Sequence[Call]) -> Iterator[Call]:

@@ -62,6 +62,7 @@ class Span:
         remote: Whether its parent is a span of another process.
         dropped: How many attributes, or events with messages, the SDK left out because
             its limit was reached.
+        links: The ids of other traces that it links to.
     """
 
     trace: str
@@ -75,6 +76,7 @@ class Span:
     error: str | None = field(default=None, repr=False)
     remote: bool = False  # its parent is a span of another process
     dropped: int = 0  # attributes and events that the SDK left out at its limit
+    links: tuple[str, ...] = ()  # ids of other traces
 
 
 class UnknownForm(Exception):
@@ -151,6 +153,7 @@ def _fields_of_sdk_span(span: Any) -> dict[str, Any]:
         "dropped_attributes_count": span.dropped_attributes,
         "dropped_events_count": span.dropped_events,
         "events": events,
+        "links": [{"trace_id": f"{link.context.trace_id:032x}"} for link in span.links],
     }
     if span.parent is not None:
         fields["parent_id"] = f"{span.parent.span_id:016x}"
@@ -231,6 +234,7 @@ def _span(value: Any, **further_fields: Any) -> Span:
             error=_error(fields),
             remote=bool(flags & _PARENT_IS_REMOTE),
             dropped=_n_dropped(fields),
+            links=_linked_traces(fields, trace),
         )
     except WRONG:
         return Span(trace, "", name="unreadable")
@@ -255,6 +259,27 @@ def _messages_in_events(
         told = _attributes({"attributes": event.get("attributes") or {}})
         events.append((str(event.get("name")), told))
     return attributes_of_events(events, attributes.get("gen_ai.operation.name"))
+
+
+def _linked_traces(fields: Mapping[str, Any], trace: str) -> tuple[str, ...]:
+    """The ids of the other traces that a span links to, each once.
+
+    Links in no known form are passed over, since the span says the rest without them.
+
+    Args:
+        fields: The fields of the span.
+        trace: The id of its own trace.
+    """
+    links = fields.get("links")
+    if not isinstance(links, (list, tuple)):
+        return ()
+    linked_traces: dict[str, None] = {}
+    for link in links:
+        if isinstance(link, Mapping):
+            linked_trace = _first(_with_context(dict(link)), _TRACE)
+            if isinstance(linked_trace, str):
+                linked_traces[_hex_id(linked_trace)] = None
+    return tuple(name for name in linked_traces if name not in ("", trace))
 
 
 def _with_context(fields: dict[str, Any]) -> dict[str, Any]:
