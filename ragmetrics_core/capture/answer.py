@@ -17,6 +17,7 @@ from ragmetrics_core.capture.calls import (
     NO_ANSWER,
     Calls,
     end_of,
+    form_of_structure,
 )
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.order import tools_of
@@ -607,10 +608,18 @@ def _may_judge(calls: Calls, call: Node) -> bool:
 
 
 def _is_a_list_or_grade(calls: Calls, call: Node) -> bool:
-    """Whether a reply is a structure without a field for an answer."""
+    """Whether a reply is a structure without a field for an answer.
+
+    A reply whose tool ran is no answer by its form, also where that tool only parsed
+    the answer. Then the arguments of the tool are looked at.
+    """
+    reply = calls.replies[call]
     # a call with another call inside it has no form: the inner one is looked at
     form = calls.reply_forms.get(call, FREE_TEXT)
-    return form <= LABEL and calls.replies[call].values != ()
+    if reply.tool_calls:
+        last_arguments = reply.tool_calls[-1].arguments
+        form = max(form, form_of_structure(last_arguments))
+    return form <= LABEL and reply.values != ()
 
 
 def _doubts_of_stated(search: _AnswerSearch, call: Node) -> tuple[str, ...]:

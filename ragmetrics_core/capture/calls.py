@@ -453,7 +453,7 @@ class Calls:
             # frameworks ask for a structured reply as the arguments of a tool
             value = reply.tool_calls[-1].arguments
         if isinstance(value, Mapping):
-            return _form_of_structure(value)
+            return form_of_structure(value)
         if not has_text or writes_query:
             return NO_ANSWER
         is_other_json = value is not None
@@ -736,7 +736,7 @@ def _is_label(text: str) -> bool:
     return len(text) <= _LONGEST_LABEL and bool(_LABEL_ALONE.fullmatch(text))
 
 
-def _form_of_structure(value: Mapping[str, Any]) -> int:
+def form_of_structure(value: Mapping[str, Any]) -> int:
     """Tell the form of a reply that is a JSON object, by its keys."""
     if any(key in value for key in ANSWER_KEYS):
         answer = answer_text(value) or ""

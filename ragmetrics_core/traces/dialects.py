@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ragmetrics_core.capture import Document, Message
 from ragmetrics_core.capture.tree import Kind
-from ragmetrics_core.data import number_as_text
+from ragmetrics_core.data import Turn, number_as_text
 from ragmetrics_core.data.conversation_names import conversation_in, conversation_name
 from ragmetrics_core.traces.values import (
     mapping,
@@ -53,6 +53,7 @@ class Reading:
         hands_over: Whether a tool hands the run over to another agent; it brings no
             evidence then.
         model: The name of a model.
+        history: Earlier turns that a component of the run brought back.
         user_fields: What the application said for us: ``metadata={"ragmetrics": …}``.
     """
 
@@ -72,6 +73,7 @@ class Reading:
     # that a tool hands the run over to another agent, and brings no evidence
     hands_over: bool = False
     model: str | None = None
+    history: tuple[Turn, ...] = ()
     # what the application said for us: ``metadata={"ragmetrics": …}``
     user_fields: Mapping[str, Any] = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ragmetrics_core.capture.plain_values import find_instances, question_in
+from ragmetrics_core.capture.prompt_turns import turns_before_question
 from ragmetrics_core.capture.tree import Answer, Document, Kind, Message
 from ragmetrics_core.traces.dialects import Reading
 from ragmetrics_core.traces.span_calls import Call
@@ -69,7 +70,7 @@ def read(calls: Sequence[Call]) -> None:
             # Python's own notation: inputs that hold a function cannot be JSON
             reading.input = _with_objects(parse_repr(reading.input))
         reading.kind = _kind(call, reading)
-    trace = _Trace(calls, [reading for _, reading in calls_with_readings])
+    trace = _Trace(calls, calls_with_readings)
     # inner calls first, because a run is read from what they say
     for call, reading in reversed(calls_with_readings):
         trace.read(call, reading)
@@ -80,11 +81,17 @@ class _Trace:
 
     Args:
         calls: The outermost calls.
-        readings: What all its calls say.
+        calls_with_readings: All its calls, each with what it says.
     """
 
-    def __init__(self, calls: Sequence[Call], readings: Sequence[Reading]) -> None:
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        calls_with_readings: Sequence[tuple[Call, Reading]],
+    ) -> None:
         self._outermost = calls
+        readings = [reading for _, reading in calls_with_readings]
+        self._messages_brought_back = _messages_brought_back(calls_with_readings)
         self._models = [reading for reading in readings if reading.kind == "model"]
         # of the last component that returned answers
         self._answers = _last_answers(readings)
@@ -149,6 +156,10 @@ class _Trace:
     ) -> None:
         """Read an outermost call: a pipeline or an agent."""
         reading.input = _question(inputs)
+        handed_in = tuple(find_instances(inputs, Message))
+        reading.history = turns_before_question(
+            self._messages_brought_back or handed_in, reading.input, documents=()
+        )
         reading.documents = () if self._ends_without_documents else None
         if not self._models:
             reading.output = self._documents(reading.output) or None
@@ -218,6 +229,32 @@ def _last_answers(readings: Sequence[Reading]) -> list[Answer]:
         if answers:
             return answers
     return []
+
+
+def _messages_brought_back(
+    calls_with_readings: Sequence[tuple[Call, Reading]],
+) -> tuple[Message, ...]:
+    """The messages of earlier turns that a component of a run brought back.
+
+    Such a component, a memory, ended before the first call of a model. Prompt builders
+    write messages themselves, which may be examples; so they do not count.
+
+    Returns:
+        The messages of the last such component in which the user and the assistant
+        speak; () if there is none.
+    """
+    models = [call for call, reading in calls_with_readings if reading.kind == "model"]
+    first_model_began = min((call.span.start for call in models), default=0)
+    brought_back: tuple[Message, ...] = ()
+    for call, reading in calls_with_readings:
+        is_before_models = call.span.end <= first_model_began
+        if not is_before_models or "Builder" in _component_type(call):
+            continue
+        messages = tuple(find_instances(reading.output, Message))
+        roles = {message.role for message in messages}
+        if {"user", "assistant"} <= roles:
+            brought_back = messages
+    return brought_back
 
 
 def _documents_by_id(readings: Sequence[Reading]) -> dict[str | None, Document]:

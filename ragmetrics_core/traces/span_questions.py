@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from ragmetrics_core.capture import documents_in, has_written, history_in, talk_in
@@ -12,6 +13,7 @@ from ragmetrics_core.capture.plain_values import (
     question_in,
     question_in_state,
 )
+from ragmetrics_core.capture.prompt_turns import turns_before_question
 from ragmetrics_core.capture.tree import Message, Node, Tree
 from ragmetrics_core.data import Turn
 from ragmetrics_core.traces.dialects import Reading
@@ -21,6 +23,10 @@ FIRST_PROMPT = "first prompt"
 _ASKED_IN_PROMPT = (
     "the run's span records no question; the user's last message in the first prompt"
     " stands for it"
+)
+_STEPS_BEFORE_QUESTION = (
+    "several messages of the assistant stand before the question in the first prompt:"
+    " they may be earlier turns, which are not read"
 )
 _FIELDS = re.compile(r"\w+=['\"]")  # of an object that was recorded as its text
 
@@ -47,9 +53,11 @@ def tell_question(tree: Tree, reading: Reading) -> None:
     if not is_run:
         return
     handed_in = talk_in(reading.input)
-    tree.history = handed_in.turns or history_in(reading.output, question)
-    if not tree.history and tree.conversation_id is not None:
-        tree.history = _history_of_first_prompt(root, question)
+    tree.history = handed_in.turns or reading.history
+    if not tree.history:
+        tree.history = history_in(reading.output, question)
+    if not tree.history:
+        _tell_history_of_first_prompt(tree)
     tree.doubts += handed_in.doubts
     # documents beside an answer are what a grader is given
     if not root.input_documents and not has_written(reading.input):
@@ -111,16 +119,41 @@ def only_message(value: Any, *, role: str) -> str | None:
     return messages[0].text if messages[0].text.strip() else None
 
 
+def _tell_history_of_first_prompt(tree: Tree) -> None:
+    """Write into a tree the turns that stand before the question in its first prompt.
+
+    Without a conversation they may be examples that a template holds, which is noted.
+    Where the assistant speaks twice in a row, its words may be steps of an agent; then
+    nothing is written but a doubt.
+    """
+    turns = _history_of_first_prompt(tree.root, tree.question)
+    roles = [turn.role for turn in turns]
+    if tree.conversation_id is not None:
+        tree.history = turns
+    elif ("assistant", "assistant") in pairwise(roles):
+        tree.doubts += (_STEPS_BEFORE_QUESTION,)
+    else:
+        tree.history = turns
+        tree.is_history_of_prompt = bool(turns)
+
+
 def _history_of_first_prompt(root: Node, question: str | None) -> tuple[Turn, ...]:
-    """The turns that stand before the question in the first prompt of a run."""
+    """The turns that stand before the question in the first prompt of a run.
+
+    Where the question is not known, the user's last message stands for it. () if the
+    question does not stand there.
+    """
+    documents = [document for node in root.walk() for document in node.documents or ()]
     for node in root.walk():
-        if node.kind == "model":
-            places = [
-                place
-                for place, message in enumerate(node.prompt)
-                if message.role == "user" and message.text == question
-            ]
-            return talk_in(node.prompt[: places[-1] + 1]).turns if places else ()
+        if node.kind != "model":
+            continue
+        words_of_user = [
+            message.text for message in node.prompt if message.role == "user"
+        ]
+        asked = question or (words_of_user[-1] if words_of_user else "")
+        if asked and any(asked in words for words in words_of_user):
+            return turns_before_question(node.prompt, asked, documents)
+        return ()
     return ()
 
 
