@@ -706,7 +706,9 @@ def test_correlation_with_length_is_taken_within_each_label(tmp_path: Path) -> N
 def test_a_band_is_reported_on_the_rows_that_did_not_choose_it() -> None:
     chosen_on = [Labelled(0.9, (True,)), Labelled(0.1, (False,))]
     told_of = [Labelled(0.9, (False,)), Labelled(0.5, (True,))]
-    found = reach_of_chosen_band(chosen_on, told_of, "lost", 0.0, source="s")
+    found = reach_of_chosen_band(
+        "lost", 0.0, chosen_on=chosen_on, measured_on=told_of, source="s"
+    )
     assert (found.decided, found.lost, found.source) == (0.5, 0.5, "s")
 
 

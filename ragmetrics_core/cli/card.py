@@ -400,7 +400,9 @@ def _bands(
         verdicts += sample.verdicts
     if not options.dry_run:
         _check_number_of_rows(len(scored_samples), loss)
-    reach = reach_of_chosen_band(verdicts, verdicts, "lost", loss, source=None)
+    reach = reach_of_chosen_band(
+        "lost", loss, chosen_on=verdicts, measured_on=verdicts, source=None
+    )
     n_scored_by_source = Counter(sample.source for sample in scored_samples)
     return [
         f"band={{{CASCADED[question]!r}: ({reach.low:g}, {reach.high:g})}}",

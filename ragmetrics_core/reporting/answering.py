@@ -208,20 +208,25 @@ class AnsweringTally:
     def answering(self, n_rows: int, *, has_intervals: bool = True) -> Answering:
         """Sum up the rows counted so far: how many are in each case, and two shares.
 
-        One share is that of answered rows among those whose contexts were enough, the
-        other that of declined rows among those whose contexts were not. How many
-        answers match the reference is left out where no row has Context Recall, which
-        says whether an answer matches.
+        There are four cases, and "uncertain" for rows where the judge is unsure:
+
+        - "answered": the contexts were enough;
+        - "over_declined": declined although they were enough;
+        - "unbacked": answered although they were not enough;
+        - "rightly_declined": they were not enough.
 
         Args:
             n_rows: How many rows there are, those without a case among them.
             has_intervals: False for a run that stopped early because of its scores:
                 rows that were chosen so have no interval.
+
+        Returns:
+            The counts and shares. Their ``right_answers`` are None where no row has a
+            score of Context Recall, which says whether an answer matches the reference.
         """
-        n_by_case = {
-            case: len(cluster_numbers)
-            for case, cluster_numbers in self._cluster_numbers_by_case.items()
-        }
+        n_by_case = {}
+        for case, cluster_numbers in self._cluster_numbers_by_case.items():
+            n_by_case[case] = len(cluster_numbers)  # there is a number for each row
         right_answers_by_case = {
             case: RightAnswers(**counts)
             for case, counts in self._counts_of_answers_by_case.items()
@@ -233,23 +238,26 @@ class AnsweringTally:
             metric=self._metric,
             cases=n_by_case,
             without_case=n_rows - sum(n_by_case.values()),
-            # of each share: what is right with such contexts, then what is wrong
-            answered=self._share("answered", "over_declined", has_intervals),
-            rightly_declined=self._share("rightly_declined", "unbacked", has_intervals),
+            answered=self._share(
+                right="answered", wrong="over_declined", has_interval=has_intervals
+            ),
+            rightly_declined=self._share(
+                right="rightly_declined", wrong="unbacked", has_interval=has_intervals
+            ),
             right_answers=right_answers_by_case if has_recall else None,
         )
 
     def _share(
-        self, right: AnsweringCase, other: AnsweringCase, has_interval: bool
+        self, *, right: AnsweringCase, wrong: AnsweringCase, has_interval: bool
     ) -> AnsweringShare:
         """The share of the ``right`` case among the rows of both cases."""
         clusters_of_right = self._cluster_numbers_by_case[right]
-        clusters_of_other = self._cluster_numbers_by_case[other]
+        clusters_of_wrong = self._cluster_numbers_by_case[wrong]
         values = array("d", [1.0]) * len(clusters_of_right)
-        values += array("d", [0.0]) * len(clusters_of_other)
+        values += array("d", [0.0]) * len(clusters_of_wrong)
         interval = None
         if has_interval:
-            interval = mean_interval(values, clusters_of_right + clusters_of_other)
+            interval = mean_interval(values, clusters_of_right + clusters_of_wrong)
         return AnsweringShare(
             count=len(clusters_of_right),
             total=len(values),

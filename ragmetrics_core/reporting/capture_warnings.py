@@ -60,10 +60,11 @@ class CaptureWarningTally:
         self._kinds_with_other_numbers: set[str] = set()
 
     def add(self, sample: Sample, index: int) -> None:
-        """Count the warnings of one captured sample; each kind counts once.
+        """Count the warnings of one captured sample, each kind of warning once.
 
-        Of each kind the words of the first sample are kept, and whether other samples
-        have other numbers in them.
+        A kind is a warning's text without its numbers: "3 of 5 documents have no id" and
+        "1 of 2 documents have no id" are one kind. The text of the earliest sample is
+        kept to be shown.
 
         Args:
             sample: The sample.
@@ -73,18 +74,27 @@ class CaptureWarningTally:
         kinds_of_sample: set[str] = set()
         for text in warnings:
             kind = self._kind_of(text)
-            # warnings of too many kinds are counted together, without their words
-            shown_text = _OTHER_KINDS if kind == _OTHER_KINDS else text
-            sample_of_kind = _FirstSample(shown_text, index)
-            first = self._first_by_kind.setdefault(kind, sample_of_kind)
-            if index < first.row_index:
-                self._first_by_kind[kind] = sample_of_kind
-            if shown_text != first.text:
-                self._kinds_with_other_numbers.add(kind)
+            self._keep_first_text(kind, text, index)
             kinds_of_sample.add(kind)
         for kind in kinds_of_sample:
             n_samples = self._n_samples_by_kind.get(kind, 0)
             self._n_samples_by_kind[kind] = n_samples + 1
+
+    def _keep_first_text(self, kind: str, text: str, index: int) -> None:
+        """Keep the text of the earliest sample, and note a text with other numbers.
+
+        Args:
+            kind: The kind of warning.
+            text: The warning.
+            index: The place of its sample in the input.
+        """
+        if kind == _OTHER_KINDS:
+            text = _OTHER_KINDS  # beyond a hundred kinds no text of their own is kept
+        first = self._first_by_kind.setdefault(kind, _FirstSample(text, index))
+        if index < first.row_index:
+            self._first_by_kind[kind] = _FirstSample(text, index)
+        if text != first.text:  # texts of one kind differ in numbers only
+            self._kinds_with_other_numbers.add(kind)
 
     def _kind_of(self, text: str) -> str:
         """The warning without its numbers; that of all others where there are too many."""

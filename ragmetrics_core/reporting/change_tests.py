@@ -47,7 +47,7 @@ def changes_of_identical_runs(
 def changes_without_tests(
     parts: Sequence[Part], metrics: Sequence[str], cluster: GroupBy
 ) -> list[MetricChange]:
-    """The changes of metrics where a run stopped as soon as its gates were decided.
+    """Compute how metrics changed where a run stopped as soon as its gates were decided.
 
     Differences are not tested: rows of such a run were chosen by their scores, so that
     changes would look significant too often.
@@ -58,8 +58,9 @@ def changes_without_tests(
         cluster: Which samples belong together.
 
     Returns:
-        A change for each part and metric: counts of outcomes, and the mean difference;
-        where no pair has two scores, whether more rows declined or failed.
+        A change for each part and metric. It has the counts of outcomes and the mean
+        difference. Where no pair has two scores, it has p-values in place of the
+        difference: do more rows decline, or fail, in one of the runs?
     """
     changes = []
     for part in parts:
@@ -71,7 +72,7 @@ def changes_without_tests(
             if differences.values:
                 numbers: dict[str, object] = {"verdict": "not tested"}
                 numbers.update(_mean_change(differences))
-            else:  # rows that declined or failed are not chosen by their scores
+            else:  # without a pair of scores no row was chosen by its scores
                 numbers = dict(p_of_shifts(results))
             changes.append(change.model_copy(update=numbers))
     return changes

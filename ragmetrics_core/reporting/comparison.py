@@ -278,9 +278,13 @@ class Comparison(Frozen):
     def table(self) -> str:
         """Return the comparison as plain text, without texts of samples.
 
-        First come how many rows were matched, the judges, and reasons not to trust the
-        comparison; then a paragraph for each metric, a line for each slice, and notes on
-        what the verdicts mean.
+        It holds, in this order:
+
+        - how many rows were matched, and the judges;
+        - reasons not to trust the comparison;
+        - a paragraph for each metric, and a line for each slice;
+        - why a difference is undecided that may be one of many due to chance;
+        - the rule by which the verdicts are given.
         """
         lines = [str(self.matched), self.judged]
         lines += [f"! not comparable: {reason}" for reason in self.differing]
@@ -294,6 +298,7 @@ class Comparison(Frozen):
         if changes_of_slices:
             lines += ["", "By slice:"]
             lines += [f"  {change.line}" for change in changes_of_slices]
+        # chance alone moves some of many differences
         if any(change.is_chance_of_many for change in self.changes):
             lines += ["", self.why_undecided]
         if self.rule:
@@ -351,19 +356,24 @@ class Comparison(Frozen):
 
     def _repr_html_(self) -> str:
         """The comparison as a notebook shows it: notes, and a table of all changes."""
-        notes = [str(self.matched), self.judged]
-        notes += [f"not comparable: {reason}" for reason in self.differing]
-        notes += self.not_compared
-        notes += map(str, self.moves_behind_means)
-        notes += map(str, self.shifts)
-        notes += [note for note in (self.caution, self.rule) if note]
         table_rows = []
         for change in self.changes:
             # the first line says the name and the verdict, which are cells of their own
             _, *lines_of_reasons = change.lines(self.margin)
             table_rows.append((change.name, change.verdict, lines_of_reasons))
         table = html_rows(table_rows, ("metric", "second run", "why"))
-        return f"<div>{element('p', notes)}{table}</div>"
+        return f"<div>{element('p', self._notes())}{table}</div>"
+
+    def _notes(self) -> list[str]:
+        """What stands above the table of changes in a notebook."""
+        notes = [str(self.matched), self.judged]
+        notes += [f"not comparable: {reason}" for reason in self.differing]
+        notes += self.not_compared  # metrics that only one of the runs has
+        notes += map(str, self.moves_behind_means)  # gains and losses that cancel
+        notes += map(str, self.shifts)  # rows that declined or failed
+        # what the verdicts do not cover, and by which rule they are given
+        notes += [note for note in (self.caution, self.rule) if note]
+        return notes
 
     def to_html(self, path: str | Path) -> None:
         """Write the comparison as one HTML page that opens offline.

@@ -81,9 +81,9 @@ class TurnTally:
         self._lowest_by_conversation: dict[str, float] = {}
         # share of each answer's claims that rest on the assistant's own words
         self._own_words_shares = array("d")
-        # items of earlier evidence: those still shown, and those of which that is known
-        self._n_items_shown = 0
-        self._n_items_known = 0
+        # documents of earlier turns of which it is known whether prompts still show them
+        self._n_earlier_documents = 0
+        self._n_still_shown = 0
 
     def add(self, ledger: Ledger, result: Scored) -> None:
         """Count the score of one sample.
@@ -102,20 +102,27 @@ class TurnTally:
             self._lowest_by_conversation[ledger.conversation] = lowest
         if not isinstance(result.evidence, Polled) or result.evidence.ledger is None:
             return
-        grounds = result.evidence.ledger
-        if grounds.shares is not None:
+        what_claims_rest_on = result.evidence.ledger
+        if what_claims_rest_on.shares is not None:
             # "own": the claims that rest on the assistant's own words
-            self._own_words_shares.append(grounds.shares.get("own", 0.0))
-        if grounds.kept is not None:  # items of earlier turns: still shown, and in all
-            n_shown, n_known = grounds.kept
-            self._n_items_shown += n_shown
-            self._n_items_known += n_known
+            self._own_words_shares.append(what_claims_rest_on.shares.get("own", 0.0))
+        if what_claims_rest_on.kept is not None:
+            n_still_shown, n_earlier_documents = what_claims_rest_on.kept
+            self._n_still_shown += n_still_shown
+            self._n_earlier_documents += n_earlier_documents
 
     def summary(self, threshold: float) -> Conversations | None:
-        """Sum up the scores so far; None if no sample had a ledger.
+        """Sum up the scores of conversations so far.
 
         Args:
             threshold: A score below this makes a turn a low one.
+
+        Returns:
+            The mean score by turn; the number of conversations; the share of them
+            without a low turn (``sound``); the mean share of an answer's claims that
+            rest on the assistant's own words (``own``); and the share of the documents
+            of earlier turns that the prompts still showed (``kept``). None if no sample
+            had a ledger, the record of a conversation.
         """
         if not self._scores_by_turn:
             return None
@@ -127,8 +134,8 @@ class TurnTally:
             lowest >= threshold for lowest in self._lowest_by_conversation.values()
         ]
         share_still_shown = None
-        if self._n_items_known:
-            share_still_shown = self._n_items_shown / self._n_items_known
+        if self._n_earlier_documents:
+            share_still_shown = self._n_still_shown / self._n_earlier_documents
         return Conversations(
             by_turn=mean_by_turn,
             count=len(has_no_low_turn),

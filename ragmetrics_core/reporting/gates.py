@@ -189,24 +189,30 @@ def decide(
     on: On = "interval",
     min_scored: float = MIN_SCORED,
 ) -> Decision:
-    """Hold a gate against what a run measured.
+    """Decide whether a run reaches a gate, the lowest mean that is good enough.
 
-    Rows that failed or were not judged count as 0 and as 1: the gate is passed if the
-    worst case reaches the threshold, failed if the best case misses it, else undecided.
+    The rules apply in this order:
+
+    1. If the metric was scored on no row, the gate is failed.
+    2. If the run ended early, or less than ``min_scored`` of its rows are scored, the
+       gate is undecided.
+    3. Rows that failed or were not judged count as 0 in the worst case, and as 1 in the
+       best case. The gate is passed if the worst case reaches the threshold, failed if
+       the best case misses it, else undecided.
+
+    A gate per slice, such as one for each language, is passed if it is passed for each
+    slice, and failed if it is failed for any. Samples without the key are a slice of
+    their own; bad rows count in each slice.
 
     Args:
         gate: The gate.
         measured: A report or its summary.
         on: What is held against the threshold: the 95 % ``interval`` of the mean, or
             the mean (``point``).
-        min_scored: Share of all rows that must be scored; with fewer, or after a run
-            that ended early, the gate is undecided, for whatever reason the scores are
-            missing.
+        min_scored: Share of all rows that must be scored.
 
     Returns:
-        The decision. A metric that was not scored on any row has failed. A gate per
-        slice is passed if each slice passes, and failed if any fails; samples without
-        its key are a slice, bad rows are in all.
+        The decision, with a sentence that says why.
 
     Raises:
         SettingError: If ``min_scored`` is not in [0, 1], the metric was not measured,
@@ -443,24 +449,28 @@ def _hint(
 ) -> str:
     """Say how many rows would decide a gate that is undecided.
 
-    The width of the interval shrinks about with the root of the number of rows. So the
-    number follows from how far the interval reaches beyond the threshold. It is rough
-    where the mean is near 0 or 1.
+    The interval of the mean reaches over the threshold. Its width shrinks about with the
+    root of the number of rows, which gives the number of rows at which it would end
+    before the threshold. The number is rough where the mean is near 0 or 1.
 
     Args:
         outcome: What was decided of the gate.
         numbers: What was measured of its metric.
-        interval: The interval of the mean; None if the mean itself decides.
+        interval: The interval of the mean; None if the mean itself was held against the
+            threshold. Then only failed rows leave the gate undecided.
         threshold: The mean that is to be reached.
 
     Returns:
-        A sentence; "" if the gate is decided, or if there are rows of unknown score
-        (failed ones), which more rows would not make known.
+        A sentence; "" if the gate is decided, or if rows failed, whose scores more rows
+        would not make known.
     """
-    if outcome != "undecided" or numbers.unknown > 0 or numbers.mean is None:
+    is_undecided = outcome == "undecided"
+    if not is_undecided or numbers.unknown > 0:
+        return ""
+    if interval is None or numbers.mean is None:
         return ""
     distance_to_threshold = abs(numbers.mean - threshold)
-    if interval is None or distance_to_threshold < _NEAREST:
+    if distance_to_threshold < _NEAREST:
         return (
             " The mean lies at the threshold, so that hardly any number would decide."
         )
@@ -511,11 +521,20 @@ def _why_nothing_follows(
 def _bounds(
     numbers: MetricSummary, mean: float, interval: Interval | None
 ) -> tuple[float, float]:
-    """The lowest and the highest that the mean may be, rows of unknown score included.
+    """Return the lowest and the highest that the mean may be, with all rows scored.
 
-    Rows whose score is not known, because they failed, count as 0 for the low bound and
-    as 1 for the high one. Without an interval the bounds are the two means that follow.
-    With an interval they are the ends of the intervals of these two means.
+    Rows that failed have no known score: in the worst case each would score 0, and in
+    the best case 1.
+
+    Args:
+        numbers: What was measured of the metric.
+        mean: The mean of the known scores.
+        interval: Its interval; None if the mean itself is held against the threshold.
+
+    Returns:
+        Without an interval, the mean in the worst case and in the best case. With an
+        interval, the outermost ends of three intervals: of the known scores, of the
+        worst case and of the best case.
     """
     if interval is not None and numbers.worst is not None and numbers.best is not None:
         low = min(interval.low, numbers.worst.low)
@@ -523,7 +542,9 @@ def _bounds(
         return low, high
     sum_of_scores = numbers.count * mean
     n_rows = numbers.count + numbers.unknown
-    return sum_of_scores / n_rows, (sum_of_scores + numbers.unknown) / n_rows
+    worst_mean = sum_of_scores / n_rows
+    best_mean = (sum_of_scores + numbers.unknown) / n_rows
+    return worst_mean, best_mean
 
 
 def three_way(low: float, high: float, threshold: float) -> Outcome:

@@ -144,6 +144,8 @@ class MetricChange(Frozen):
         elif self.difference is None:
             lines.append("  no row is scored in both runs")
         elif self.interval is None or self.bounds is None:
+            # a run that stops once its gates are decided chooses its rows by their
+            # scores: no test or interval of its differences holds
             lines.append(
                 f"  mean difference {self.difference:+.4f} over {self.pairs} pairs of a"
                 " run until decided"

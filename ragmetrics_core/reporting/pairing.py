@@ -297,12 +297,11 @@ def numbering(by: GroupBy) -> Callable[[Sample | None], int]:
 def group_pairs(
     pairs: Iterable[tuple[Sample | None, Sample | None]], by: GroupBy
 ) -> list[str | None]:
-    """Group pairs of samples, and return the name of each pair's group.
+    """Group pairs of samples by their keys, and return the name of each pair's group.
 
-    A pair is the same sample in two runs. Pairs are in one group if their samples have
-    equal keys in either run: what two runs know of conversations need not be the same,
-    and one may name them anew. A pair that has a key in the second run only is grouped
-    by that.
+    A pair is the same sample in two runs; its key may be a conversation's id. Two pairs
+    are in one group if their keys are equal in the first run or in the second, or if a
+    chain of such pairs joins them. The second run may give conversations other ids.
 
     Args:
         pairs: The samples in the first and in the second run.
@@ -317,29 +316,18 @@ def group_pairs(
     for before, after in pairs:
         first_key = group_of(before, by)
         second_key = group_of(after, by)
-        main_key = first_key if first_key is not None else second_key
-        if main_key is None:
+        if first_key is None:
+            # a key of the second run alone stands for the first run as well
+            first_key = second_key
+        if first_key is None:
             key_of_pairs.append(None)
             continue
         # equal keys of the two runs need not mean the same: the run is part of the key
-        key_of_pairs.append(("first", main_key))
+        run_key: _RunKey = ("first", first_key)
+        key_of_pairs.append(run_key)
         if second_key is not None:
-            groups.join(("first", main_key), ("second", second_key))
-    # The representative of a group depends on the order of the pairs. Its least key
-    # does not, so that this one names the group.
-    name_by_group: dict[_RunKey, str] = {}
-    for run_key in key_of_pairs:
-        if run_key is not None:
-            group = groups.representative(run_key)
-            _, key = run_key
-            name_by_group[group] = min(name_by_group.get(group, key), key)
-    names: list[str | None] = []
-    for run_key in key_of_pairs:
-        if run_key is None:
-            names.append(None)
-        else:
-            names.append(name_by_group[groups.representative(run_key)])
-    return names
+            groups.join(run_key, ("second", second_key))
+    return _names_of_groups(key_of_pairs, groups)
 
 
 _RunKey = tuple[Literal["first", "second"], str]
@@ -368,6 +356,30 @@ class _JoinedKeys:
     def join(self, key: _RunKey, joined_key: _RunKey) -> None:
         """Make one set of the sets of two keys."""
         self._parent[self.representative(key)] = self.representative(joined_key)
+
+
+def _names_of_groups(
+    key_of_pairs: Sequence[_RunKey | None], groups: _JoinedKeys
+) -> list[str | None]:
+    """Name each pair's group after its least key; None for a pair without a key.
+
+    The representative of a group depends on the order of the pairs, its least key does
+    not.
+    """
+    name_by_representative: dict[_RunKey, str] = {}
+    for run_key in key_of_pairs:
+        if run_key is not None:
+            representative = groups.representative(run_key)
+            _, key = run_key
+            least_key = min(name_by_representative.get(representative, key), key)
+            name_by_representative[representative] = least_key
+    names: list[str | None] = []
+    for run_key in key_of_pairs:
+        if run_key is None:
+            names.append(None)
+        else:
+            names.append(name_by_representative[groups.representative(run_key)])
+    return names
 
 
 class Part(NamedTuple):

@@ -25,34 +25,37 @@ _NOT_SHOWN: Part = (None, 0.0)
 def parts_shown(
     retrieved: Sequence[Context], contexts: Sequence[Context]
 ) -> list[Part]:
-    """Say of each retrieved passage which context shows it, and how much of it.
+    """Find for each retrieved passage the context that shows it, and how much of it.
 
-    A passage is shown by the context of the same text; without one, by a context that
-    holds the passage, or that is a part of it. Of several contexts the one with the
-    passage's id comes first. Each context of the same text shows one passage only: of
-    three equal passages two are shown where two contexts have the text.
+    The first of these contexts shows the passage:
+
+    1. a context of the same text, which shows one passage only: where two contexts have
+       the text of three equal passages, two of the passages are shown;
+    2. a context that holds the whole passage among other text;
+    3. a context that is a part of the passage.
 
     Args:
         retrieved: The passages.
         contexts: What the model was shown.
 
     Returns:
-        For each passage the index of the context, and the share of the passage's
-        letters that is shown. (None, 0.0) for one that is not shown. The share is None
-        where a context has its id or some of its words, in another text: nobody can
-        say.
+        For each passage the index of the context and the share of the passage's letters
+        that it shows:
+
+        - (2, 1.0): context 2 shows all of it;
+        - (2, 0.4): context 2 shows a part of it;
+        - (2, None): context 2 has the passage's id or some of its words, but another
+          text, so that nobody can say how much it shows;
+        - (None, 0.0): no context shows it.
     """
     context_texts = [_plain(context.text) for context in contexts]
     # contexts by their text, without those that show a passage already
     free_indices_by_text: dict[str, list[int]] = {}
     for index, text in enumerate(context_texts):
         free_indices_by_text.setdefault(text, []).append(index)
+    # a context with another passage's id does not show this one
     ids_of_passages = {passage.id for passage in retrieved}
-    texts_of_passages = {_plain(passage.text) for passage in retrieved}
-    other_contexts = []
-    for index, text in enumerate(context_texts):
-        if text not in texts_of_passages:
-            other_contexts.append(_OtherContext(index, contexts[index].id, text))
+    other_contexts = _contexts_of_other_texts(retrieved, contexts)
     parts: list[Part] = []
     for passage in retrieved:
         text = _plain(passage.text)
@@ -91,18 +94,22 @@ def _choose_equal(
 ) -> Part:
     """Choose which of the contexts with a passage's text shows the passage.
 
-    It is the first one with the passage's id; else the first one that is of no other
-    passage by its id. It is taken out of ``free_indices``, because a context shows one
-    passage only.
+    It is the first context with the passage's id; without any, the first context that
+    has no passage's id. The chosen index is removed from ``free_indices``, because a
+    context shows one passage only.
 
     Args:
         passage: The passage.
         contexts: All contexts.
-        free_indices: Indices of the contexts with its text that show none yet.
+        free_indices: Indices of the contexts with its text that show no passage yet.
         ids_of_passages: The ids of all passages.
+
+    Returns:
+        The index of the context, and 1.0 for the whole passage; ``_NOT_SHOWN`` if no
+        context is left.
     """
     with_its_id = [
-        index for index in free_indices if _has_id_of(passage, contexts[index])
+        index for index in free_indices if _has_id(passage, contexts[index].id)
     ]
     with_no_other_id = []
     for index in free_indices:
@@ -134,46 +141,67 @@ class _OtherContext:
         self.word_runs = frozenset(_runs_of_words(text))
 
 
+def _contexts_of_other_texts(
+    retrieved: Sequence[Context], contexts: Sequence[Context]
+) -> list[_OtherContext]:
+    """The contexts whose text is not that of any passage."""
+    texts_of_passages = {_plain(passage.text) for passage in retrieved}
+    other_contexts = []
+    for index, context in enumerate(contexts):
+        text = _plain(context.text)
+        if text not in texts_of_passages:
+            other_contexts.append(_OtherContext(index, context.id, text))
+    return other_contexts
+
+
 def _find_part(passage: Context, text: str, contexts: Sequence[_OtherContext]) -> Part:
     """Find the context that shows a part of a passage, and how large the part is.
 
-    Contexts with the passage's id come before others, then those that show more of it.
-    Without any, a context with the passage's id or some of its words in a row may show
-    it in other words: its share is None, which says that nobody knows.
+    Contexts with the passage's id are preferred, then contexts that show more of it.
 
     Args:
         passage: The passage.
         text: Its text, with single blanks.
-        contexts: The contexts whose text is not that of any passage. One with the text
-            of another passage shows that other one, although both may overlap.
+        contexts: The contexts to look at. Contexts with the text of another passage are
+            already left out: they show that passage, although both may overlap.
+
+    Returns:
+        The index of the best context, and the share of the passage's letters that it
+        shows. If none shows a part, the first context that may show the passage in
+        other words, with None for the unknown share; else ``_NOT_SHOWN``.
     """
-    best_share = 0.0
-    best_has_same_id = False
     best_index: int | None = None
-    similar_index: int | None = None
-    word_runs = frozenset(_runs_of_words(text)) if contexts else frozenset()
+    best_rank = (False, 0.0)
     for context in contexts:
-        has_same_id = passage.id is not None and passage.id == context.context_id
+        has_same_id = _has_id(passage, context.context_id)
         share = _share_shown(text, context.text, has_same_id=has_same_id)
-        # pairs compare by the id first, then by the share
-        is_better = (has_same_id, share) > (best_has_same_id, best_share)
-        if share > 0 and is_better:
-            best_has_same_id = has_same_id
-            best_share = share
+        rank = (has_same_id, share)  # ranks compare by the id first, then by the share
+        if share > 0 and rank > best_rank:
+            best_rank = rank
             best_index = context.index
-        if similar_index is None:
-            shares_words = not word_runs.isdisjoint(context.word_runs)
-            if has_same_id or shares_words:
-                similar_index = context.index
     if best_index is not None:
+        _, best_share = best_rank
         return best_index, best_share
+    similar_index = _index_of_similar(passage, text, contexts)
     if similar_index is not None:
         return similar_index, None
     return _NOT_SHOWN
 
 
-def _has_id_of(passage: Context, context: Context) -> bool:
-    return passage.id is not None and passage.id == context.id
+def _index_of_similar(
+    passage: Context, text: str, contexts: Sequence[_OtherContext]
+) -> int | None:
+    """The index of the first context with a passage's id, or with words of it in a row."""
+    word_runs = frozenset(_runs_of_words(text)) if contexts else frozenset()
+    for context in contexts:
+        shared_word_runs = word_runs & context.word_runs
+        if _has_id(passage, context.context_id) or shared_word_runs:
+            return context.index
+    return None
+
+
+def _has_id(passage: Context, context_id: str | None) -> bool:
+    return passage.id is not None and passage.id == context_id
 
 
 def _share_shown(text: str, context_text: str, *, has_same_id: bool) -> float:

@@ -270,9 +270,9 @@ class Report:
             capture_notes = None if row.sample is None else row.sample.capture
             if capture_notes is not None and capture_notes.grade in grades:
                 rows_of_grades.append(row)
-        # The decisions of a run until decided hold bounds of the mean over all rows.
-        # These are other rows. A summary takes bounds only from a decision that has a
-        # threshold, so the threshold is taken away.
+        # A run that stopped early has decisions with bounds of the mean over all its
+        # rows. They do not hold for the rows of these grades. A summary takes bounds
+        # only from decisions with a threshold, so the threshold is taken away.
         decisions_without_bounds = tuple(
             decision.model_copy(update={"at_least": None})
             for decision in self.decisions

@@ -45,38 +45,43 @@ class RowShift(NamedTuple):
 def row_shifts(
     pairs: Sequence[Pair], metrics: Sequence[str], *, is_tested: bool
 ) -> tuple[RowShift, ...]:
-    """Count in each of two runs the rows that declined, and those that failed.
+    """Count in each of two runs the rows that declined, and the rows that failed.
 
-    A row declined if any of the metrics says that its answer did; it failed if the
-    judge failed on any of them. A count is left out if the same rows are concerned in
-    both runs.
+    A row declined if any metric says that its answer declines. It failed if the judge
+    failed on any metric.
 
     Args:
         pairs: Each row as the first run has it, and as the second has it.
         metrics: Names of the metrics.
         is_tested: Whether a p-value says if chance could explain the change.
+
+    Returns:
+        A shift for declined rows and one for failed rows, each with the mean scores of
+        the rows that only the first run shows so. A shift is left out if both runs show
+        the same rows so.
     """
     shifts = []
     for title, has_trait in (("Declined", _is_declined), ("Failed", _is_unusable)):
         # for each row, whether it declined (or failed) in the first run, and the second
         traits = []
-        freed_pairs = []  # rows with the trait in the first run alone
+        pairs_of_first_only = []  # rows that declined (or failed) in the first run only
         for pair in pairs:
             before_row, after_row = pair
-            had_trait = _has_any(before_row, metrics, has_trait)
-            still_has_trait = _has_any(after_row, metrics, has_trait)
-            traits.append((had_trait, still_has_trait))
-            if had_trait and not still_has_trait:
-                freed_pairs.append(pair)
+            has_trait_before = _has_any(before_row, metrics, has_trait)
+            has_trait_after = _has_any(after_row, metrics, has_trait)
+            traits.append((has_trait_before, has_trait_after))
+            if has_trait_before and not has_trait_after:
+                pairs_of_first_only.append(pair)
         if all(before == after for before, after in traits):
             continue
+        # the means are of the second run, and are shown beside its highest scores
         highest_scores = _highest_scores([after for _, after in pairs], metrics)
         shift = RowShift(
             title,
             first=sum(before for before, _ in traits),
             second=sum(after for _, after in traits),
             p=_p_of_shift(traits) if is_tested else None,
-            newly_scored=_means_in_words(freed_pairs, highest_scores),
+            newly_scored=_means_in_words(pairs_of_first_only, highest_scores),
         )
         shifts.append(shift)
     return tuple(shifts)
@@ -100,11 +105,11 @@ def _means_in_words(pairs: Sequence[Pair], highest: Mapping[str, float]) -> str:
 
 
 def _mean_in_words(metric: str, pairs: Sequence[Pair], highest: float) -> str:
-    """A metric's mean over rows of the second run, in words; "" if none is scored.
+    """Word a metric's mean over rows of the second run; "" if none of them is scored.
 
-    In parentheses stands the mean that the same rows had in the first run, if all of
-    them were scored there, and the highest score of any row if that is under 1: a judge
-    may give no more.
+    Two notes may follow in parentheses. One is the mean of the same rows in the first
+    run, if all of them were scored there. The other is the highest score of any row, if
+    it is below 1: the judge may be unable to give more, so that a mean near it is high.
 
     Args:
         metric: Name of the metric.

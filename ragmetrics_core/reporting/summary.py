@@ -407,20 +407,24 @@ class Tally:
         slices: Iterable[str] = (),
         is_slice: bool = False,
     ) -> None:
-        """Begin to count; each key of slices begins with a tally under None.
+        """Begin to count, with a tally for the whole and tallies for its slices.
 
-        The tally under None counts bad rows alone. Nobody knows their slice, so they
-        count in each: a new slice begins as a copy of that tally.
+        A slice is the rows with one value of a key, such as those in one language. Its
+        tally is made when its first row comes.
 
         Args:
             metrics: Names of the metrics.
             cluster: Which samples belong together.
             slices: Keys of the metadata that make slices.
-            is_slice: Whether this counts one slice. Then the tally of all rows checks
-                that the keys exist, which a slice alone could not tell.
+            is_slice: Whether this counts one slice. A slice need not have the keys of
+                slices and clusters; only the tally of all rows checks that some sample
+                has them.
         """
+        # by key of slices, the tally of each value; bad rows alone stand under None
         self._tallies_by_key: dict[str, dict[str | None, Tally]] = {}
         for key in slices:
+            # Nobody knows the slice of a bad row, so it counts in each slice: a new
+            # slice begins as a copy of this tally.
             tally_of_bad_rows = Tally(metrics, cluster=cluster, is_slice=True)
             self._tallies_by_key[key] = {None: tally_of_bad_rows}
         if is_slice:
@@ -564,7 +568,8 @@ class MetricTally:
 
     Attributes:
         scores: The scores.
-        has_useful_chunk: For each score, whether any chunk of the sample is useful.
+        has_useful_chunk: For each score, 1 if any chunk of the sample is useful; 0 if
+            none is, or if that is not known.
         clusters_of_scored: For each score, the number of the sample's cluster.
         clusters_of_unknown: The same of rows whose score is not known: they failed,
             were not judged, or are no sample.
@@ -575,7 +580,8 @@ class MetricTally:
         first_undefined_reason: Why the first row is undefined; "" if none is.
         n_not_judged: Samples without a result of this metric.
         n_uncertain: Scores of which the judge says that it is uncertain.
-        n_useful_known: Scores of which it is known whether any chunk is useful.
+        n_samples_with_usefulness: Scores of which it is known whether any chunk is
+            useful.
     """
 
     def __init__(self) -> None:
@@ -590,7 +596,7 @@ class MetricTally:
         self.first_undefined_reason = ""
         self.n_not_judged = 0
         self.n_uncertain = 0
-        self.n_useful_known = 0
+        self.n_samples_with_usefulness = 0
 
     def add_bad_row(self) -> None:
         """Count a row that is no sample, which stands in no cluster."""
@@ -631,36 +637,45 @@ class MetricTally:
             self.n_uncertain += 1
         if ledger is not None:
             self.turns.add(ledger, result)
-        n_useful_chunks: int | None = None  # not known
+        n_useful_chunks: int | None = None
         if isinstance(result.evidence, JudgedChunks):
+            # the number of useful chunks; None if no verdict is known
             n_useful_chunks = result.evidence.useful_known
-        if n_useful_chunks is not None:
-            self.n_useful_known += 1
-        self.has_useful_chunk.append(bool(n_useful_chunks))
+        if n_useful_chunks is None:
+            self.has_useful_chunk.append(False)
+        else:
+            self.n_samples_with_usefulness += 1
+            self.has_useful_chunk.append(n_useful_chunks > 0)
 
     def summary(
         self, name: str, limits: RiskThresholds, bootstrap: bool
     ) -> MetricSummary:
         """Sum up what was counted of the metric.
 
+        Rows that failed have no known score. ``worst`` and ``best`` are the intervals of
+        the mean if each of them scored 0, or 1.
+
         Args:
             name: Name of the metric.
             limits: When a number counts as a sign of high risk.
-            bootstrap: Whether the interval is that of the bootstrap. ``worst`` and
-                ``best``, the intervals if rows of unknown score had 0 or 1, never are.
+            bootstrap: Whether the interval is that of the bootstrap; ``worst`` and
+                ``best`` are computed without it.
         """
         scores = self.scores
         n_unknown = len(self.clusters_of_unknown)
         interval = mean_interval(scores, self.clusters_of_scored, bootstrap=bootstrap)
-        worst = best = interval
-        are_worst_and_best_other = n_unknown > 0 or bootstrap
-        if scores and are_worst_and_best_other:
+        worst = interval
+        best = interval
+        must_compute_both = n_unknown > 0 or bootstrap
+        if scores and must_compute_both:
             worst = self._interval_if_unknown_scored(0.0)
             best = self._interval_if_unknown_scored(1.0)
+        # scores of the samples for which any useful chunk was retrieved
         scores_if_useful = array("d", compress(scores, self.has_useful_chunk))
         share_with_useful_chunk = None
-        if self.n_useful_known:
-            share_with_useful_chunk = len(scores_if_useful) / self.n_useful_known
+        if self.n_samples_with_usefulness:
+            n_useful = len(scores_if_useful)
+            share_with_useful_chunk = n_useful / self.n_samples_with_usefulness
         return MetricSummary(
             metric=name,
             count=len(scores),
@@ -679,7 +694,7 @@ class MetricTally:
             failure=self.first_failure,
             not_judged=self.n_not_judged,
             useful_share=share_with_useful_chunk,
-            useful_known=self.n_useful_known,
+            useful_known=self.n_samples_with_usefulness,
             mean_if_useful=mean(scores_if_useful),
             conversations=self.turns.summary(limits.mean),
             limits=limits,

@@ -76,6 +76,8 @@ def compare(
     if _are_the_same_run(before, after, names, differing):
         changes = changes_of_identical_runs(parts, names)
     elif before.decisions or after.decisions:
+        # a run that stopped once its gates were decided chose its rows by their scores,
+        # so that no test of a difference holds
         changes = changes_without_tests(parts, names, cluster)
     else:
         changes = changes_with_tests(parts, names, cluster, margin)

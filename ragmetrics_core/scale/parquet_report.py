@@ -508,7 +508,7 @@ def _add_useful(tally: MetricTally, n_useful: Any) -> None:
 
     has_useful_chunk = compute.greater(n_useful, 0).fill_null(False)
     tally.has_useful_chunk.extend(has_useful_chunk.to_pylist())
-    tally.n_useful_known += len(n_useful) - n_useful.null_count
+    tally.n_samples_with_usefulness += len(n_useful) - n_useful.null_count
 
 
 def _add_results(

@@ -160,12 +160,15 @@ def _refuse_rows_that_look_alike(matched: Matched) -> None:
 
 
 def _refuse_few_pairs(matched: Matched, n_rows: int, min_scored: float) -> None:
-    """Raise ``InputError`` if fewer rows have a partner than need a score.
+    """Raise ``InputError`` if too few of all rows stand in both runs.
+
+    Only a pair of rows can have a score in a comparison, so the pairs must be at least
+    ``min_scored`` of all rows of the two runs.
 
     Args:
         matched: The pairs of rows, and the rows of the earlier run without a partner.
         n_rows: How many rows this run has.
-        min_scored: Share of the rows of either run that needs a score.
+        min_scored: The least share.
     """
     n_pairs = len(matched.pairs)
     n_all_rows = n_rows + len(matched.first_only)

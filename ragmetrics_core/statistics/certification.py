@@ -126,11 +126,10 @@ def certify(
     fails. So with a probability of 95 % no threshold is certified whose precision is
     below the target.
 
-    Not every threshold is tested, because a strict one has too few labels above it to
-    pass. The first one tested is the strictest that can be expected to pass although
-    two of the labels above it are wrong. Where there is none, one wrong label is
-    supposed, or no wrong label. This choice depends on the scores only, not on what the
-    labels say.
+    The first threshold tested is not the strictest of all, which has too few labels
+    above it to pass. It is the strictest with enough labels above it to pass although
+    two of them are wrong; if there is none, although one is wrong; else if all are
+    right. This choice depends on the scores only, not on what the labels say.
 
     Args:
         labelled: Score and label of samples drawn at random from the run.
@@ -138,8 +137,8 @@ def certify(
         target: The precision, above 0 and at most 0.999.
 
     Returns:
-        The threshold; or, if none is certified, how many labels would do. It holds for
-        the samples of this run, clusters or not.
+        The threshold; or, if none is certified, how many labels would do. The
+        certificate is about the samples of this run, not about other samples.
 
     Raises:
         SettingError: If the target is not in that range.
@@ -241,16 +240,18 @@ def _plan(
         target: The precision to certify.
 
     Returns:
-        The threshold that needs the fewest labels, and their number: so many, drawn
-        anew from the whole run, certify it with a probability of 80 %. The threshold is
-        None where none looks precise enough. Then the number is the fewest labels that
-        could certify any threshold, or None if there are already as many.
+        - If some threshold looks precise enough: the one that needs the fewest labels,
+          and their number. That many labels, drawn anew from the whole run, certify it
+          with a probability of 80 %.
+        - If none does, and the labels are too few to certify any threshold: None, and
+          the fewest labels that could.
+        - If none does although the labels are enough: None, None.
     """
     promising_steps = [step for step in steps if _is_promising(step, target)]
     if promising_steps:
         best_step = min(promising_steps, key=lambda step: _labels_needed(step, target))
         n_needed = _labels_needed(best_step, target)
-        # More than there are: these did not certify it.
+        # the labels at hand did not certify it, so it takes at least one more
         return best_step, max(n_needed, n_labels + 1)
     if n_labels < fewest_labels(target):
         return None, fewest_labels(target)

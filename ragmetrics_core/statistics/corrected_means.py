@@ -81,11 +81,10 @@ def _as_floats(scores: Scores) -> Scores:
 def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> CorrectedMean:
     """Estimate the mean label over all samples from some labels and all scores.
 
-    This is prediction-powered inference (PPI). The mean of the labels is corrected by
-    what the scores say of the samples without one: if these score lower on average than
-    the labelled ones, the estimate is lower than the mean of the labels. How much
-    weight the scores get is estimated on four fifths of the clusters, and used on the
-    remaining fifth.
+    This is prediction-powered inference (PPI). If the samples without a label score
+    lower on average than those with one, the estimate is lower than the mean of the
+    labels. The better the scores agree with the labels, the more weight this correction
+    has. The weight for a label is estimated on labels of other clusters.
 
     Args:
         labels: Labels of samples that were drawn at random.
@@ -93,13 +92,13 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
         unlabelled: Scores of the samples without a label.
 
     Returns:
-        The estimate with a t interval over clusters, with one label added at each end.
-        The interval also takes account of how much the unlabelled samples' mean score
-        varies.
+        The estimate with a t interval over clusters. The interval is computed with one
+        extra label 0 and one extra label 1, which widen it. It also takes account of
+        how much the unlabelled samples' mean score varies.
 
         Only the labels themselves are used if fewer than five are of the rarer class,
-        or if the unlabelled samples are fewer than two clusters, since nobody knows
-        their variance then.
+        or if the unlabelled samples are fewer than two clusters: their variance is not
+        known then.
 
     Raises:
         InputError: If there are no labels.
@@ -124,10 +123,10 @@ def ppi(labels: Sequence[bool], scores: Scores, unlabelled: Scores) -> Corrected
         return _labels_alone(labels, scores.cluster_numbers, n_unlabelled=n_unlabelled)
 
     label_values = [float(label) for label in labels]
-    weights = _weights(label_values, scores, unlabelled)
-    mean_weight = fmean(weights)
+    weight_by_label = _weights(label_values, scores, unlabelled)
+    mean_weight = fmean(weight_by_label)
     corrected = _correct_labels(
-        label_values, scores.values, weights, fmean(unlabelled.values)
+        label_values, scores.values, weight_by_label, fmean(unlabelled.values)
     )
     mean = min(1.0, max(0.0, fmean(corrected)))
     interval = _interval(
@@ -240,9 +239,11 @@ def _weights(
 
     The best weight is a / b, where a is the covariance of labels and scores, and b the
     variance of the scores times (1 + labelled / unlabelled). The clusters are dealt
-    into five parts, the folds; the weight for a label is estimated on the four folds
-    that it is not in, so that no label has a say in its own weight. Scores that do not
-    vary get 0.
+    into five folds; the weight for a label is estimated on the four folds that it is
+    not in, so that no label has a say in its own weight. Scores that do not vary get 0.
+
+    Returns:
+        A weight from 0 to 1 for each label, equal for the labels of a fold.
     """
     variance = pvariance([*scores.values, *unlabelled.values])
     if variance < _CONSTANT:

@@ -178,21 +178,29 @@ def fewest_rows(loss: float) -> int:
 def measure_reach(rows: Sequence[Labelled]) -> tuple[Reach, ...]:
     """Measure how many rows a judge may decide alone, at several limits of its errors.
 
-    ``RISKS`` limit the share of wrong decisions, ``LOSSES`` the share of all rows that
-    are decided wrongly. Each limit has one value over all sources. Where there are
-    several sources, it also has one for each source, with a rule that was chosen on the
-    others.
+    A judge decides the rows whose scores lie outside a **band** around one half. For
+    each limit the band is chosen that lets it decide most rows. ``RISKS`` limit the
+    share of its decisions that are wrong, ``LOSSES`` the share of all rows that it
+    decides wrongly.
+
+    Returns:
+        For each limit the share decided over all sources, with the band chosen on the
+        same rows. Where there are several sources, also the share for each source, with
+        the band chosen on the other sources.
     """
     limits: list[tuple[Goal, float]] = []
     for risk in RISKS:
         limits.append(("wrong", risk))
     for loss in LOSSES:
         limits.append(("lost", loss))
-    values: list[Reach] = []
+    reaches: list[Reach] = []
     for goal, limit in limits:
-        values.append(reach_of_chosen_band(rows, rows, goal, limit, source=None))
-        values += reach_on_sources_left_out(rows, goal, limit)
-    return tuple(values)
+        reach_over_all = reach_of_chosen_band(
+            goal, limit, chosen_on=rows, measured_on=rows, source=None
+        )
+        reaches.append(reach_over_all)
+        reaches += reach_on_sources_left_out(rows, goal, limit)
+    return tuple(reaches)
 
 
 def reach_on_sources_left_out(
@@ -214,33 +222,45 @@ def reach_on_sources_left_out(
         return []
     reaches: list[Reach] = []
     for source in sources:
-        of_others = [row for row in rows if row.source != source]
-        of_source = [row for row in rows if row.source == source]
-        reach = reach_of_chosen_band(of_others, of_source, goal, limit, source=source)
+        reach = reach_of_chosen_band(
+            goal,
+            limit,
+            chosen_on=[row for row in rows if row.source != source],
+            measured_on=[row for row in rows if row.source == source],
+            source=source,
+        )
         reaches.append(reach)
     return reaches
 
 
 def reach_of_chosen_band(
-    chosen_on: Sequence[Labelled],
-    rows: Sequence[Labelled],
     goal: Goal,
     limit: float,
     *,
+    chosen_on: Sequence[Labelled],
+    measured_on: Sequence[Labelled],
     source: str | None,
 ) -> Reach:
-    """What is decided of rows with the band that is chosen on some rows."""
+    """Choose a band on some rows, and measure what a judge decides of others with it.
+
+    Args:
+        goal: What is limited: "wrong", of the decided rows, or "lost", of all rows.
+        limit: The share that may be decided wrongly.
+        chosen_on: The rows on which the band is chosen.
+        measured_on: The rows that are decided; they may be the same.
+        source: Their source; None for all sources.
+    """
     low, high = choose_band(chosen_on, goal, limit)
-    reach = mean_outside(rows, low, high)
+    outside = mean_outside(measured_on, low, high)
     return Reach(
         goal=goal,
         limit=limit,
         source=source,
         low=low,
         high=high,
-        decided=reach.decided,
-        lost=reach.lost,
-        wrong=reach.wrong,
+        decided=outside.decided,
+        lost=outside.lost,
+        wrong=outside.wrong,
     )
 
 

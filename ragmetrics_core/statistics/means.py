@@ -293,8 +293,9 @@ def ratio_mean(
 
     Args:
         sums: The sum of each cluster; see ``sum_clusters``.
-        sizes: The size of each.
-        added: For each further cluster of average size, the value of everything in it.
+        sizes: The size of each cluster, in the same order.
+        added: Values of made-up clusters, which widen an interval: for each number one
+            cluster of average size is added in which every value is this number.
 
     Returns:
         The mean, its standard error, and the degrees of freedom of the error.
@@ -367,15 +368,16 @@ def _within(t: float, freedom: int) -> float:
     cos_theta = cos(theta)
     is_odd = freedom % 2 == 1
     if is_odd:
-        term = cos_theta
-        first_power = 3
+        term = cos_theta  # the first term, with the power 1
+        power_of_second_term = 3
     else:
-        term = 1.0
-        first_power = 2
+        term = 1.0  # the first term, with the power 0
+        power_of_second_term = 2
     sum_of_terms = 0.0
-    for power in range(first_power, freedom + 1, 2):
+    # each round adds a term and computes the next one; the last one added has ν − 2
+    for next_power in range(power_of_second_term, freedom + 1, 2):
         sum_of_terms += term
-        ratio_to_next_term = (power - 1) / power * cos_theta**2
+        ratio_to_next_term = (next_power - 1) / next_power * cos_theta**2
         term *= ratio_to_next_term
     if is_odd:
         return (2 / pi) * (theta + sin(theta) * sum_of_terms)

@@ -79,8 +79,9 @@ def permutation(
 
     Args:
         differences: Second score minus first, one per pair.
-        cluster_numbers: As in ``mean_interval``.
-        seed: That of the random patterns.
+        cluster_numbers: The number of each pair's cluster; -1 for a pair that is a
+            cluster of its own.
+        seed: Of the random patterns.
 
     Returns:
         The exact p-value if at most 16 clusters changed; else (b + 1) / (m + 1), where
@@ -94,14 +95,15 @@ def permutation(
         >>> permutation([0.2, 0.4, 0.2, 0.4, 0.2], [-1] * 5)
         Permuted(p=0.0625, exact=True)
     """
-    sums, _ = sum_clusters(differences, cluster_numbers)
-    changes = [change for change in sums if abs(change) > _ROUNDING]
+    sum_by_cluster, _ = sum_clusters(differences, cluster_numbers)
+    changes = [change for change in sum_by_cluster if abs(change) > _ROUNDING]
     if not changes:
         return Permuted(1.0, exact=True)
     # less what rounding may add: a pattern with the same sum must count as reaching it
     observed = abs(fsum(changes)) - _ROUNDING * len(changes)
-    # A table holds the sums of a block of eight changes under all patterns of their
-    # signs. One number of each table, added up, is the sum of all under one pattern.
+    # To be fast, changes are taken in blocks of eight. The table of a block holds its
+    # sums under all 2⁸ patterns of signs. Adding up one number of each table gives the
+    # sum of all changes under one pattern.
     tables = []
     for start in range(0, len(changes), _BLOCK):
         block = changes[start : start + _BLOCK]

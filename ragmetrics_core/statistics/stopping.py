@@ -50,12 +50,12 @@ def _ends(score: Score) -> tuple[float, float]:
 
 
 class _Evidence:
-    """Evidence against the claim that a mean is at most so much (``claimed_mean``).
+    """Evidence against the claim that a mean is at most ``claimed_mean``.
 
-    Five gamblers start with a wealth of 1 and bet on each score that it is higher than
-    the claim lets expect. If the claim is true they cannot expect to win. The evidence
-    is their mean wealth at its highest so far; it is infinite where the claim is
-    impossible.
+    The evidence grows like winnings. Five imaginary gamblers start with a wealth of 1,
+    and bet that each score is higher than the claim lets expect. If the claim is true,
+    they cannot expect to win. The evidence is their mean wealth at its highest so far;
+    it is infinite where the claim is impossible.
 
     Attributes:
         highest: The evidence.
@@ -69,41 +69,46 @@ class _Evidence:
         self._largest_unit = largest_unit  # in scores
         self._wealth = [1.0] * len(_BETS)  # of each gambler
         self._n_units = 0  # on which was bet so far
-        self._excess = 0.0  # of these units over the claimed mean, summed
+        # how far these units lie over the claimed mean, summed over the units
+        self._total_excess = 0.0
         self.highest = 1.0 if claimed_mean >= 0 else inf
 
     def bet_on(self, total: float, count: int) -> float:
         """Let the gamblers bet on the next unit; return their highest mean wealth yet.
 
-        A unit is what is drawn at once: a score, or the scores of a cluster. One
+        A unit is what is drawn at once: a score, or the scores of a cluster. A unit
         without scores counts as if it had the claimed mean.
 
         Args:
             total: The sum of the unit's scores.
-            count: How many scores it has.
+            count: How many scores the unit has.
         """
-        # how far the unit lies over the claimed mean, as a part of the largest unit
+        # How far the unit lies over the claimed mean. It is divided by the largest unit,
+        # so that claimed mean and excess together lie in [0, 1] for units of any size.
         excess = (total - self._claimed_mean * count) / self._largest_unit
-        expected_mean = self._claimed_mean
+        highest_mean_left = self._claimed_mean
         units_per_unit_left = 1.0
         if self._population is not None:
+            # What earlier units had over the claimed mean, later ones must have under
+            # it, if the claim is true of all units together.
             n_left = self._population - self._n_units
-            # If the claim is true of all units, the mean of those left is at most this.
-            expected_mean = self._claimed_mean - self._excess / n_left
+            highest_mean_left = self._claimed_mean - self._total_excess / n_left
             units_per_unit_left = self._population / n_left
-        if 0 < expected_mean < 1:
-            # what a stake wins (or loses), which is at most 0 on average by the claim
-            gain = (self._claimed_mean + excess) / expected_mean - 1
+        # Nothing to bet on from 1 on, which no score exceeds. At 0 and below, any score
+        # above 0 refutes the claim, which is tested below.
+        if 0 < highest_mean_left < 1:
+            # what a stake of 1 wins or loses; if the claim is true, on average no win
+            gain = (self._claimed_mean + excess) / highest_mean_left - 1
             # gamblers stake more as fewer units are left, and at a high expected mean
-            stake_factor = units_per_unit_left / (1 - expected_mean)
+            stake_factor = units_per_unit_left / (1 - highest_mean_left)
             self._multiply_wealth(gain, stake_factor)
         self._n_units += 1
-        self._excess += excess
+        self._total_excess += excess
         if self._population is not None:
-            # The claim is refuted if it is so far exceeded that units of 0 to the end
-            # would not make up for it.
+            # The claim is refuted if it is exceeded so far that it stays exceeded even
+            # if all units left score 0.
             n_left = self._population - self._n_units
-            if self._excess > n_left * self._claimed_mean:
+            if self._total_excess > n_left * self._claimed_mean:
                 self.highest = inf
         mean_wealth = sum(self._wealth) / len(_BETS)
         self.highest = max(self.highest, mean_wealth)
@@ -196,8 +201,10 @@ class SequentialGate:
     ) -> None:
         """Check the settings, and start without evidence for passing or failing.
 
-        A gate sums up evidence against two claims: that the mean is too low to pass,
-        and that it is high enough. The arguments stand in the class's docstring.
+        A gate tests two claims: that the mean is too low to pass, and that it is high
+        enough. The evidence against a claim grows like the winnings of a bet; if the
+        claim is true, it ever reaches 1/alpha with a probability of alpha at most. At
+        1/alpha the claim is rejected. The class's docstring explains the arguments.
         """
         check_share("threshold", threshold)
         check_share("margin", margin)
@@ -220,12 +227,12 @@ class SequentialGate:
         self._evidence_to_fail = gates / alpha
         self._min_samples = min_samples
         self._min_scored = min_scored
-        # Against "the mean is at most threshold − margin", which lets the gate pass.
+        # Against "the mean is at most threshold − margin": lets the gate pass.
         self._for_passing = _Evidence(
             threshold - margin - ROUNDING, population, largest_cluster
         )
-        # Against "the mean is at least threshold", which lets it fail. It bets on 1 −
-        # score, whose mean is then at most 1 − threshold.
+        # Against "the mean is at least threshold": lets the gate fail. By this claim the
+        # mean of 1 − score is at most 1 − threshold, so it is given 1 − score.
         self._for_failing = _Evidence(
             1 - threshold + ROUNDING, population, largest_cluster
         )
@@ -239,11 +246,13 @@ class SequentialGate:
     def update(self, *scores: Score, undefined: int = 0) -> Outcome:
         """Take the next unit of the random order, and return the decision.
 
-        A unit is one row, or the rows of one cluster. A failed row's score is a range,
-        or None for 0 to 1: the evidence then takes the worst case.
+        A unit is one row, or the rows of one cluster. The score of a failed row is not
+        known. The test for passing counts it as the lowest score that it may be, the
+        test for failing as the highest: both take the case that speaks least for them.
 
         Args:
-            scores: The unit's scores, one per row for which the metric is defined.
+            scores: The unit's scores, one per row for which the metric is defined. The
+                score of a failed row is a range, or None for 0 to 1.
             undefined: How many further rows it has, for which the metric is undefined.
                 A unit without scores counts as one row in any case.
 
@@ -265,15 +274,16 @@ class SequentialGate:
             if low == high:  # the score is known
                 self.scored += 1
 
-        # Each side takes the sum that speaks least for it. The mirrored sum is that of
-        # 1 − score, on which the evidence for failing bets.
-        for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
-        for_failing = self._for_failing.bet_on(unit.lowest_mirrored_sum, unit.n_scores)
+        evidence_for_passing = self._for_passing.bet_on(unit.lowest_sum, unit.n_scores)
+        # the test for failing uses 1 − score, which is lowest for the highest score
+        evidence_for_failing = self._for_failing.bet_on(
+            unit.lowest_mirrored_sum, unit.n_scores
+        )
         if self.decision == "undecided" and self._may_decide():
-            if for_passing >= self._evidence_to_pass:
-                self._decide("passed", for_passing)
-            elif for_failing >= self._evidence_to_fail:
-                self._decide("failed", for_failing)
+            if evidence_for_passing >= self._evidence_to_pass:
+                self._decide("passed", evidence_for_passing)
+            elif evidence_for_failing >= self._evidence_to_fail:
+                self._decide("failed", evidence_for_failing)
         return self.decision
 
     def _check_unit(self, ends: Sequence[tuple[float, float]], n_rows: int) -> None:
