@@ -1,14 +1,20 @@
 """Holds the trace reader against the adapters: the same runs, recorded by real instrumentations, read back.
 
 Usage: python benchmarks/traces.py [DIALECT:FRAMEWORK[:resolve]…] [--write] [--shuffle]
+       python benchmarks/traces.py [DIALECT:FRAMEWORK[:resolve]…] --than FOLDER
 
 Each shape of the adapters' tests runs once under the adapter's capture and the
 instrumentation; what the reader makes of the spans is held against what the adapter
 made of the run. ``--write`` puts the table into docs/traces.md. With ``:resolve`` the
 reader gets the texts of documents by their ids, as a store would give them.
 
-- right: question, contexts, answer and retrieved are the adapter's; hedged: the same,
-  but graded weaker than by it.
+With ``--than`` an older reader reads the same spans: FOLDER holds the package
+``ragmetrics_core`` of an earlier commit (``git archive COMMIT ragmetrics_core``). Both
+are held against today's adapter, and each shape is printed of which the older reading
+is right and today's is not.
+
+- right: question, history, contexts, answer and retrieved are the adapter's; hedged:
+  the same, but graded weaker than by it.
 - said: other than the adapter's, and graded inferred or incomplete, or noted as giving
   no sample.
 - silent: other than the adapter's, and nothing says so.
@@ -21,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import random
 import subprocess
 import sys
@@ -29,7 +36,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.traces import samples_from_spans
 
 ROOT = Path(__file__).parents[1]
@@ -114,7 +120,9 @@ def held(sample: dict[str, Any]) -> dict[str, Any]:
         name: [(c["id"], c["text"]) for c in sample[name] or ()]
         for name in ("contexts", "retrieved")
     }
-    return {"question": sample["question"], "answer": answer, **fields}
+    history = [(turn["role"], turn["content"]) for turn in sample["history"] or ()]
+    told = {"question": sample["question"], "history": history, "answer": answer}
+    return {**told, **fields}
 
 
 def same(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
@@ -141,7 +149,9 @@ def same(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
     return (
         contexts
         and retrieved
-        and all(ours[name] == theirs[name] for name in ("question", "answer"))
+        and all(
+            ours[name] == theirs[name] for name in ("question", "history", "answer")
+        )
     )
 
 
@@ -179,6 +189,9 @@ def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
 
     OpenTelemetry names documents by ids only.
     """
+    # an older core, with which this file is run as well, has no such function
+    from ragmetrics_core.capture.letters import letters_of
+
     spans = letters_of(text)
     if pair.startswith("otel:langchain") and any(
         not (pair.endswith(":resolve") and c["id"] and f'\\"{c["id"]}\\"' in text)
@@ -191,40 +204,123 @@ def absent(pair: str, text: str, theirs: list[dict[str, Any]]) -> bool:
     return any(one and letters_of(one) not in spans for one in texts)
 
 
-def row(pair: str, *, shuffle: bool = False, show: bool = True) -> Counter[str]:
-    """Record and read the shapes of one dialect and framework."""
+def read_shapes(
+    folder: Path, *, with_texts: bool, shuffle: bool
+) -> dict[str, list[dict[str, Any]]]:
+    """The reader's samples of each recorded shape, by its name.
+
+    Args:
+        folder: Where the spans of the shapes stand, and what the adapter made of them.
+        with_texts: Whether the reader gets the texts of documents by their ids.
+        shuffle: Whether the spans come in any order.
+    """
+    samples_by_shape = {}
+    for name, one in _expected(folder).items():
+        text = (folder / f"{name}.json").read_text(encoding="utf-8")
+        texts = _texts_by_id(one["samples"]) if with_texts else None
+        samples_by_shape[name] = []
+        if text.strip():
+            samples_by_shape[name] = read(text, texts, shuffle=shuffle)
+    return samples_by_shape
+
+
+def read_by_older_core(
+    core: str, folder: Path, *, with_texts: bool
+) -> dict[str, list[dict[str, Any]]]:
+    """The samples that the reader of an older core makes of the same spans.
+
+    Args:
+        core: The folder that holds the package ``ragmetrics_core`` of an older commit.
+        folder: As for ``read_shapes``.
+        with_texts: Likewise.
+    """
+    # -P: the script's own folder is not searched for packages
+    command = [sys.executable, "-P", __file__, "--read", str(folder)]
+    if with_texts:
+        command.append("resolve")
+    settings = {**os.environ, "PYTHONPATH": core}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=settings
+    )
+    if done.returncode:
+        raise SystemExit(f"{core}: {done.stderr[-2000:]}")
+    samples_by_shape: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    return samples_by_shape
+
+
+def _expected(folder: Path) -> dict[str, Any]:
+    """What the adapter made of each shape that is held against it, by its name."""
+    recorded_shapes = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+    return {
+        name: one
+        for name, one in recorded_shapes.items()
+        if not one["options"] and name not in ABOUT_CAPTURING
+    }
+
+
+def _texts_by_id(samples: list[dict[str, Any]]) -> dict[str, str]:
+    """The texts of the adapter's documents by their ids, as a store would give them."""
+    listed = []
+    for sample in samples:
+        listed += [*(sample["retrieved"] or ()), *sample["contexts"]]
+    return {one["id"]: one["text"] for one in reversed(listed) if one["id"]}
+
+
+def row(
+    pair: str, *, shuffle: bool = False, older_core: str | None = None
+) -> tuple[Counter[str], Counter[str]]:
+    """Record and read the shapes of one dialect and framework.
+
+    Returns:
+        How many shapes have which verdict, and the same by the older reader.
+    """
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        for name, one in recorded(pair, Path(folder)).items():
-            if one["options"] or name in ABOUT_CAPTURING:
-                continue
-            text = (Path(folder) / f"{name}.json").read_text(encoding="utf-8")
-            listed = [
-                c
-                for sample in one["samples"]
-                for c in (*(sample["retrieved"] or ()), *sample["contexts"])
-            ]
-            texts = (
-                {c["id"]: c["text"] for c in reversed(listed) if c["id"]}
-                if pair.endswith(":resolve")
-                else None
+    older_counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = Path(name_of_folder)
+        recorded(pair, folder)
+        with_texts = pair.endswith(":resolve")
+        samples_by_shape = read_shapes(folder, with_texts=with_texts, shuffle=shuffle)
+        older_samples = samples_by_shape
+        if older_core is not None:
+            older_samples = read_by_older_core(
+                older_core, folder, with_texts=with_texts
             )
-            ours = read(text, texts, shuffle=shuffle) if text.strip() else []
-            found = verdict(ours, one["samples"])
+        for name, one in _expected(folder).items():
+            found = verdict(samples_by_shape[name], one["samples"])
+            found_before = verdict(older_samples[name], one["samples"])
+            text = (folder / f"{name}.json").read_text(encoding="utf-8")
+            is_absent = absent(pair, text, one["samples"])
             counts["shapes"] += 1
             counts[found] += 1
-            counts["absent"] += found in ("said", "silent") and absent(
-                pair, text, one["samples"]
+            counts["absent"] += found in ("said", "silent") and is_absent
+            older_counts[found_before] += 1
+            is_shown = found in ("hedged", "silent") or (
+                "--all" in sys.argv and found == "said"
             )
-            if show and (
-                found in ("hedged", "silent")
-                or ("--all" in sys.argv and found == "said")
-            ):
-                print(
-                    f"  {pair} {found}:"
-                    f" {name}{' (absent)' if absent(pair, text, one['samples']) else ''}"
-                )
-    return counts
+            if older_core is not None:
+                is_shown = found_before == "right" != found
+            if is_shown:
+                print(f"  {pair} {found}: {name}{' (absent)' if is_absent else ''}")
+    return counts, older_counts
+
+
+def table_of_both(
+    rows: dict[str, tuple[Counter[str], Counter[str]]],
+) -> str:
+    """How many shapes are right, and silently wrong, by the older reader and today's."""
+    lines = [
+        "| recorded by | shapes | right, before → now | right or hedged | silent |",
+        "|---" * 5 + "|",
+    ]
+    for pair, (counts, older) in rows.items():
+        cells = [pair.replace(":", ", "), str(counts["shapes"])]
+        for verdicts in (("right",), ("right", "hedged"), ("silent",)):
+            before = sum(older[one] for one in verdicts)
+            now = sum(counts[one] for one in verdicts)
+            cells.append(f"{before} → {now}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def table(rows: dict[str, Counter[str]]) -> str:
@@ -246,9 +342,26 @@ def table(rows: dict[str, Counter[str]]) -> str:
 def main() -> None:
     """Print the table, or write it."""
     logging.disable(logging.CRITICAL)
-    options = [one for one in sys.argv[1:] if one.startswith("--")]
-    pairs = [one for one in sys.argv[1:] if not one.startswith("--")] or ALL
-    made = table({pair: row(pair, shuffle="--shuffle" in options) for pair in pairs})
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--read"]:
+        with_texts = "resolve" in arguments
+        folder = Path(arguments[1])
+        print(json.dumps(read_shapes(folder, with_texts=with_texts, shuffle=False)))
+        return
+    older_core = None
+    if "--than" in arguments:
+        place = arguments.index("--than")
+        older_core = arguments.pop(place + 1)
+    options = [one for one in arguments if one.startswith("--")]
+    pairs = [one for one in arguments if not one.startswith("--")] or ALL
+    rows = {
+        pair: row(pair, shuffle="--shuffle" in options, older_core=older_core)
+        for pair in pairs
+    }
+    if older_core is not None:
+        print(table_of_both(rows))
+        return
+    made = table({pair: counts for pair, (counts, _) in rows.items()})
     print(made)
     if "--write" in options:
         page = ROOT / "docs" / "traces.md"

@@ -68,6 +68,22 @@ def retrieval_of_ids(trace: str) -> list[dict[str, Any]]:
     ]
 
 
+def test_a_tools_result_may_be_a_message_that_names_its_call() -> None:
+    """LangChain's tools return one; the ledger then knows which call it answers."""
+    spans = agent()
+    fields = {"content": FOUND, "tool_call_id": "call 7", "name": "search_knowledge"}
+    message = json.dumps({"type": "tool", "data": {"type": "tool", **fields}})
+    for told in spans:
+        if told["name"] == "tool":
+            for one in told["attributes"]:
+                if one["key"] == "gen_ai.tool.call.result":
+                    one["value"] = {"stringValue": message}
+    read = samples_from_spans([otlp(*spans)], context_tools={"search_knowledge"})
+    (sample,) = read
+    assert [context.text for context in sample.contexts] == [FOUND]
+    assert read.notes.without_sample == []
+
+
 def test_a_name_that_no_tool_of_the_run_has_is_said() -> None:
     (sample,) = samples_from_spans([otlp(*agent())], context_tools={"nope"})
     assert sample.contexts == ()

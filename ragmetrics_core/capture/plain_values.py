@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import share_a_passage, stands_apart
@@ -19,6 +19,7 @@ from ragmetrics_core.capture.tree import Document, Message
 from ragmetrics_core.data import Context, Sample, SettingError, Turn, follow_path
 
 Source = str | Callable[[Any], Any]
+_Kind = TypeVar("_Kind")
 QUESTION_KEYS = (
     "question",
     "query",
@@ -144,7 +145,9 @@ def as_one_line(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-def find_instances(value: object, *kinds: type, depth: int = 8) -> Iterator[Any]:
+def find_instances(
+    value: object, *kinds: type[_Kind], depth: int = 8
+) -> Iterator[_Kind]:
     """Values of some kinds in a value and its mappings and sequences."""
     if isinstance(value, kinds):
         yield value
@@ -177,7 +180,7 @@ def contexts_in(value: object) -> list[Context]:
 def texts_in(value: object) -> Iterator[str]:
     """Texts in a value, those of messages included, of documents not."""
     for element in find_instances(value, str, Message, depth=_DEPTH):
-        yield element.text if isinstance(element, Message) else element
+        yield element.text if isinstance(element, Message) else str(element)
 
 
 def is_message(value: object, text: str) -> bool:

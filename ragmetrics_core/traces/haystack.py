@@ -401,7 +401,7 @@ def _texts(value: Any) -> Iterator[str]:
     for entry in find_instances(value, str, Message, Answer):
         if isinstance(entry, Message) and not _is_spoken(entry):
             continue
-        text = entry if isinstance(entry, str) else entry.text
+        text = entry.text if isinstance(entry, (Message, Answer)) else str(entry)
         if text and text.strip() and text not in yielded:
             yielded.add(text)
             yield text

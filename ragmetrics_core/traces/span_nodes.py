@@ -178,7 +178,7 @@ def _fill_tool(node: Node, reading: Reading) -> None:
     node.is_control = reading.hands_over or node.name in ANSWER_TOOLS
     result = reading.output
     if message is not None:
-        node.tool_call_id = node.tool_call_id or message.calls[0].id
+        node.tool_call_id = node.tool_call_id or message.tool_calls[0].id
         result = message.artifact
     node.documents = tuple(find_instances(result, Document)) or None
 
