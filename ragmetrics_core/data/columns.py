@@ -102,11 +102,11 @@ _PHOENIX_MARKS = ("context.span_id", "context.trace_id", "document_position")
 Row = Mapping[str, Any]
 
 
-class Place(NamedTuple):
-    """Where a row has a field of a sample.
+class FoundValue(NamedTuple):
+    """A value that a row holds for a field of a sample, and where it was found.
 
     Args:
-        value: What the place holds for the field.
+        value: The value.
         column: The column, or the dotted path into it; "" for what a callable gives.
         certain: False if the value is an object without a known name in it, which may
             be anything.
@@ -114,15 +114,20 @@ class Place(NamedTuple):
 
     value: Any
     column: str
-    certain: bool = True
+    is_certain: bool = True
 
 
-def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
-    """Find where a row holds each field of a sample.
+def find_fields(row: Row, columns: Mapping[str, Any]) -> dict[str, FoundValue]:
+    """Find the value that a row holds for each field of a sample.
 
-    Places that the caller names come first; the other fields are looked for under their
-    usual names. A field whose column is empty has a place that holds nothing. A field
-    that the row does not have is left out.
+    Columns that the caller names come first. The other fields are looked for under their
+    usual names. A field whose column is empty has an empty value. A field that the row
+    does not have is left out.
+
+    Args:
+        row: The row.
+        columns: For a field, the column or path that holds it, or a function of the row.
+            None: look for the usual names.
 
     Raises:
         SettingError: If ``columns`` names a field that samples do not have.
@@ -130,28 +135,28 @@ def find_places(row: Row, columns: Mapping[str, Any]) -> dict[str, Place]:
         AmbiguousColumns: If two columns may hold one field, and differ.
     """
     _refuse_unknown_fields(columns)
-    place_by_field: dict[str, Place] = {}
+    found_by_field: dict[str, FoundValue] = {}
     for field, column in columns.items():
         if column is not None:
-            place_by_field[field] = _place_of_name(row, field, column)
+            found_by_field[field] = _value_named_by_caller(row, field, column)
     cells_of_row = _Cells(row)
     for field, names in _usual_names_for_row(row).items():
-        if field in place_by_field:
+        if field in found_by_field:
             continue
         # A column that is another field as a whole cannot be this one. Of a column with
         # an object in it, another part may be.
         columns_in_use = set()
-        for place in place_by_field.values():
-            is_whole_column = place.value is row.get(place.column)
+        for found_value in found_by_field.values():
+            is_whole_column = found_value.value is row.get(found_value.column)
             if is_whole_column:
-                columns_in_use.add(place.column)
-        places = list(_possible_places(cells_of_row, field, names, columns_in_use))
-        chosen_place = _choose_place(field, places)
-        if chosen_place is not None:
-            place_by_field[field] = chosen_place
-    if "contexts" in place_by_field and columns.get("contexts") is None:
-        _refuse_joined_contexts(place_by_field["contexts"], cells_of_row)
-    return place_by_field
+                columns_in_use.add(found_value.column)
+        candidates = list(_possible_values(cells_of_row, field, names, columns_in_use))
+        chosen_value = _choose_value(field, candidates)
+        if chosen_value is not None:
+            found_by_field[field] = chosen_value
+    if "contexts" in found_by_field and columns.get("contexts") is None:
+        _refuse_joined_contexts(found_by_field["contexts"], cells_of_row)
+    return found_by_field
 
 
 def _usual_names_for_row(row: Row) -> Mapping[str, Sequence[str]]:
@@ -208,27 +213,27 @@ def _is_of_deepeval(columns: frozenset[str]) -> bool:
     return {"input", expected_output} <= names and "output" not in names
 
 
-def _refuse_joined_contexts(place: Place, row: "_Cells") -> None:
+def _refuse_joined_contexts(contexts: FoundValue, row: "_Cells") -> None:
     """Raise ``RowError`` for contexts that DeepEval has joined to one text.
 
     They cannot be taken apart again: each could hold the sign between them itself.
     """
     is_joined = (
-        isinstance(place.value, str)
-        and _DEEPEVAL_JOINS in place.value
-        and not looks_like_list(place.value)
+        isinstance(contexts.value, str)
+        and _DEEPEVAL_JOINS in contexts.value
+        and not looks_like_list(contexts.value)
     )
     retrieved_context, _ = _DEEPEVAL_CONTEXTS
-    has_its_name = plain_name(place.column) == retrieved_context
+    has_its_name = plain_name(contexts.column) == retrieved_context
     if not is_joined or not has_its_name:
         return
     if any(row.columns(name) for name in _DEEPEVAL_OUTPUTS):
         raise RowError(
-            f"contexts (column {place.column!r}): texts joined by {_DEEPEVAL_JOINS}, as"
+            f"contexts (column {contexts.column!r}): texts joined by {_DEEPEVAL_JOINS}, as"
             " DeepEval saves CSV and JSONL; "
             f'save the data set as JSON (save_as("json")), or take the cell as one'
             f" text: --contexts-column "
-            f"{place.column} (in Python contexts_column=)"
+            f"{contexts.column} (in Python contexts_column=)"
         )
 
 
@@ -241,14 +246,17 @@ def _refuse_unknown_fields(columns: Mapping[str, Any]) -> None:
         raise SettingError(f"no such field of a sample: {name}{hint}; known: {fields}")
 
 
-def _place_of_name(
+def _value_named_by_caller(
     row: Row, field: str, column: str | Callable[[Mapping[str, Any]], Any]
-) -> Place:
-    """Return the place that the caller named for a field.
+) -> FoundValue:
+    """Return the value that the caller's column, path or function gives for a field.
 
-    The caller may name a column, or a path into a column, or give a function that takes
-    the row. Of a column that holds an object, the place is the field's text in that
-    object.
+    If the column holds an object, the field's text is looked for in the object.
+
+    Args:
+        row: The row.
+        field: The field of a sample.
+        column: The name of a column, a dotted path into one, or a function of the row.
 
     Raises:
         RowError: If the callable raised.
@@ -256,14 +264,15 @@ def _place_of_name(
     """
     if callable(column):
         try:
-            return Place(column(row), "")
+            return FoundValue(column(row), "")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise RowError(
                 f"the function for {field} raised {type(error).__name__} on this row"
             ) from error
     if column in row:
-        place = _place_in_column(row[column], field, column)
-        return Place(row[column], column) if place is None else place
+        found_value = _value_in_column(row[column], field, column)
+        # the caller named the column, so it counts whatever it holds
+        return FoundValue(row[column], column) if found_value is None else found_value
     is_there, value = follow_path(row, column.split("."))
     if not is_there:
         columns_of_row = [str(name) for name in row]
@@ -272,7 +281,7 @@ def _place_of_name(
         raise NoSuchColumn(
             f"no column {column!r} for {field}{hint}; the row has: {names}"
         )
-    return Place(value, column)
+    return FoundValue(value, column)
 
 
 class _Cells:
@@ -309,29 +318,28 @@ class _Cells:
         return follow_path(self._structured[column], path)
 
 
-def _possible_places(
+def _possible_values(
     row: _Cells, field: str, names: Sequence[str], columns_in_use: set[str]
-) -> Iterator[Place]:
-    """Yield the places where a field may be, by its usual names in their order.
+) -> Iterator[FoundValue]:
+    """Yield the values that may be a field's, in the order of its usual names.
 
-    A column that holds another field is no such place. A name with a dot means a column
-    of that very name; only where the row has no such column, the name is a path into
-    one.
+    A usual name with a dot means a column of that very name. If the row has no such
+    column, the name is a path into a column.
 
     Args:
         row: The row.
         field: The field.
         names: The usual names of the field.
-        columns_in_use: The columns that hold other fields.
+        columns_in_use: The columns that hold other fields; they are skipped.
     """
     for usual_name in names:
         columns = row.columns(usual_name)
         for column in columns:
             if column in columns_in_use:
                 continue
-            place = _place_in_column(row.value(column), field, column)
-            if place is not None:
-                yield place
+            candidate = _value_in_column(row.value(column), field, column)
+            if candidate is not None:
+                yield candidate
         holder, _, path = usual_name.partition(".")
         if columns or not path:
             continue
@@ -341,66 +349,68 @@ def _possible_places(
         column = holders[0]  # a column of exactly that name comes first
         is_there, value = row.follow(column, path.split("."))
         if is_there:
-            yield Place(value, f"{column}.{path}")
+            yield FoundValue(value, f"{column}.{path}")
 
 
-def _choose_place(field: str, places: Sequence[Place]) -> Place | None:
-    """Choose the place that holds a field; None where there is none.
+def _choose_value(field: str, candidates: Sequence[FoundValue]) -> FoundValue | None:
+    """Choose the value of a field: the first certain candidate.
 
-    It is the first certain one. Where no place is certain, or the first certain one is
-    empty, it is the first of all.
+    If no candidate is certain, or the first certain one is empty, the first of all is
+    chosen. Returns None if there is no candidate.
 
     Args:
         field: The field.
-        places: Where it may be; the most specific name comes first.
+        candidates: The values that may be the field's; the most specific name first.
 
     Raises:
-        AmbiguousColumns: If another certain place holds something else.
+        AmbiguousColumns: If another certain candidate differs from the chosen one.
     """
-    certain_places = [place for place in places if place.certain]
-    if not certain_places:
-        return places[0] if places else None
-    chosen_place, *rivals = certain_places
-    if not is_filled(chosen_place.value, field):
-        return places[0]
+    certain_values = [candidate for candidate in candidates if candidate.is_certain]
+    if not certain_values:
+        return candidates[0] if candidates else None
+    chosen_value, *rivals = certain_values
+    if not is_filled(chosen_value.value, field):
+        return candidates[0]
     if field in _FIELDS_WITH_RIVALS:
-        _refuse_rivals(field, chosen_place, rivals)
-    return chosen_place
+        _refuse_rivals(field, chosen_value, rivals)
+    return chosen_value
 
 
-def _refuse_rivals(field: str, place: Place, rivals: Sequence[Place]) -> None:
-    """Raise ``AmbiguousColumns`` if another place may hold the field and differs.
+def _refuse_rivals(
+    field: str, chosen: FoundValue, rivals: Sequence[FoundValue]
+) -> None:
+    """Raise ``AmbiguousColumns`` if another value may be the field's and differs.
 
     Args:
         field: The field.
-        place: The place that was chosen for the field.
-        rivals: The other places that may hold the field. Places that are empty, or that
-            are known not to hold this field, are passed over.
+        chosen: The value that was chosen for the field.
+        rivals: The other values that may be the field's. Empty ones are passed over, and
+            those that are known not to be this field's.
     """
-    content = _comparable_content(field, place.value)
+    content = _comparable_content(field, chosen.value)
     if content is None:  # it cannot be read as this field, which is said elsewhere
         return
     for rival in rivals:
-        if not is_filled(rival.value, field) or _is_no_rival(field, place, rival):
+        if not is_filled(rival.value, field) or _is_no_rival(field, chosen, rival):
             continue
         rival_content = _comparable_content(field, rival.value)
         if rival_content is not None and rival_content != content:
             raise AmbiguousColumns(
-                f"columns {place.column!r} and {rival.column!r} may both hold the"
+                f"columns {chosen.column!r} and {rival.column!r} may both hold the"
                 f" {field}, and differ; name the right one: --{field}-column (in Python"
                 f" {field}_column=), or leave the other out"
             )
 
 
-def _is_no_rival(field: str, place: Place, rival: Place) -> bool:
-    """Tell whether the second place is known to be no rival of the first.
+def _is_no_rival(field: str, chosen: FoundValue, rival: FoundValue) -> bool:
+    """Tell whether another value is known not to contradict the chosen one.
 
-    It is a part of the first, DeepEval's ideal context beside the retrieved one, or the
-    field ``retrieved`` beside the contexts.
+    It is a part of the chosen value, DeepEval's ideal context beside the retrieved one,
+    or the field ``retrieved`` beside the contexts.
     """
-    if rival.column.startswith(f"{place.column}."):
+    if rival.column.startswith(f"{chosen.column}."):
         return True
-    name = plain_name(place.column.rpartition(".")[2])
+    name = plain_name(chosen.column.rpartition(".")[2])
     rival_name = plain_name(rival.column.rpartition(".")[2])
     if (name, rival_name) == _DEEPEVAL_CONTEXTS:
         return True
@@ -409,9 +419,10 @@ def _is_no_rival(field: str, place: Place, rival: Place) -> bool:
 
 
 def _comparable_content(field: str, value: Any) -> object:
-    """The texts by which the contents of two places of a field are compared.
+    """Return the texts in a value of a field, to compare it with another value of it.
 
-    None for contexts that cannot be read.
+    Two columns may hold the same texts in different forms, such as a list and JSON.
+    Returns None for contexts that cannot be read.
     """
     texts: list[Any] = []
     if field == "contexts":
@@ -431,39 +442,44 @@ def _comparable_content(field: str, value: Any) -> object:
     return texts
 
 
-def _place_in_column(value: Any, field: str, column: str) -> Place | None:
-    """Return the place of a field in a column; None if the column cannot hold the field.
+def _value_in_column(value: Any, field: str, column: str) -> FoundValue | None:
+    """Return the value that a column holds for a field; None if it cannot hold the field.
 
-    The place is the column's value or, if the value is an object, the field's text in
-    that object. An object without a known name of a text is an uncertain place.
+    That is the column's value or, if the value is an object, the field's text in that
+    object. An object without a known name of a text is returned as uncertain.
+
+    Args:
+        value: The column's value.
+        field: The field of a sample.
+        column: The name of the column.
     """
     if field == "citations":  # a column of that name may hold addresses, or texts
         citations = without_missing_labels(data_in(value))
         is_known = is_citations(citations) or is_numbering(citations)
-        return Place(citations, column) if is_known else None
+        return FoundValue(citations, column) if is_known else None
     if field in _KEY_IN_OWN_RESULTS:
-        # A column of that name may be somebody else's, and hold anything.
+        # A column "capture" or "ledger" counts only if it looks like our own results.
         own_data = data_in(value)
         if isinstance(own_data, Mapping) and _KEY_IN_OWN_RESULTS[field] in own_data:
-            return Place(own_data, column)
+            return FoundValue(own_data, column)
         return None
     # A column named "conversation" may hold its id.
     if field == "history" and not _may_be_history(value):
         return None
     if field not in _INNER_NAMES:
-        return Place(value, column)
+        return FoundValue(value, column)
     name = plain_name(column)
-    # In a column of the field's own name a text that is JSON is the text itself: a
+    # A column called exactly like the field, such as "answer", is not parsed as JSON: a
     # model may answer in JSON.
     data = value if name == field else data_in(value)
     is_object = isinstance(data, Mapping)
     if field == "answer" and name in SEVERAL_ANSWERS:
-        # SQuAD's object in "answers" holds the expected ones.
-        return None if is_object else Place(value, column)
-    inner_place = _text_in(data, field)
-    if inner_place is not None:
-        return Place(inner_place.value, column)
-    return Place(value, column, certain=not is_object)
+        # an object in "answers", as SQuAD has it, holds the expected answers
+        return None if is_object else FoundValue(value, column)
+    text_inside = _text_in(data, field)
+    if text_inside is not None:
+        return FoundValue(text_inside.value, column)
+    return FoundValue(value, column, is_certain=not is_object)
 
 
 def _may_be_history(value: Any) -> bool:
@@ -475,49 +491,51 @@ def _may_be_history(value: Any) -> bool:
     return is_data or looks_like_list(value) or not is_filled(value, "history")
 
 
-def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> Place | None:
+def _text_in(data: Any, field: str, depth: int = _DEEPEST) -> FoundValue | None:
     """Find the text of a field, or its several texts, in an object or in messages.
 
-    It stands under a usual name of the field, else it is the last message of the one
-    who says such texts, else it stands under a general name such as ``content``. None
-    where it is not known to be there. ``depth`` is how many objects deep it may stand.
+    Looked for are, in this order: a usual name of the field; the last message of the
+    field's speaker, such as the assistant for an answer; a general name such as
+    ``content``. Returns None if nothing is found.
+
+    ``depth`` is how many objects inside of each other are looked into.
     """
-    place = _text_under(data, USUAL_NAMES[field], field, depth)
-    if place is not None:
-        return place
+    text_under_usual_name = _text_under(data, USUAL_NAMES[field], field, depth)
+    if text_under_usual_name is not None:
+        return text_under_usual_name
     last_text: str | None = None
     for message in said_messages(data):
         if message.role == _SPEAKERS[field]:
             last_text = message.text
     if last_text is not None:
-        return Place(last_text, "")
+        return FoundValue(last_text, "")
     return _text_under(data, _INNER_NAMES[field], field, depth)
 
 
 def _text_under(
     data: Any, names: Sequence[str], field: str, depth: int
-) -> Place | None:
-    """Choose the place in an object where a field's text stands under one of the names.
+) -> FoundValue | None:
+    """Return the text that an object holds for a field under one of some names.
 
-    Under the name the text stands itself, or an object that holds the text. None if
-    there is no such place.
+    The value under a name is the text itself, or an object that is searched for the text.
+    Returns None if no name leads to a text, or if ``data`` is no object.
 
     Args:
-        data: The object; None for anything else.
-        names: The names.
-        field: The field.
+        data: The object.
+        names: The names, the most specific first.
+        field: The field of a sample.
         depth: How many objects inside of each other are looked into.
     """
     if not isinstance(data, Mapping):
         return None
-    places: list[Place] = []
+    candidates: list[FoundValue] = []
     for name in names:
         if name not in data:
             continue
         value = plain_data(data[name])
-        inner_place = _text_in(data_in(value), field, depth - 1) if depth else None
-        if inner_place is not None:
-            places.append(Place(inner_place.value, name))
+        text_inside = _text_in(data_in(value), field, depth - 1) if depth else None
+        if text_inside is not None:
+            candidates.append(FoundValue(text_inside.value, name))
         elif not isinstance(value, Mapping):
-            places.append(Place(value, name))
-    return _choose_place(field, places)
+            candidates.append(FoundValue(value, name))
+    return _choose_value(field, candidates)

@@ -26,10 +26,10 @@ _SPEAKER = re.compile(r"\A\s*\w{1,12}[ \t]*:")  # as in "AI: It was in May."
 def before_this_turn(
     history: Sequence[Turn], questions: Sequence[str], answer: str
 ) -> tuple[Turn, ...]:
-    """The turns of a history before the turn of this question and answer.
+    """Return the turns of a history that come before this question and its answer.
 
-    The history ends before this turn where its last turns are the question and the
-    answer, or the question alone, word for word.
+    If the history ends with the question and the answer, or with the question alone, word
+    for word, these turns are dropped.
 
     Args:
         history: The turns, oldest first.
@@ -50,27 +50,32 @@ def before_this_turn(
 def turns_without_answer(
     history: Sequence[Turn], question: str, answer: str
 ) -> tuple[Turn, ...]:
-    """The turns that may be shown to a judge who must not see the answer.
+    """Return the turns that a judge may see who must not see the answer.
 
-    Two kinds of turns are left out. One is the last turn that asks this question, if
-    only replies follow it, and these replies: they are this turn. The other is each
-    turn that says the answer.
+    Left out are:
+
+    - this question and the replies behind it, if the history ends with them,
+    - every turn that says the answer.
 
     Args:
         history: The turns, oldest first.
-        question: The question of this turn.
+        question: The question that the answer belongs to.
         answer: The answer; "" for none.
     """
-    # The replies at the end are whatever stands behind the last turn of the user.
-    n_before_replies = len(history)
-    while n_before_replies > 0 and not _is_of_user(history[n_before_replies - 1]):
-        n_before_replies -= 1
-    if n_before_replies > 0 and _asks(history[n_before_replies - 1].content, question):
-        history = history[: n_before_replies - 1]
+    # The last replies are all turns behind the user's last one.
+    last_replies_start = len(history)
+    while last_replies_start > 0 and not _is_of_user(history[last_replies_start - 1]):
+        last_replies_start -= 1
+    if last_replies_start > 0:
+        last_user_turn = history[last_replies_start - 1]
+        if _asks(last_user_turn.content, question):
+            history = history[: last_replies_start - 1]
+    # The last replies, where the history does not show this question, may still be this
+    # answer in other words around it. So even a short answer counts in them.
     return tuple(
         turn
-        for place, turn in enumerate(history)
-        if not _says(turn.content, answer, is_last_reply=place >= n_before_replies)
+        for index, turn in enumerate(history)
+        if not _says(turn.content, answer, is_last_reply=index >= last_replies_start)
     )
 
 
@@ -85,34 +90,33 @@ def _same_words(text: str, other: str) -> bool:
 
 
 def _asks(text: str, question: str) -> bool:
-    """Whether a turn asks a question, whatever its signs and letter case.
+    """Tell whether a turn asks a question; punctuation and letter case do not matter.
 
-    A long question may also stand within a prompt.
+    A long question may also stand within a longer turn, such as a prompt.
     """
     letters_of_question = _letters(question)
     if not letters_of_question:
         return False
     letters = _letters(text)
-    behind_speaker = _letters(_SPEAKER.sub("", text, count=1))
-    if letters_of_question in (letters, behind_speaker):
+    without_speaker = _letters(_SPEAKER.sub("", text, count=1))
+    if letters_of_question in (letters, without_speaker):
         return True
-    return len(letters_of_question) >= _FEWEST_LETTERS_OF_QUESTION and (
-        letters_of_question in letters
-    )
+    is_long = len(letters_of_question) >= _FEWEST_LETTERS_OF_QUESTION
+    return is_long and letters_of_question in letters
 
 
 def _says(text: str, answer: str, *, is_last_reply: bool) -> bool:
-    """Whether a turn says all of an answer, whatever its marks, signs and letter case.
+    """Tell whether a turn says an answer; citation marks and punctuation do not matter.
 
-    Within a longer turn a short answer counts only in the last reply, which may be this
-    turn's, before or behind what the application did to it.
+    A short answer such as "In 1903" may stand in any longer turn by chance. There it
+    counts only in the last replies, which may be this answer with words added.
     """
     letters_of_answer = _letters(answer)
     if not letters_of_answer:
         return _same_words(text, answer)
     letters = _letters(text)
-    behind_speaker = _letters(_SPEAKER.sub("", text, count=1))
-    if letters_of_answer in (letters, behind_speaker):
+    without_speaker = _letters(_SPEAKER.sub("", text, count=1))
+    if letters_of_answer in (letters, without_speaker):
         return True
     fewest = _FEWEST_LETTERS_OF_LAST if is_last_reply else _FEWEST_LETTERS
     return len(letters_of_answer) >= fewest and letters_of_answer in letters

@@ -1,7 +1,7 @@
 """Text files: how they are read, and how they are written.
 
-They are read in the encoding that their first bytes name. They are written beside their
-place until they are whole.
+They are read in the encoding that their first bytes name. They are written under another
+name beside the target, and renamed to it once they are whole.
 """
 
 import codecs
@@ -236,22 +236,23 @@ def check_leads_nowhere_else(path: str | Path, shown: str) -> None:
 
 
 class AtomicFile:
-    """A text file that is written beside its place, and takes the place once whole.
+    """A text file that is written to ``partial``, and renamed to its target once whole.
 
-    So a run loses no old file.
+    So an old file stays until the new one is whole.
 
-    What is no regular file, such as a pipe, is written at once. A link within its
-    folder is followed; the file's mode is kept. What an earlier run left in ``partial``
-    is kept under the next free name. One run at a time writes to a place.
+    A target that is no regular file, such as a pipe, is written to directly. A link
+    within its folder is followed; the file's mode is kept. What an earlier run left in
+    ``partial`` is kept under the next free name. Only one run at a time may write to a
+    target.
 
     Args:
         path: The file.
         what: What it is, for messages, e.g. ``the report``.
 
     Attributes:
-        partial: Where the text stands until the file is whole.
+        partial: The file that is written until the text is whole.
         written: True if it holds anything of this run.
-        whole: True once the file has its place.
+        whole: True once ``partial`` was renamed to the target.
 
     Raises:
         InputError: If it cannot be written, e.g. because the disk is full, another run
@@ -260,25 +261,25 @@ class AtomicFile:
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
-        """Open the file beside its place, and see that the place can be written."""
+        """Open the partial file, and check that the target may be replaced."""
         self.path = Path(path)
         self._what = what
         check_leads_nowhere_else(self.path, str(self.path))
-        # Where the file stands: of a link within its folder that is the link's end.
-        self._place = self.path
+        self._target = self.path
         if self.path.is_symlink():
-            self._place = Path(os.path.realpath(path))
-        # A pipe, for example, is written to at once.
-        self._is_direct = self._place.exists() and not self._place.is_file()
-        self.partial = self._place
-        if not self._is_direct:
-            self.partial = self._place.with_name(self._place.name + PARTIAL)
-        self.written = False  # whether the file holds anything of this run
-        self.whole = False  # whether the file has its place
+            self._target = Path(os.path.realpath(path))
+        # A pipe or a terminal cannot be replaced, so it is written to directly.
+        self._is_direct = self._target.exists() and not self._target.is_file()
+        if self._is_direct:
+            self.partial = self._target
+        else:
+            self.partial = self._target.with_name(self._target.name + PARTIAL)
+        self.written = False
+        self.whole = False
         with self._as_input_error():
-            if self._place.is_file():
-                # a file that must not be written must not be replaced
-                self._place.open("r+b").close()
+            if self._target.is_file():
+                # raises for a read-only file, which must not be replaced either
+                self._target.open("r+b").close()
             self._file = self._open()
 
     def write(self, text: str) -> None:
@@ -296,9 +297,9 @@ class AtomicFile:
             self._file.flush()
 
     def finish(self) -> None:
-        """Put the file in its place.
+        """Rename the partial file to its target.
 
-        Where that fails, the message says where the text is.
+        If that fails, the message says where the text is.
         """
         if self._file.closed:
             return
@@ -307,14 +308,14 @@ class AtomicFile:
             if not self._is_direct:
                 with self._as_input_error():
                     os.fsync(self._file.fileno())
-                self._take_place()
+                self._rename_to_target()
         finally:
             with self._as_input_error():
                 self._file.close()
         self.whole = True
 
     def leave(self) -> None:
-        """End without taking the place; what was written stays in ``partial``.
+        """End without replacing the target; what was written stays in ``partial``.
 
         An empty ``partial`` is removed. After ``finish`` this does nothing.
         """
@@ -327,9 +328,13 @@ class AtomicFile:
             self._file.close()
 
     def _open(self) -> TextIO:
-        """Open the file to write to, and see that no other run writes to it."""
+        """Open the file to write to, and lock it against other runs.
+
+        Raises:
+            InputError: If the partial file is a link, or if another run holds its lock.
+        """
         if self._is_direct:
-            return self._place.open("w", encoding="utf-8", newline="\n")
+            return self._target.open("w", encoding="utf-8", newline="\n")
         if self.partial.is_symlink():
             raise InputError(
                 f"{self._what} is written first to {self.partial}, which is a link;"
@@ -344,17 +349,17 @@ class AtomicFile:
                     " there now; wait until it ends, or name another file"
                 )
             if _is_file_at(self.partial, file):
-                break  # the path still names the file that is open and locked
-            # Before it was locked, another run gave it its place or put it aside: the
-            # path names another file now, or none.
+                break
+            # Between opening and locking, another run has renamed the file, to its
+            # target or out of its way. So the path names another file now, or none.
             file.close()
-        if self._place.is_file() and sys.platform != "win32":
+        if self._target.is_file() and sys.platform != "win32":
             # the new file may be read and written by whom the old one may
-            os.fchmod(file.fileno(), stat.S_IMODE(self._place.stat().st_mode))
+            os.fchmod(file.fileno(), stat.S_IMODE(self._target.stat().st_mode))
         return file
 
-    def _take_place(self) -> None:
-        """Put the whole text in the place of the file."""
+    def _rename_to_target(self) -> None:
+        """Replace the target by the partial file, which holds the whole text."""
         if not _is_file_at(self.partial, self._file):
             raise InputError(
                 f"{self._what} is whole in {self._name_of_own_text()}, but another run"
@@ -363,7 +368,7 @@ class AtomicFile:
         if sys.platform == "win32":
             self._file.close()  # there an open file cannot be moved
         with self._as_input_error(f"is whole in {self.partial}, but"):
-            self.partial.replace(self._place)
+            self.partial.replace(self._target)
 
     def _name_of_own_text(self) -> str:
         """The name under which another run has put this run's text aside."""

@@ -46,7 +46,7 @@ def plain_name(name: str) -> str:
 
 
 def find_repeated_names(names: Iterable[str]) -> list[str]:
-    """The names that occur more than once, each once, in their order, for a message.
+    """List the names that occur more than once, for a message.
 
     A name that may be a text of a sample is not shown.
 
@@ -62,11 +62,12 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
 
 
 def names_in_words(names: Iterable[str], *, most: int) -> str:
-    """Names of columns or keys for a message, which must hold no texts of samples.
+    """Join names of columns or keys for a message, without showing texts of samples.
 
-    In a table without a header the texts of the first row stand as names. So names that
-    may be texts are counted and not shown. Where there is such a name, names of several
-    words are not shown either. Where half of the names or more are not shown, none is.
+    In a table without a header the texts of the first row are taken for names. So a name
+    that may be a text is counted instead of shown. If there is such a name, names of
+    several words are counted, too. If half of the names or more are counted, none is
+    shown.
 
     Args:
         names: The names.
@@ -100,13 +101,13 @@ def names_in_words(names: Iterable[str], *, most: int) -> str:
 
 
 def _may_be_text(name: str) -> bool:
-    """Whether a name is long, or has signs of a sentence: a sample's text may be one."""
+    """Tell whether a name may be a sample's text: it is long, or looks like a sentence."""
     is_long = len(name) > _LONGEST_NAME or len(name.split()) > _MOST_WORDS
     return is_long or _SENTENCE.search(name) is not None
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is written most like this one; None if none is near.
+    """Return the known name that is spelt most like a name; None if none is near.
 
     Examples:
         >>> nearest_name("langauge", ["language", "topic"])
@@ -134,21 +135,20 @@ def did_you_mean(
 
 
 def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
-    """The full name of the metric that is meant, among those of a run.
+    """Return the full name of the metric of a run that a written name means.
 
-    A full name comes first. The last word of a shipped metric means that metric and no
-    other. The last word of another metric is enough where no second one ends in it.
+    A metric may be written by its full name, or by its last word if no other metric of
+    the run ends in this word. The last words of the shipped metrics, such as "recall",
+    are reserved for them, even if the run has another metric that ends so.
 
     Args:
-        name: The name as it was written; case, spaces, hyphens and underscores do not
-            matter.
+        name: The written name; case, spaces, hyphens and underscores do not matter.
         metrics: Full names of the metrics of the run.
-        place: Where the metric was looked for, for the message, e.g. ``in this
-            report``.
+        place: Where the metric is looked for, for the message, e.g. ``in this report``.
 
     Raises:
-        SettingError: If no metric is meant, or more than one; the message names the
-            nearest, or both.
+        SettingError: If the name means no metric of the run, or more than one. The
+            message names the nearest one, or all that it may mean.
 
     Examples:
         >>> find_metric("recall", ["mine_recall", "context_recall"], place="in this report")
@@ -157,12 +157,13 @@ def find_metric(name: str, metrics: Sequence[str], *, place: str) -> str:
     if name in metrics:
         return name
     plain = plain_name(name)
-    shipped = _metric_of_word(plain)
-    if shipped is not None and shipped in metrics:
-        return shipped
+    shipped_metric = _shipped_metric_of_word(plain)
+    if shipped_metric is not None and shipped_metric in metrics:
+        return shipped_metric
     candidates = [metric for metric in metrics if plain_name(metric) == plain]
-    # The last word of a shipped metric means no other, also where that is not here.
-    if not candidates and shipped is None:
+    # "recall" never means "my_recall": it is reserved for "context_recall".
+    is_reserved = shipped_metric is not None
+    if not candidates and not is_reserved:
         candidates = [
             metric for metric in metrics if plain_name(_last_word(metric)) == plain
         ]
@@ -186,8 +187,8 @@ def _last_word(metric: str) -> str:
     return metric.rpartition("_")[2]
 
 
-def _metric_of_word(plain_word: str) -> str | None:
-    """The shipped metric that this word alone means; None for another word."""
+def _shipped_metric_of_word(plain_word: str) -> str | None:
+    """Return the shipped metric whose last word this is; None for another word."""
     for metric in SHIPPED_METRICS:
         if plain_name(_last_word(metric)) == plain_word:
             return metric

@@ -18,17 +18,17 @@ _NUMBER_KEYS = ("citation_number", "source_number")
 
 
 def numbering_of(texts: Sequence[str]) -> dict[str, int] | None:
-    r"""Return the place of each context by the number that its own text begins with.
+    r"""Number the contexts by what their own texts begin with, such as ``Source 1:``.
 
-    ``Source 1:``, ``Document 2``, ``[3]`` and their like are numbers. They count only
-    where every context has one and no two share one. Bare brackets count only where
-    they run from 0 or 1 in order: a chunk may begin with an entry of a bibliography.
+    Every context must begin with such a number, and no two may share one. Numbers in
+    bare brackets (``[1]``) must also run from 0 or 1 in order: a chunk may begin with an
+    entry of a bibliography.
 
     Args:
         texts: The contexts in their order.
 
     Returns:
-        The numbering; None if the texts do not tell.
+        The index of the context by its number; None if the texts have no such numbers.
 
     Examples:
         >>> numbering_of(["Source 1:\\nIt is old.", "Source 2:\\nIt fell."])
@@ -38,35 +38,35 @@ def numbering_of(texts: Sequence[str]) -> dict[str, int] | None:
     """
     heads = [_NUMBERED.match(text) for text in texts]
     numbers: list[int] = []
-    by_bracket = False
+    has_brackets = False
     for head in heads:
         if head is None:
             return None
-        by_bracket = by_bracket or head["bracket"] is not None
+        has_brackets = has_brackets or head["bracket"] is not None
         numbers.append(int(head["bracket"] or head["word"]))
     if not numbers or len(set(numbers)) < len(numbers):
         return None
     from_zero = list(range(len(numbers)))
     from_one = list(range(1, len(numbers) + 1))
-    if by_bracket and numbers not in (from_zero, from_one):
+    if has_brackets and numbers not in (from_zero, from_one):
         return None
-    return {str(number): place for place, number in enumerate(numbers)}
+    return {str(number): index for index, number in enumerate(numbers)}
 
 
 def numbering_of_metadata(
     metadata: Sequence[Mapping[str, object]],
 ) -> dict[str, int] | None:
-    """Return the place of each context by the number that its metadata hold.
+    """Number the contexts by ``citation_number`` or ``source_number`` in their metadata.
 
     Args:
-        metadata: Those of the contexts in their order. The number stands under
-            ``citation_number`` or ``source_number``.
+        metadata: The metadata of each context, in the contexts' order.
 
     Returns:
-        The numbering; None if a context has no number, or two have the same.
+        The index of the context by its number; None if a context has no number, or two
+        have the same.
     """
     numbering: dict[str, int] = {}
-    for place, metadata_of_context in enumerate(metadata):
+    for index, metadata_of_context in enumerate(metadata):
         number = None
         for key in _NUMBER_KEYS:
             if key in metadata_of_context:
@@ -74,7 +74,7 @@ def numbering_of_metadata(
                 break
         if isinstance(number, bool) or not isinstance(number, (int, str)):
             return None
-        numbering[plain_label(str(number))] = place
+        numbering[plain_label(str(number))] = index
     has_repeated_number = len(numbering) < len(metadata)
     if not metadata or has_repeated_number:
         return None
@@ -83,12 +83,12 @@ def numbering_of_metadata(
 
 @dataclass(frozen=True, slots=True)
 class NumberingRead:
-    """What a table tells of the meaning of numbers.
+    """Which context each number means, as read from a table.
 
     Args:
-        numbering: The place of the context by label; None if that is not known.
-        why_unknown: Why a table that tells something does not tell it, in words; "" if
-            it does, or tells nothing.
+        numbering: The index of the context for each label; None if not known.
+        why_unknown: What is wrong with what the table says of numbers, in words; "" if
+            the numbering is known, or if the table says nothing of numbers.
     """
 
     numbering: Numbering | None = None
@@ -98,15 +98,13 @@ class NumberingRead:
 def numbering_shown(
     texts: Sequence[str], metadata: Sequence[Mapping[str, object]]
 ) -> NumberingRead:
-    """Return the place of each context by the number that it was shown under.
+    """Number the contexts by their texts, else by their metadata.
+
+    The numbering is unknown if neither has numbers, or if the two contradict each other.
 
     Args:
         texts: The contexts in their order.
-        metadata: Those of the contexts, in the same order.
-
-    Returns:
-        The numbering that the texts begin with, or else that of the metadata. It is not
-        known where neither tells, or where they contradict each other.
+        metadata: The metadata of each context, in the same order.
     """
     of_texts = numbering_of(texts)
     of_metadata = numbering_of_metadata(metadata)
@@ -119,20 +117,19 @@ def numbering_shown(
 
 
 def without_missing_labels(value: object) -> object:
-    """Return a numbering without the labels that have no value.
+    """Drop the labels without a value from a numbering such as ``{"1": "a", "2": None}``.
 
-    A numbering says for each label the id or place of a context: ``{"1": "a"}``. A
-    table of Parquet has all labels of its rows in each row, and whole numbers may have
-    become decimals.
+    A row of a Parquet table has the labels of all rows; those of other rows are None or
+    NaN. Whole numbers may have become decimals; they are made whole again.
 
     Returns:
-        The numbering; the value as it is if it is none.
+        The numbering; the value itself if it is no numbering.
     """
     if not isinstance(value, Mapping) or is_numbering(value):
         return value
     context_by_label: dict[object, object] = {}
     for label, context in value.items():
-        is_nan = isinstance(context, float) and context != context  # NaN alone
+        is_nan = isinstance(context, float) and context != context  # as only NaN is
         if context is None or is_nan:
             continue
         is_whole = isinstance(context, float) and context.is_integer()
@@ -141,72 +138,73 @@ def without_missing_labels(value: object) -> object:
 
 
 def is_numbering(value: object) -> bool:
-    """Whether a value says the id or place of a context for each number.
+    """Tell whether a value maps numbers to ids or indices of contexts.
 
-    A table writes it so, e.g. ``{"1": "a", "2": "b"}`` or ``{"[1]": 0}``.
+    ``{"1": "a", "2": "b"}`` and ``{"[1]": 0}`` do.
     """
     if not isinstance(value, Mapping) or not value:
         return False
     return all(
         is_number(_number_in(label))
-        and isinstance(named, (str, int))
-        and not isinstance(named, bool)
-        for label, named in value.items()
+        and isinstance(id_or_index, (str, int))
+        and not isinstance(id_or_index, bool)
+        for label, id_or_index in value.items()
     )
 
 
 def numbering_of_column(
-    named_by_label: Mapping[Any, str | int], ids: Sequence[str | None]
+    context_by_label: Mapping[Any, str | int], ids: Sequence[str | None]
 ) -> NumberingRead:
-    """Return the place of each context by its label, as a column of a table says it.
+    """Read from a table's column which context each label means.
 
-    The column has ids of contexts, or places of contexts, which count from 0. Numbers
-    are places unless a context has one of them as its id. A label whose id no context
+    The column has ids of contexts, or indices of contexts, which count from 0. Numbers
+    are indices unless a context has one of them as its id. A label whose id no context
     has is left out: a mark with this label points to nothing.
 
-    Args:
-        named_by_label: By label the id or the place of a context.
-        ids: The ids of the contexts in their order.
+    The numbering is unknown if
 
-    Returns:
-        The numbering, or why it is not known: a label stands there with two values; an
-        id is that of several contexts, or may be that of a context without an id; or
-        nobody can say whether a number is an id or a place, or whether places count
-        from 0.
+    - a label has two values, as ``{"1": "a", "[1]": "b"}``,
+    - an id belongs to several contexts, or may belong to a context without an id,
+    - a number may be an id or an index,
+    - indices may count from 1 instead of 0.
+
+    Args:
+        context_by_label: For each label the id or the index of a context.
+        ids: The ids of the contexts in their order.
     """
-    named: dict[str, str | int] = {}
-    for label, value in named_by_label.items():
+    context_by_number: dict[str, str | int] = {}
+    for label, context in context_by_label.items():
         number = _number_in(label)
-        is_said_otherwise = named.setdefault(number, value) != value
-        if is_said_otherwise:
+        has_other_value = context_by_number.setdefault(number, context) != context
+        if has_other_value:
             return NumberingRead(
                 why_unknown=f"the column citations says two things of number {number}"
             )
-    are_numbers = all(isinstance(value, int) for value in named.values())
-    if are_numbers and not any(str(value) in ids for value in named.values()):
-        return _numbering_of_places(named, len(ids))
-    return _numbering_of_ids(named, ids, are_numbers=are_numbers)
+    contexts = context_by_number.values()
+    are_numbers = all(isinstance(context, int) for context in contexts)
+    if are_numbers and not any(str(context) in ids for context in contexts):
+        return _numbering_of_indices(context_by_number, len(ids))
+    return _numbering_of_ids(context_by_number, ids, are_numbers=are_numbers)
 
 
-def _numbering_of_places(
-    place_by_label: Mapping[str, str | int], n_contexts: int
+def _numbering_of_indices(
+    index_by_label: Mapping[str, str | int], n_contexts: int
 ) -> NumberingRead:
-    """The numbering of places that count from 0.
+    """Read labels that name contexts by their index, counted from 0.
 
-    The numbering is not known where the places may as well count from 1. That is so
-    where a place is none of the contexts, and where each label has its own number as
-    its place.
+    The numbering is unknown if an index is too high, or if every label equals its index
+    and none is 0, as in ``{"1": 1, "2": 2}``: then the indices may count from 1.
     """
     numbering: dict[str, int] = {}
-    for label, place in place_by_label.items():
-        numbering[label] = int(place)
-    if not all(0 <= place < n_contexts for place in numbering.values()):
+    for label, index in index_by_label.items():
+        numbering[label] = int(index)
+    if not all(0 <= index < n_contexts for index in numbering.values()):
         return NumberingRead(
             why_unknown="the column citations has numbers that are neither ids nor"
             " places of the contexts; places count from 0"
         )
-    repeats_labels = all(str(place) == label for label, place in numbering.items())
-    # with a place 0 they cannot count from 1
+    repeats_labels = all(str(index) == label for label, index in numbering.items())
+    # with an index 0 they cannot count from 1
     if repeats_labels and 0 not in numbering.values():
         return NumberingRead(
             why_unknown="the column citations names each number by itself, which may be"
@@ -221,32 +219,36 @@ def _numbering_of_ids(
     *,
     are_numbers: bool,
 ) -> NumberingRead:
-    """The numbering of ids, or why it is not known.
+    """Read labels that name contexts by their id.
 
-    It is known only where each id is that of one context, or certainly of none.
+    The numbering is unknown if an id belongs to several contexts, or if it belongs to
+    none and may still mean one.
 
     Args:
-        id_by_label: The id of a context by label.
-        ids: The ids of the contexts in their order.
-        are_numbers: Whether the ids were written as numbers, as places are.
+        id_by_label: For each label the id of a context.
+        ids: The ids of the contexts in their order; None for a context without an id.
+        are_numbers: Whether all ids in ``id_by_label`` are numbers. An id that no
+            context has may then be the index of a context.
     """
     numbering: dict[str, int] = {}
-    for label, named in id_by_label.items():
-        places = [
-            place for place, context_id in enumerate(ids) if context_id == str(named)
+    for label, named_id in id_by_label.items():
+        indices = [
+            index for index, context_id in enumerate(ids) if context_id == str(named_id)
         ]
-        if len(places) > 1:
+        if len(indices) > 1:
             return NumberingRead(
                 why_unknown="the column citations has an id that several contexts share"
             )
-        if places:
-            numbering[label] = places[0]
+        if indices:
+            numbering[label] = indices[0]
         elif None in ids:
+            # it may be the id of a context that has none recorded
             return NumberingRead(
                 why_unknown="the column citations has an id that no context has, and"
                 " not all contexts have ids"
             )
         elif are_numbers:
+            # it may be an index
             return NumberingRead(
                 why_unknown="the column citations has numbers of which some are ids of"
                 " the contexts and some are not"

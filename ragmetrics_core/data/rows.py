@@ -23,9 +23,9 @@ from ragmetrics_core.data.column_arguments import Columns
 from ragmetrics_core.data.columns import (
     SEVERAL_ANSWERS,
     USUAL_NAMES,
-    Place,
+    FoundValue,
     Row,
-    find_places,
+    find_fields,
 )
 from ragmetrics_core.data.conversation_names import conversation_in
 from ragmetrics_core.data.errors import RowError, SettingError
@@ -54,8 +54,8 @@ _UNREADABLE_CITATIONS = (
     "the column citations holds neither {number: id of the context} nor a list of"
     " citations with start, end and contexts"
 )
-_Found = Mapping[str, Place]
-_NO_PLACE = Place(None, "")
+_Found = Mapping[str, FoundValue]
+_NO_VALUE = FoundValue(None, "")
 
 
 def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
@@ -71,21 +71,21 @@ def samples_from_row(row: Row, columns: Mapping[str, Any]) -> list[Sample]:
             f"a row must be an object with named fields, got {type(row).__name__}"
         )
     row = _unwrap_haystack_object(row)
-    places = find_places(row, columns)
-    answers = _answers(places.get("answer", _NO_PLACE))
+    found_by_field = find_fields(row, columns)
+    answers = _answers(found_by_field.get("answer", _NO_VALUE))
     if not answers:
-        return [_sample(row, places, replaced={})]
+        return [_sample(row, found_by_field, replaced={})]
     if len(answers) == 1:
-        return [_sample(row, places, replaced={"answer": answers[0]})]
-    citations = data_in(places.get("citations", _NO_PLACE).value)
+        return [_sample(row, found_by_field, replaced={"answer": answers[0]})]
+    citations = data_in(found_by_field.get("citations", _NO_VALUE).value)
     if isinstance(citations, (list, tuple)):
         raise RowError("citations: spans of one answer, and the row holds several")
-    row_id = places.get("id", _NO_PLACE).value
+    row_id = found_by_field.get("id", _NO_VALUE).value
     samples: list[Sample] = []
     for number, answer in enumerate(answers):
         sample_id = f"{row_id}#{number}" if is_present(row_id) else None
         replaced = {"answer": answer, "id": sample_id}
-        samples.append(_sample(row, places, replaced=replaced))
+        samples.append(_sample(row, found_by_field, replaced=replaced))
     row_key = _digest(samples)
     return [sample.model_copy(update={"row_key": row_key}) for sample in samples]
 
@@ -150,56 +150,71 @@ def columns_by_field(
     return column_by_field
 
 
-def _answers(place: Place) -> list[Any]:
-    """Several answers, or the one in its list; [] where the answer is no list.
+def _answers(found_value: FoundValue) -> list[Any]:
+    """Return the answers in a list; [] if the value found for the answer is no list.
 
-    An answer may itself be JSON: it is read as a list only in a column that is named
-    for several.
+    An answer may itself be JSON. So a text is read as a list only in a column that is
+    named for several answers. An empty list gives [None].
     """
-    is_named_for_several = plain_name(place.column) in SEVERAL_ANSWERS
-    data = data_in(place.value) if is_named_for_several else plain_data(place.value)
-    texts = isinstance(data, (list, tuple)) and all(
+    is_named_for_several = plain_name(found_value.column) in SEVERAL_ANSWERS
+    data = (
+        data_in(found_value.value)
+        if is_named_for_several
+        else plain_data(found_value.value)
+    )
+    is_list_of_texts = isinstance(data, (list, tuple)) and all(
         isinstance(element, str) for element in data
     )
-    return (list(data) or [None]) if texts else []
+    return (list(data) or [None]) if is_list_of_texts else []
 
 
-def _sample(row: Row, places: _Found, replaced: Mapping[str, Any]) -> Sample:
-    """The sample of a row whose fields were found at these places.
+def _sample(row: Row, found_by_field: _Found, replaced: Mapping[str, Any]) -> Sample:
+    """Build the sample of a row from the values that were found for its fields.
 
     Args:
         row: The row.
-        places: By field of the sample where the row has it.
-        replaced: By field what stands in for what the row holds there: one of several
-            answers, and an id of its own.
+        found_by_field: The value that the row holds for each field.
+        replaced: Values that replace those of the row, by field: one answer where the
+            row has several, and its id, such as ``row-7#1``.
 
     Raises:
         RowError: If a value has a wrong type.
     """
-    values = _values_by_field(places, replaced)
-    metadata = _metadata(row, places, values.get("metadata", {}))
+    values = _values_by_field(found_by_field, replaced)
+    metadata = _metadata(row, found_by_field, values.get("metadata", {}))
+    # The column may hold the citations themselves, as a list, or a numbering of the
+    # contexts, such as {"1": "doc-a"}, by which the marks in the answer are read.
     citations = values.pop("citations", None)
     if isinstance(citations, (list, tuple)):
         values["citations"] = citations
     try:
         sample = Sample(**{**values, "metadata": metadata})
     except ValidationError as error:
-        raise RowError(_explain(error, places)) from None
+        raise RowError(_explain(error, found_by_field)) from None
     if sample.citations is not None:
         return sample
     numbering = citations if isinstance(citations, Mapping) else None
-    is_unreadable = "citations" not in places and any(
+    # A column "citations" that holds something else was not found as this field.
+    is_unreadable = "citations" not in found_by_field and any(
         is_present(row.get(name)) for name in USUAL_NAMES["citations"]
     )
     return _with_citations_of_marks(sample, numbering, is_unreadable=is_unreadable)
 
 
-def _values_by_field(places: _Found, replaced: Mapping[str, Any]) -> dict[str, Any]:
-    """What each filled field of a sample holds, as a sample takes it.
+def _values_by_field(
+    found_by_field: _Found, replaced: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Read the cells of a row into the values that a sample takes.
 
-    ``replaced`` is as in ``_sample``. Fields with an empty cell are left out.
+    Fields with an empty cell are left out.
+
+    Args:
+        found_by_field: The value that the row holds for each field.
+        replaced: Values that replace those of the row, by field.
     """
-    cell_by_field = {field: place.value for field, place in places.items()}
+    cell_by_field = {
+        field: found_value.value for field, found_value in found_by_field.items()
+    }
     cell_by_field.update(replaced)
     value_by_field: dict[str, Any] = {}
     for field, cell in cell_by_field.items():
@@ -210,7 +225,7 @@ def _values_by_field(places: _Found, replaced: Mapping[str, Any]) -> dict[str, A
 
 
 def _metadata(
-    row: Row, places: _Found, metadata_cell: Mapping[str, Any]
+    row: Row, found_by_field: _Found, metadata_cell: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the metadata of a row.
 
@@ -220,46 +235,57 @@ def _metadata(
 
     Args:
         row: The row.
-        places: By field, where it was found.
+        found_by_field: The value that the row holds for each field.
         metadata_cell: What its metadata column holds.
     """
-    # ``place.column`` may be a path into a column, such as ``inputs.question``
-    used_columns = {_column_of(row, place.column) for place in places.values()}
+    used_columns = {
+        _column_of(row, found_value.column) for found_value in found_by_field.values()
+    }
     metadata: dict[str, Any] = {}
     for column, value in row.items():
         if column not in used_columns and is_present(value):
             metadata[str(column)] = value
     metadata.update(metadata_cell)
     if conversation_in(metadata) is None:
-        metadata.update(_conversation_beside_texts(row, places))
+        metadata.update(_conversation_beside_texts(row, found_by_field))
     return metadata
 
 
 def _with_citations_of_marks(
     sample: Sample, cell: Mapping[str, Any] | None, *, is_unreadable: bool
 ) -> Sample:
-    """A sample with the citations that marks in its answer state.
+    """Fill a sample's citations from the marks in its answer, or note why it has none.
 
-    Where they are not known, although the row says something of them, the notes of the
-    sample say why.
+    The sample's notes say why only if the row says something of citations.
 
     Args:
-        sample: The sample, of which no citations are known.
-        cell: What the column ``citations`` says of labels; None where it says nothing.
-        is_unreadable: Whether there is such a column, and it holds something else.
+        sample: The sample, whose citations are not known.
+        cell: The numbering in the column ``citations``, such as ``{"1": "doc-a"}``; None
+            if there is none.
+        is_unreadable: Whether the row has a column ``citations`` that is neither a
+            numbering nor a list of citations.
     """
     if sample.answer is None:
         return sample
-    read = _numbering(sample, cell)
-    why_unknown = read.why_unknown
-    if read.numbering is not None:
-        known = read_citations(sample.answer, read.numbering)
-        if known.citations is not None:
-            return sample.model_copy(update={"citations": known.citations})
-        why_unknown = known.why_unknown
-    elif is_unreadable and not why_unknown:
+    read_numbering = _numbering(sample, cell)
+    if read_numbering.numbering is not None:
+        read = read_citations(sample.answer, read_numbering.numbering)
+        if read.citations is not None:
+            return sample.model_copy(update={"citations": read.citations})
+        return _with_reason(sample, read.why_unknown)
+    why_unknown = read_numbering.why_unknown
+    if is_unreadable and not why_unknown:
         why_unknown = _UNREADABLE_CITATIONS
-    if not why_unknown or not may_cite(sample.answer):
+    return _with_reason(sample, why_unknown)
+
+
+def _with_reason(sample: Sample, why_unknown: str) -> Sample:
+    """Note in a sample why its citations are unknown.
+
+    Nothing is noted for the reason "", if the answer cites nothing, or if the sample has
+    a reason already.
+    """
+    if not why_unknown or not may_cite(sample.answer or ""):
         return sample
     notes = sample.capture or CaptureNotes()
     if notes.citations_unknown is None:
@@ -268,9 +294,10 @@ def _with_citations_of_marks(
 
 
 def _numbering(sample: Sample, cell: Mapping[str, Any] | None) -> NumberingRead:
-    """Which context each number means, where the row says it.
+    """Read which context each number means.
 
-    The column ``citations`` says it, else the texts of the contexts or their metadata.
+    That is read from the column ``citations``, else from the texts of the contexts or
+    from their metadata.
     """
     if cell is None:
         return numbering_shown(
@@ -282,22 +309,24 @@ def _numbering(sample: Sample, cell: Mapping[str, Any] | None) -> NumberingRead:
     return numbering_of_column(cell, [context.id for context in sample.contexts])
 
 
-def _column_of(row: Row, place: str) -> str:
-    """The column of a place, which is a column or a path into one."""
-    return place if place in row else place.partition(".")[0]
+def _column_of(row: Row, column_or_path: str) -> str:
+    """Return the column of a path such as ``inputs.question``, or the column itself."""
+    if column_or_path in row:
+        return column_or_path
+    return column_or_path.partition(".")[0]
 
 
-def _conversation_beside_texts(row: Row, places: _Found) -> dict[str, Any]:
-    """The path and value of a conversation that stands beside the question or answer.
+def _conversation_beside_texts(row: Row, found_by_field: _Found) -> dict[str, Any]:
+    """Return path and value of a conversation's id beside the question or answer.
 
-    It stands in the same column, which holds a whole request or reply and so does not
-    come into the metadata. Empty where there is none.
+    It stands in the same column, which holds a whole request or reply and so is not
+    copied to the metadata. Returns {} if there is none.
     """
     requests_and_replies = {}
     for field in ("question", "answer"):
-        place = places.get(field, _NO_PLACE)
-        column = _column_of(row, place.column)
-        if column in row and row[column] is not place.value:
+        found_value = found_by_field.get(field, _NO_VALUE)
+        column = _column_of(row, found_value.column)
+        if column in row and row[column] is not found_value.value:
             requests_and_replies[column] = row[column]
     conversation = conversation_in(requests_and_replies)
     return {} if conversation is None else {conversation.path: conversation.value}
@@ -355,7 +384,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _explain(error: ValidationError, places: _Found) -> str:
+def _explain(error: ValidationError, found_by_field: _Found) -> str:
     """The first problem in words: which field needs what, and the type that was found.
 
     A value's text is never told.
@@ -367,7 +396,7 @@ def _explain(error: ValidationError, places: _Found) -> str:
     indices = [part for part in location[1:] if isinstance(part, int)]
     if indices:
         place += f" number {indices[0] + 1}"
-    column = places.get(field, _NO_PLACE).column
+    column = found_by_field.get(field, _NO_VALUE).column
     if column and column != field:
         place += f" (column {column!r})"
     is_of_wrong_type = problem["type"].endswith("_type")

@@ -392,13 +392,18 @@ class Sample(Frozen):
     def _citations_point_into_the_sample(
         cls, citations: tuple[Citation, ...] | None, fields: ValidationInfo
     ) -> tuple[Citation, ...] | None:
-        """Refuse citations that name no context, or no part of the answer."""
-        n_signs = len(fields.data.get("answer") or "")
+        """Refuse citations that lie outside the answer, or name no context."""
+        n_characters = len(fields.data.get("answer") or "")
         n_contexts = len(fields.data.get("contexts") or ())
         for citation in citations or ():
-            end = max(citation.end, *(citation.mark or (0,)))
-            if end > n_signs:
-                raise ValueError(f"a citation ends at {end}, the answer at {n_signs}")
+            end = citation.end
+            if citation.mark is not None:
+                _, end_of_mark = citation.mark
+                end = max(end, end_of_mark)
+            if end > n_characters:
+                raise ValueError(
+                    f"a citation ends at {end}, the answer at {n_characters}"
+                )
             if max(citation.contexts, default=-1) >= n_contexts:
                 raise ValueError(
                     f"a citation names place {max(citation.contexts)}, counted from 0,"
