@@ -380,7 +380,7 @@ def requests_of(question: Any) -> str:
     """All that any judge is sent for a question: as a chat, and as typed questions."""
     typed = typed_form(question)
     chat = [message.content for message in render(question)]
-    return "\n".join([*chat, typed.state, *typed.typed_texts])
+    return "\n".join([*chat, typed.state, *typed.typed_jsons])
 
 
 HIDDEN = "zyxwv"

@@ -771,7 +771,7 @@ def requests_of(question: Any) -> str:
     """All that any judge is sent for a question: as a chat, and as typed questions."""
     typed = typed_form(question)
     chat = [message.content for message in render(question)]
-    return "\n".join([*chat, typed.state, *typed.typed_texts])
+    return "\n".join([*chat, typed.state, *typed.typed_jsons])
 
 
 def test_contexts_that_are_not_asked_about_and_references_are_never_shown() -> None:
@@ -807,7 +807,7 @@ def test_the_sentences_before_are_shown_and_support_nothing() -> None:
     assert before["Five CC."] == "Two BB. Three AA. Four CC."
     for question in judge.asked:
         assert "support nothing" in render(question)[0].content
-        (text,) = set(typed_form(question).typed_texts)
+        (text,) = set(typed_form(question).typed_jsons)
         assert "`before` only tells" in text
 
 

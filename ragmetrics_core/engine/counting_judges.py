@@ -371,8 +371,8 @@ class CountingDecisions(CountingJudge):
         # Typed questions about the same share a request. To count the least, these are
         # all about equal texts (the state). To count the most, they are only those
         # that were made of one question.
-        about = (form.state, form.typed_texts) if self._counts_most else form.state
-        for typed_question in form.typed_by_text:
+        about = (form.state, form.typed_jsons) if self._counts_most else form.state
+        for typed_question in form.typed_by_json:
             self._add(hash(about), form.state, typed_question)
         replies = self._example_replies(question)[:1]
         if not replies:

@@ -210,30 +210,23 @@ class CascadeJudge(Judge):
             return [Answer(NotAnswered(error)) for _ in questions]
 
     def _is_sure(self, question: Question[Any], answer: Answer[Any]) -> bool:
-        """Whether the cheap judge's answer counts, so that the strong one is not asked.
+        """Tell whether the cheap judge is sure of its answer.
 
-        It counts if each verdict has a probability outside the band, and if no verdict
-        contradicts its own probability (a "no" with 0.9). The band is the range of
-        probabilities in which the cheap judge is unsure. A question whose type has no
-        band is always passed on to the strong judge.
+        If not, the strong judge is asked. The cheap judge is sure if all probabilities
+        lie outside the band, and none contradicts its verdict.
         """
         band = self._band_of(question)
         if band is None:
-            return False
-        if not isinstance(answer.reply, Asked) or not answer.reply.weights:
-            return False
+            return False  # questions of this type always go to the strong judge
+        reply = answer.reply
+        if not isinstance(reply, Asked) or not reply.weights:
+            return False  # it did not answer, or gave no probability
         low, high = band
-        if any(low <= weight.p <= high for weight in answer.reply.weights):
+        if any(low <= weight.p <= high for weight in reply.weights):
             return False
-        # Usually each reply has one verdict and one weight. A single reply that lists
-        # several verdicts has several weights; ``_contradicts`` then finds no verdict
-        # in it, so that pairing it with the first weight does no harm.
-        replies_with_weights = zip(
-            answer.reply.replies, answer.reply.weights, strict=False
-        )
-        return not any(
-            _contradicts(reply, weight.p) for reply, weight in replies_with_weights
-        )
+        # A "no" with a probability of 0.9 for "yes" is not sure. Only a reply with one
+        # verdict, and so one weight, has a field ``verdict`` that can contradict.
+        return not _contradicts(reply.reply, reply.weights[0].p)
 
     def _band_of(self, question: Question[Any]) -> Band | None:
         """The band for a question; None if the cheap judge has none for it."""
@@ -314,6 +307,9 @@ def _failed_with(answer: Answer[Any], error_class: type[JudgeError]) -> bool:
 
 
 def _contradicts(reply: BaseModel, probability: float) -> bool:
-    """Whether a reply's verdict is on the other side than its probability."""
-    opposite = "no" if probability >= 0.5 else "yes"
-    return getattr(reply, "verdict", "") == opposite
+    """Whether a reply says "no" although yes is more probable, or the reverse.
+
+    Only replies with a field ``verdict`` can contradict.
+    """
+    less_probable = "no" if probability >= 0.5 else "yes"
+    return getattr(reply, "verdict", "") == less_probable

@@ -123,7 +123,7 @@ class DecisionJudge(ModelJudge):
     async def _ask_in_windows(
         self, question: Question[Any], answer: Answer[Any]
     ) -> Answer[Any]:
-        """Return the answer; for a text that was too long, one about its parts."""
+        """Return the answer; if a text was too long, ask about its windows instead."""
         partial_questions = windows.halve_questions(question, answer)
         if not partial_questions:
             return answer
@@ -133,98 +133,103 @@ class DecisionJudge(ModelJudge):
     async def _ask_typed_questions(
         self, session: Session, forms: Sequence[TypedForm]
     ) -> _DecisionByTypedQuestion:
-        """Ask the typed questions of several questions, all at once.
+        """Send the typed questions of several questions to the model.
 
-        The state of a typed question is the texts that it is about, as JSON. Typed
-        questions with one state share requests; each request holds as many as the model
-        takes (``most_questions``). Equal ones are asked once.
+        A question of a metric is asked as one or more typed questions: each shows texts
+        (its state) and asks for the probability of an option. Typed questions about
+        equal texts share a request, up to ``most_questions``; equal ones are sent once.
 
         Args:
             session: The session of the run.
-            forms: How each question is asked.
+            forms: The typed questions that stand for each question.
 
         Returns:
-            What came of each typed question, by its state and its text.
+            The model's answer to each typed question, by the JSON of its texts and its
+            own JSON.
         """
-        # by the state the typed questions about it, by their JSON
+        # Typed questions by the texts that they are about, then by their own JSON.
         typed_by_state: dict[str, dict[str, Typed]] = {}
         for form in forms:
-            typed_by_state.setdefault(form.state, {}).update(form.typed_by_text)
+            typed_by_state.setdefault(form.state, {}).update(form.typed_by_json)
         requests: list[_TypedRequest] = []
-        for state, typed_by_text in typed_by_state.items():
-            texts = list(typed_by_text)
-            for start in range(0, len(texts), self.model.most_questions):
+        for state, typed_by_json in typed_by_state.items():
+            typed_jsons = list(typed_by_json)
+            for start in range(0, len(typed_jsons), self.model.most_questions):
                 end = start + self.model.most_questions
-                requests.append(_TypedRequest(state, texts[start:end]))
+                requests.append(_TypedRequest(state, typed_jsons[start:end]))
         decisions_of_requests = await gather_all(
             session.decide(
                 request.state,
-                request.questions,
+                request.typed_jsons,
                 partial(_read_typed_form, typed_by_state[request.state], self.name),
             )
             for request in requests
         )
-        decision_by_state_and_text: dict[tuple[str, str], Decision[Chances]] = {}
-        for request, decision_by_text in zip(
+        decision_by_state_and_json: dict[tuple[str, str], Decision[Chances]] = {}
+        for request, decision_by_json in zip(
             requests, decisions_of_requests, strict=True
         ):
-            for typed_text, decision in decision_by_text.items():
-                decision_by_state_and_text[request.state, typed_text] = decision
-        return decision_by_state_and_text
+            for typed_json, decision in decision_by_json.items():
+                decision_by_state_and_json[request.state, typed_json] = decision
+        return decision_by_state_and_json
 
 
 class _TypedRequest(NamedTuple):
-    """The typed questions of one request, and the state that they are about: JSON."""
+    """One request: texts (the state) and typed questions about them, all as JSON."""
 
     state: str
-    questions: list[str]
+    typed_jsons: list[str]
 
 
-# What came of a typed question, by the state that it is about and the question: JSON.
+# The model's answer to a typed question, by the JSON of the texts that the question is
+# about and its own JSON.
 _DecisionByTypedQuestion = Mapping[tuple[str, str], Decision[Chances]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TypedForm:
-    """A question as it is asked by typed questions.
+    """A question of a metric as the typed questions that stand for it.
 
     Args:
         question: The question.
-        state: What is asked about, as JSON.
-        typed_by_text: The typed questions, by their JSON. Equal ones are one.
-        typed_texts: The JSON of each, in the order in which the answers are read.
-        reply: What is known without asking: the reply that the texts settle, or why the
-            question cannot be asked. None where it has to be asked.
+        state: The texts that the typed questions are about, as JSON.
+        typed_by_json: The typed questions by their JSON; equal ones are one.
+        typed_jsons: The JSON of each typed question, in the order in which the answers
+            are read; of equal ones each.
+        reply: The reply that is known without asking: the texts settle the question, or
+            it cannot be asked. None if the model has to be asked.
     """
 
     question: Question[Any]
     state: str = ""
-    typed_by_text: Mapping[str, Typed] = field(default_factory=dict)
-    typed_texts: tuple[str, ...] = ()
+    typed_by_json: Mapping[str, Typed] = field(default_factory=dict)
+    typed_jsons: tuple[str, ...] = ()
     reply: Asked[Any] | NotAnswered | None = None
 
 
 async def _render(question: Question[Any]) -> TypedForm:
-    """The typed form of a question; an empty one where it has none."""
+    """Convert a question into typed questions, beside the event loop if it is long."""
     return await compute_beside_loop(
         partial(typed_form, question), size=question.n_characters
     )
 
 
 def typed_form(question: Question[Any]) -> TypedForm:
-    """Return the typed questions that stand for a question, or its reply.
+    """Convert a question into typed questions, which a model answers with probabilities.
 
-    A typed question is one that is answered with probabilities. The question's form,
-    its ``decided``, says which typed questions stand for it. In three cases the result
-    holds the reply instead, and no model is called: the question's texts alone settle
-    it; it has no form; or its form is at fault. In the last two the reply is an error
-    that says why.
+    How is said by ``question.decided``, the question's typed form, which a user may have
+    written. The result holds a reply instead, so that no model is asked, if
+
+    - the question has no typed form (the reply is an error),
+    - the texts settle it (the reply is what ``settled`` returned),
+    - the typed form raises or returns something wrong (the reply is an error).
     """
     form = question.decided
     if form is None:
         return TypedForm(question, reply=NotAnswered(_not_supported(question)))
     try:
         if form.settled is not None:
+            # e.g. an empty context, which holds no fact whatever the fact is
             reply = form.settled(question)
             if reply is not None:
                 return TypedForm(
@@ -239,10 +244,11 @@ def typed_form(question: Question[Any]) -> TypedForm:
     problem = _problem_of_form(state, typed_questions)
     if problem:
         return TypedForm(question, reply=NotAnswered(_wrong_form(question, problem)))
-    # each typed question as JSON; equal ones are asked once, but read at each place
-    texts = tuple(question_text(typed_question) for typed_question in typed_questions)
-    typed_by_text = dict(zip(texts, typed_questions, strict=True))
-    return TypedForm(question, json_text(dict(state)), typed_by_text, texts)
+    # Equal typed questions are sent once. The tuple keeps each, because ``reads`` gets
+    # an answer for each.
+    typed_jsons = tuple(map(question_text, typed_questions))
+    typed_by_json = dict(zip(typed_jsons, typed_questions, strict=True))
+    return TypedForm(question, json_text(dict(state)), typed_by_json, typed_jsons)
 
 
 def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
@@ -263,34 +269,33 @@ def _problem_of_form(state: object, typed_questions: Sequence[object]) -> str:
 
 
 def _read_typed_form(
-    typed_by_text: Mapping[str, Typed], model: str, typed_text: str, choice: Choice
+    typed_by_json: Mapping[str, Typed], model: str, typed_json: str, choice: Choice
 ) -> Chances:
-    """The probabilities in a model's answer to a typed question, checked."""
-    return chances_of(typed_by_text[typed_text], choice, model)
+    """Read and check the probabilities in a model's answer to a typed question."""
+    return chances_of(typed_by_json[typed_json], choice, model)
 
 
 def _answers_with_usage(
     forms: Sequence[TypedForm], decisions: _DecisionByTypedQuestion
 ) -> list[Answer[Any]]:
-    """Make the answers to questions of what came of their typed questions.
+    """Build each question's answer from the answers to its typed questions.
 
-    A typed question is one that is answered with probabilities. Several questions may
-    share a typed question. Its cost is in the usage of the first of them alone, so that
-    nothing is counted twice.
+    If several questions share a typed question, only the first one's usage has its cost,
+    so that no cost is counted twice.
 
     Args:
-        forms: How each question was asked.
-        decisions: What came of each typed question, by its state and its text.
+        forms: Each question, with the typed questions that stand for it.
+        decisions: The model's answer to each typed question, and what it cost.
     """
-    paid: set[tuple[str, str]] = set()
+    counted: set[tuple[str, str]] = set()  # typed questions whose cost is in a usage
     answers: list[Answer[Any]] = []
     for form in forms:
         usage = Usage()
-        for typed_text in form.typed_by_text:
-            state_and_text = (form.state, typed_text)
-            if state_and_text not in paid:
-                usage += decisions[state_and_text].usage
-            paid.add(state_and_text)
+        for typed_json in form.typed_by_json:
+            state_and_json = (form.state, typed_json)
+            if state_and_json not in counted:
+                usage += decisions[state_and_json].usage
+            counted.add(state_and_json)
         answers.append(Answer(_make_reply(form, decisions), usage))
     return answers
 
@@ -298,26 +303,26 @@ def _answers_with_usage(
 def _make_reply(
     form: TypedForm, decisions: _DecisionByTypedQuestion
 ) -> Asked[Any] | NotAnswered:
-    """Make the reply to a question of the answers to its typed questions.
+    """Combine the answers to a question's typed questions into one reply.
 
-    If one of these is missing, there is no reply, but the error of the first one
-    missing. An error that says that the model will answer nothing comes before all
-    others.
+    If a typed question failed, its error is returned. Of several errors the first is
+    returned, but ``JudgeUnavailable`` (the model will answer nothing) before all others.
 
     Args:
-        form: The question, and how it was asked.
-        decisions: What came of each typed question, by its state and its text.
+        form: The question, with the typed questions that stand for it.
+        decisions: The model's answer to each typed question, or its error.
     """
     question = form.question
     if form.reply is not None:
-        return form.reply
+        return form.reply  # no model had to be asked
     if question.decided is None:
         return NotAnswered(_not_supported(question))
-    # of each typed question, in the order in which the form reads them
+    # The probabilities of each typed question, in the order in which ``reads`` of
+    # ``question.decided`` takes them to make a reply.
     chances: list[Chances] = []
     errors: list[JudgeError] = []
-    for typed_text in form.typed_texts:
-        outcome = decisions[form.state, typed_text].outcome
+    for typed_json in form.typed_jsons:
+        outcome = decisions[form.state, typed_json].outcome
         if isinstance(outcome, JudgeError):
             errors.append(outcome.with_traceback(None))
         else:
@@ -342,7 +347,7 @@ def _make_reply(
 def _check_result_of_form(
     question: Question[Any], reply: Asked[Any] | NotAnswered, function: str
 ) -> Asked[Any] | NotAnswered:
-    """What a function of the form returned, or why that is no reply."""
+    """Return what a function of a typed form returned, or the error if it is no reply."""
     problem = problem_of_reply(reply, question)
     if not problem:
         return reply

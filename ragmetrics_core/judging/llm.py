@@ -195,16 +195,16 @@ class _Asking:
         return Asked(values, tuple(errors), together=came_together)
 
     async def ask_for_weights(self, label_probability: LabelProbability) -> Asked[Any]:
-        """Ask for a reply, and for a weight of each of its verdicts.
+        """Ask for a reply with a weight for each verdict: the probability of a label.
 
-        A weight is the probability of the label in question. It is read from the
-        log-probabilities of the token that holds the label. If the endpoint gives none,
-        or they do not settle every verdict, the question is polled, and a weight is the
-        share of polls with the label.
+        The weights come from the first of these that works:
 
-        Some questions are polled once, and the one reply lists all verdicts, one after
-        the other (the mode "sequential"). There a verdict keeps the weight that its
-        token has settled; any other verdict weighs 1 if it has the label, else 0.
+        1. The log-probabilities of the tokens that hold the labels, if they settle every
+           verdict.
+        2. Polls: the question is asked several times, and a weight is the share of
+           replies with the label.
+        3. If the question allows only one poll, the reply's verdicts themselves: 1 for
+           the label, else 0. A verdict that its token settled keeps that weight.
 
         Args:
             label_probability: The label whose probability is wanted, and how often to
@@ -215,7 +215,8 @@ class _Asking:
             JudgeError: If there is no reply at all.
         """
         replies_read: list[ReadReply[Any]] = []
-        # of each verdict; None where the tokens do not settle it
+        # One for each verdict; None if its token does not settle it. () if the endpoint
+        # gives no log-probabilities.
         weights_of_tokens: tuple[Weight | None, ...] = ()
         request = replace(
             self._request, temperature=1.0, top_logprobs=self._top_logprobs
@@ -228,18 +229,18 @@ class _Asking:
             settled = tuple(
                 weight for weight in weights_of_tokens if weight is not None
             )
-            are_all_settled = len(settled) == len(weights_of_tokens)
-            if settled and are_all_settled:
+            if settled and len(settled) == len(weights_of_tokens):
                 return Asked((replies_read[0].value,), weights=settled)
 
         n_polls = label_probability.fallback_polls
-        mode = mode_of(self._question)
         without_logprobs = replace(request, top_logprobs=0)
         replies = await self._poll_to_majority(without_logprobs, n_polls, replies_read)
-        is_one_reply_with_all = n_polls == 1 and mode == "sequential"
-        if not is_one_reply_with_all:
+        mode = mode_of(self._question)  # "sequential": one reply lists all verdicts
+        if n_polls > 1 or mode != "sequential":
             shares = weights_by_share(replies, label_probability, "polls")
             return Asked(replies, weights=shares)
+        # With one reply the "share" is 1 or 0. The weights are marked with the mode of
+        # the tokens' weights, beside which they stand.
         weights_of_verdicts = weights_by_share(replies, label_probability, mode)
         if not weights_of_tokens:
             return Asked(replies, weights=weights_of_verdicts)
@@ -285,7 +286,7 @@ class _Asking:
     async def _ask(
         self, request: ChatRequest, polls: int, first_poll: int
     ) -> tuple[list[ReadReply[Any]], list[JudgeError]]:
-        """Ask for several replies; note what they cost.
+        """Ask for several independent replies (polls), and add their cost to ``usage``.
 
         Args:
             request: The request for one reply.
@@ -296,11 +297,11 @@ class _Asking:
             The replies that could be read, and the errors of the other polls.
 
         Raises:
-            JudgeUnavailable: If a poll was refused, or not asked because of a limit of
-                the run. A score from the polls before it would be another one than the
-                next run gives.
+            JudgeUnavailable: If a poll was refused, or was not sent because of a limit
+                of the run. Scoring only the polls before it would give a score that a
+                complete run would not repeat.
         """
-        # the code that checks a reply class of a user's own may take any time
+        # A user's own reply class may check replies by slow code.
         module_of_reply = self._question.Reply.__module__
         is_users_own_reply = not module_of_reply.startswith(_OURS)
         answers = await self._session.ask(
@@ -327,7 +328,12 @@ class _Asking:
 def _fill_unsettled(
     by_token: Sequence[Weight | None], by_verdict: Sequence[Weight]
 ) -> tuple[Weight, ...]:
-    """The weights of tokens, and of the bare verdict where no token settles one."""
+    """Return the weight of each verdict by its token, else by the verdict itself.
+
+    Args:
+        by_token: The weights by tokens; None where a token does not settle the verdict.
+        by_verdict: The weights by verdicts alone: 1 or 0.
+    """
     weights: list[Weight] = []
     for weight_of_token, weight_of_verdict in zip(by_token, by_verdict, strict=True):
         if weight_of_token is None:

@@ -74,58 +74,52 @@ class ReadReply(Generic[T]):
 def find_objects(
     choice: Choice, names: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """Yield the JSON objects of a reply that may be the verdict.
+    """Yield the JSON objects of a reply that may be the verdict, with start and end.
 
-    They are those in whose text one of these names of fields occurs. Each comes with
-    where it begins in the reply's text, and where it ends.
-
-    A verdict begins the reply, a line or a fence of code, or stands after a colon, and
-    no words follow it. An object elsewhere may be a quotation. So at least one of the
-    objects has to stand as a verdict does.
+    These are the objects in whose text a field of the verdict occurs. At least one of
+    them must stand where a verdict stands, else all may be quotations: at the beginning
+    of the reply, of a line or of a code fence, or after a colon. An object right behind
+    another one stands where that one does. No words may follow the last object.
 
     Args:
         choice: The reply.
-        names: Names of fields, one of which the verdict has.
+        names: The required fields of a verdict. Messages name the last one.
 
     Raises:
         CutOffReply: If the reply ends at the token limit before an object is complete,
             or without any.
         MalformedReply: If there is no object; if one is not complete or not
-            well-formed; or if all may be quoted, or words follow the last.
+            well-formed; or if all may be quotations, or words follow the last.
     """
     text = choice.text
     reply_start = _start_of_reply(choice)
-    # Slips of form are corrected in the first part of a long reply only.
+    # Slips such as single quotes are corrected in the first part of a long reply only.
     end_of_tolerance = reply_start + _TOLERANT_LIMIT
     name_search = _NameSearch(text, names)
-    # where the object before ends; for the first object, where the reply begins
-    previous_end = reply_start
-    # Whether the object stands as a verdict does. It starts as True, because a first
-    # object with nothing before it is no quotation.
-    is_unquoted = True
-    is_any_unquoted = False
-    # where the last object with one of the names ends; None as long as there is none
+    previous_end = reply_start  # where the object before ends
+    # Whether the object stands where a verdict stands; True at the reply's beginning.
+    stands_as_verdict = True
+    has_verdict = False
     end_of_last: int | None = None
     for start, end in find_spans(text, reply_start):
-        # An object that directly follows another one is as unquoted as that one.
         if start > previous_end:
-            is_unquoted = _is_unquoted(
-                text[previous_end:start], like_previous=is_unquoted
+            stands_as_verdict = _stands_as_verdict(
+                text[previous_end:start], previous_does=stands_as_verdict
             )
         previous_end = start if end is None else end
         if not name_search.is_between(start, end):
-            continue
+            continue  # it is no verdict, such as an example of something else
         if end is None:  # no brace closes it
             _fail(choice, "its JSON object is incomplete")
         value = _parse_object(text[start:end], tolerantly=end <= end_of_tolerance)
         if value is None:
             _fail(choice, "its JSON object is not well-formed")
-        is_any_unquoted = is_any_unquoted or is_unquoted
+        has_verdict = has_verdict or stands_as_verdict
         end_of_last = end
         yield value, start, end
     if end_of_last is None:
         _fail(choice, f"it holds no JSON object with the field {names[-1]!r}")
-    if not is_any_unquoted or not _CLOSING.match(text, end_of_last):
+    if not has_verdict or not _CLOSING.match(text, end_of_last):
         _fail(
             choice,
             "its JSON object stands among words, as a quotation does; it must begin a"
@@ -134,41 +128,45 @@ def find_objects(
 
 
 class _NameSearch:
-    """Looks for names in a text from place to place, so that each is read once only."""
+    """Searches a text for names in ascending spans, reading the text once per name."""
 
     def __init__(self, text: str, names: Sequence[str]) -> None:
         self._text = text
-        self._next_place = dict.fromkeys(names, -1)
+        # Where each name occurs next; -1 before the first search.
+        self._next_index = dict.fromkeys(names, -1)
 
     def is_between(self, start: int, end: int | None) -> bool:
-        """Whether any name begins between two places; ``start`` never goes back."""
-        for name, place in self._next_place.items():
-            if place < start:
-                found_at = self._text.find(name, start)
-                is_absent = found_at < 0
-                self._next_place[name] = len(self._text) if is_absent else found_at
+        """Tell whether any name begins between two indices.
+
+        ``start`` must not be lower than in the call before. ``end`` None is the text's
+        end.
+        """
+        for name, next_index in self._next_index.items():
+            if next_index < start:
+                index = self._text.find(name, start)
+                self._next_index[name] = len(self._text) if index < 0 else index
         if end is None:
             end = len(self._text)
-        return min(self._next_place.values()) < end
+        return min(self._next_index.values()) < end
 
 
-def _is_unquoted(text_before: str, *, like_previous: bool) -> bool:
-    """Whether an object begins the reply, a line or a fence, or follows a colon.
+def _stands_as_verdict(text_before: str, *, previous_does: bool) -> bool:
+    """Tell whether an object stands where a verdict stands, and not within a sentence.
 
-    An object that stands within a sentence may be quoted.
+    That is at the beginning of a line or a code fence, or after a colon.
 
     Args:
-        text_before: What stands between the object before and this one, or between the
-            begin of the reply and this one.
-        like_previous: What holds if only blanks or a tag stand there: what holds of the
-            object before, and of the first one True.
+        text_before: The text between the object before and this one, or between the
+            reply's beginning and the first object.
+        previous_does: Whether the object before stands so. If nothing but blanks or a
+            tag is between the two, this decides.
     """
     between = text_before.rstrip(_BLANK)
     tag = _TAG.search(between[-_LONGEST_OPENING:])
     if tag is not None:
         between = between[: -len(tag[0])].rstrip(_BLANK)
     if not between:
-        return like_previous
+        return previous_does
     if between[-1] in ":：\n":
         return True
     return _FENCE.search(between[-_LONGEST_OPENING:]) is not None

@@ -57,26 +57,27 @@ def read_weights(
     A weight is the probability of the positive label.
 
     Args:
-        reply: A reply, with the place of its object in the text of its choice.
-        question: The question, which says in which field a verdict has its label, and
-            in which field the key that tells it from other verdicts.
+        reply: A reply, with where its JSON object stands in the model's text.
+        question: The question. ``question.weigh`` names the field of a verdict that
+            holds its label, and the field whose value tells verdicts apart
+            (``cell_key``), such as a claim's number.
 
     Returns:
         The weights in the order of the verdicts; None for a verdict whose tokens do not
-        settle it. All are None if the verdicts of the reply and those of its text
-        cannot be matched.
+        settle it. All are None if the verdicts of the reply cannot be matched with those
+        of the text, or if the question has no ``weigh``.
 
     Source:
         Design note "Probabilities from tokens".
     """
-    # which label the weights are of; a question that names none has none
-    label_probability = question.weigh or LabelProbability("")
     verdicts = verdicts_of(reply.value)
-    # of the labels in the order in which the text of the reply has them
+    unsettled = (None,) * len(verdicts)
+    label_probability = question.weigh
+    if label_probability is None:
+        return unsettled
     weights_in_text_order = label_weights(
         reply.choice, label_probability, mode_of(question), reply.start, reply.end
     )
-    unsettled = (None,) * len(verdicts)
     if label_probability.cell_key is None:  # one verdict, which needs no key
         is_single = len(weights_in_text_order) == len(verdicts) == 1
         return weights_in_text_order if is_single else unsettled
@@ -92,7 +93,7 @@ def read_weights(
 
 
 def _keys_in_text(reply: ReadReply[BaseModel], key_field: str) -> list[str]:
-    """The keys of a reply's verdicts, in the order in which its text has them."""
+    """Return the keys of a reply's verdicts, in the order of the model's text."""
     text = reply.choice.text
     keys = []
     for offset in value_offsets(text, key_field, reply.start, reply.end):
@@ -103,10 +104,12 @@ def _keys_in_text(reply: ReadReply[BaseModel], key_field: str) -> list[str]:
 
 
 def mode_of(question: Question[BaseModel]) -> Mode:
-    """Return how log-probabilities are to be read.
+    """Return what the label's log-probabilities may depend on in the reply's text.
 
-    They are read by themselves, after other cells, or after whatever stands before. A
-    question without ``weigh`` has none, only a verdict.
+    - "logprobs": on nothing, as the label comes first,
+    - "conditional": on the fields that the model wrote before the label,
+    - "sequential": on the verdicts before, as one reply lists several,
+    - "verdict": the question asks for no probability.
     """
     if question.weigh is None:
         return "verdict"
@@ -123,11 +126,11 @@ def label_weights(
     start: int,
     end: int,
 ) -> tuple[Weight | None, ...]:
-    """Return the weights of all fields of one name within the reply's object.
+    """Return the weights of all fields of one name in the reply's JSON object.
 
-    The object begins at ``start`` and ends at ``end`` in the text of the choice. The
-    weights are in order of appearance; None where the tokens do not settle it. There
-    are none if the reply has no log-probabilities, or they are not of this text.
+    The object stands from ``start`` to ``end`` in the text of the choice. The weights
+    are in order of appearance; a weight is None if the tokens do not settle it. Returns
+    () if the reply has no log-probabilities, or if they are not of this text.
     """
     offsets = list(value_offsets(choice.text, label_probability.field, start, end))
     return weights_at(choice, offsets, label_probability, mode)
@@ -151,9 +154,9 @@ def weights_at(
         mode: How the log-probabilities are read; it is stored in the weights.
 
     Returns:
-        The weights in the order of the offsets. A weight is None if the token does not
-        tell the labels apart. Empty if the reply has no log-probabilities, or the tokens are not those
-        of its text.
+        The weights in the order of the offsets; None where the token does not tell the
+        labels apart. () if the reply has no log-probabilities, or if the tokens are not
+        those of its text.
     """
     text = choice.text
     if not choice.tokens or not text.strip():
@@ -184,22 +187,24 @@ def _weight_at(
 
     Args:
         tokens: The tokens of the reply, each with its alternatives.
-        token_ends: Where each token ends in the text of all.
-        offset: Where the label begins there.
+        token_ends: Where each token ends in the joined text of all tokens.
+        offset: Where the label begins in the joined text.
         label_probability: Which labels there are, and which is the positive one.
-        mode: How the log-probabilities are to be read.
+        mode: How the log-probabilities are read; it is stored in the weight.
 
     Returns:
-        None if the text ends before the offset, or the token does not settle the label.
+        The weight; None if the text ends before the offset, or if the token's
+        alternatives do not settle the label.
     """
-    index = bisect_right(token_ends, offset)  # of the first token that ends behind it
+    index = bisect_right(token_ends, offset)  # the token in which the label begins
     if index == len(token_ends):
         return None
     token = tokens[index]
     token_start = token_ends[index] - len(token.token)
+    # The label may begin inside its token, as the 1 in ``": 1``. An alternative stands
+    # for a label only if it begins with the same text.
     before_label = token.token[: offset - token_start]
-    # The token itself is usually listed among its alternatives, too. In a mapping by
-    # text it counts once.
+    # The token is usually listed among its alternatives; in a mapping it counts once.
     logprob_by_text = {token.token: token.logprob, **dict(token.alternatives)}
     labels_with_logprobs = [
         (_label_of_text(text, before_label, label_probability.labels), logprob)
@@ -218,13 +223,12 @@ def _label_of_text(
     a label, if it begins no other one.
 
     Args:
-        text: The text of the token that was chosen, or of an alternative to it.
-        before_label: What the token that was chosen holds before its label, such as the
-            quote that opens it. If that is more than signs, an alternative must begin
-            with it too.
+        text: The text of the token that the model wrote, or of an alternative to it.
+        before_label: The text before the label in the token that the model wrote, such
+            as an opening quote. If it has words, ``text`` must begin with them, too.
         labels: The labels.
     """
-    # quotes and spaces before a label may differ between alternatives; words may not
+    # ``"1`` and `` 1`` are the same label, though the signs before it differ
     has_words_before = before_label.strip(_SIGNS_AROUND) != ""
     if has_words_before and not text.startswith(before_label):
         return None
@@ -239,7 +243,7 @@ def _label_of_text(
         return _SYNONYMS[word]
     if not plain_text:
         return None
-    # A word may begin in one token and go on in the next.
+    # "sup" is the beginning of "supported", which goes on in the next token.
     begun_labels = [
         label for label in labels if str(label).casefold().startswith(plain_text)
     ]

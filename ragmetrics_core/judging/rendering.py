@@ -90,11 +90,10 @@ def _forms_as_read(text: str) -> Iterator[str]:
 
 
 def render(question: Question[Any]) -> tuple[Message, ...]:
-    """Render a question into chat messages.
+    """Render a question into a system message, if the template has one, and a user one.
 
-    They are the system message, if the template has one, and the user message. A line
-    ``---`` in the template separates the two. Each text of the sample stands in a tag
-    whose name ends in digits that no text holds.
+    A line ``---`` in the template separates the two. Each text of the sample stands in a
+    tag whose name ends in digits that no text holds, so that no text can close its tag.
 
     Raises:
         SettingError: If the template does not fit the parts; see ``check_template``.
@@ -108,15 +107,16 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
             blocks = _blocks_of_part(question.parts[name])
             blocks_by_name[name] = blocks
             sample_texts += [block.text for block in blocks]
-    # The examples of the instructions stand in tags whose digits no sample changes, so
-    # that a provider can cache the beginning of the prompt.
+    # Examples stand in tags with digits of their own. These come from the examples, so
+    # that the prompt's beginning is the same for all samples and providers can cache it.
+    # They change only if a text of this sample happens to hold them.
     example_digits = _digits_of_examples(instructions, sample_texts)
     fixed_words = _fixed_words(instructions, example_digits)
-    digits = tag_digits([*sample_texts, fixed_words["examples"]])
-    # what stands in place of each placeholder, by its name: the texts of the sample in
-    # their tags, and the fixed words, which are the same for all samples
+    sample_digits = tag_digits([*sample_texts, fixed_words["examples"]])
+    # The text for each placeholder: a part of the question in its tags, or words that
+    # are the same for all samples.
     text_by_name = {
-        name: _in_tags(blocks, digits) for name, blocks in blocks_by_name.items()
+        name: _in_tags(blocks, sample_digits) for name, blocks in blocks_by_name.items()
     }
     text_by_name.update(fixed_words)
 
@@ -124,7 +124,7 @@ def render(question: Question[Any]) -> tuple[Message, ...]:
     system_message = _fixed_system_message(
         system_template, instructions, example_digits
     )
-    if system_message is None:  # it shows a text of the sample
+    if system_message is None:  # it shows a text of the sample, so it is not cached
         system_message = Message(
             "system", _fill_template(system_template, text_by_name)
         )
@@ -193,9 +193,9 @@ def _name_of_placeholder(placeholder: re.Match[str]) -> str:
 def _fixed_system_message(
     part: str, instructions: Instructions, example_digits: str
 ) -> Message | None:
-    """A system message that no sample changes, the same for thousands of questions.
+    """Return the system message if it shows no text of a sample, else None.
 
-    None if one may.
+    It is cached, as it is the same for thousands of questions.
     """
     words = _fixed_words(instructions, example_digits)
     if words.keys() >= set(_names_of_placeholders(part)):
@@ -229,10 +229,10 @@ def _fixed_words(instructions: Instructions, example_digits: str) -> dict[str, s
 
 
 def _digits_of_examples(instructions: Instructions, sample_texts: Sequence[str]) -> str:
-    """The digits of the tags of quoted examples; "" without any.
+    """Return the digits for the tags around quoted examples; "" without examples.
 
-    They come from the first example, so that all prompts of a metric begin alike, and
-    are salted only where a text of this prompt holds them.
+    They come from the first example, so that all prompts of a metric begin alike. They
+    change only if a text of this prompt holds them.
     """
     if not instructions.quoted:
         return ""
@@ -252,14 +252,15 @@ def _tag_examples(instructions: Instructions, digits: str) -> str:
 
 
 def _blocks_of_part(part: Part) -> list[_Block]:
-    """Return what stands in the tags of a part of a question, one block for each tag.
+    """Turn a part of a question, such as the contexts, into the contents of tags.
 
-    A part with one text is one block, with the conversation before it. A part with
-    several texts is a block for each; or one block with a line for each, where the part
-    says so (``marks``).
+    - One text is one block: the text, then the application's rewrite and the earlier
+      conversation, if it has them.
+    - Several texts are a block each, or a line each of one block if ``part.marks`` is
+      "lines".
     """
     if isinstance(part.text, str):
-        text = "\n".join([part.text, *_lines_beside(part)])
+        text = "\n".join([part.text, *_lines_below_text(part)])
         return [_Block(part.label, sendable_text(text))]
     labelled_texts = zip(part.labels, part.texts, strict=True)
     if part.marks == "lines" and part.texts:
@@ -271,8 +272,8 @@ def _blocks_of_part(part: Part) -> list[_Block]:
     ]
 
 
-def _lines_beside(part: Part) -> list[str]:
-    """The application's rewrite of a text, and the conversation before it."""
+def _lines_below_text(part: Part) -> list[str]:
+    """List the lines below a text: its rewrite, and the conversation before it."""
     lines = []
     if part.rewrite and part.rewrite != part.text:
         lines.append(f"Stand-alone rewrite: {part.rewrite}")
