@@ -90,11 +90,10 @@ def metrics_with_prompts(
 
 
 def samples_of(labelled_set: AnySet, metric: Metric) -> list[Sample]:
-    """The samples of a set that a judge is asked about.
+    """Return the samples to judge: one for each point of the set.
 
-    They are the points. Retrieval accuracy of a continuous set is judged on whole
-    documents instead: the matrix of facts × contexts gives the score of every
-    combination.
+    Only retrieval accuracy on a continuous set gets one sample for each document, with
+    all its contexts; see ``_scores_by_documents``.
     """
     if isinstance(labelled_set, DiscreteSet):
         return [point.sample for point in labelled_set.points]
@@ -123,13 +122,11 @@ def score_set(
 ) -> Score:
     """Measure how well a judge's scores agree with the labels of a set.
 
-    A set is made from documents of a corpus. Each document gives one or several points,
-    each of which has a label: an answer with contexts. The metric judges a sample for
-    each point; only retrieval accuracy judges one for each document of a continuous
-    set, and its evidence gives the score of all points of the document.
+    A set has points: an answer with some contexts of a document, and a label. The metric
+    scores each point, and the scores are compared with the labels.
 
     Args:
-        labelled_set: The set, whose points have labels.
+        labelled_set: The set.
         reviews: What people decided; None for the labels as they were made.
         metric: The metric.
         judge: A judge, or a name as in ``evaluate``.
@@ -170,7 +167,12 @@ def score_set(
         # an interrupted run hands out fewer rows, and does not raise by itself
         raise KeyboardInterrupt
 
-    scores = _scores_of_points(labelled_set, metric, outcomes)
+    if isinstance(labelled_set, ContinuousSet) and isinstance(
+        metric, RetrievalAccuracy
+    ):
+        scores = _scores_by_documents(labelled_set, outcomes)
+    else:
+        scores = [outcome.value for outcome in outcomes]
     labels = labels_of(labelled_set, reviews)
     pairs_by_document, n_missing = _pairs_by_document(labelled_set, scores, labels)
     statistics = _statistics(labelled_set, threshold)
@@ -221,31 +223,31 @@ def _pairs_by_document(
     return list(pairs_by_id.values()), n_missing
 
 
-def _scores_of_points(
-    labelled_set: AnySet, metric: Metric, outcomes: Sequence[MetricResult]
+def _scores_by_documents(
+    labelled_set: ContinuousSet, outcomes: Sequence[MetricResult]
 ) -> list[float | None]:
-    """The score of each point of a set, from the outcomes on ``samples_of`` the set.
+    """Return retrieval accuracy of each point, from the outcomes on whole documents.
 
-    Mostly each point was judged by itself. Retrieval accuracy judges a continuous set
-    by document: its evidence, a matrix of facts × contexts, gives the score of each
-    combination of contexts. A score is None where the metric gave none.
+    A point holds some contexts of a document. The judge says for each fact and each
+    context of the document whether the context holds the fact. From these verdicts the
+    score of any selection of contexts follows without asking again.
+
+    Args:
+        labelled_set: The set.
+        outcomes: The metric's outcome on each document, with all its contexts.
+
+    Returns:
+        A score for each point, in order; None if its document has none.
     """
-    if isinstance(labelled_set, DiscreteSet):
-        return [outcome.value for outcome in outcomes]
-    if not isinstance(metric, RetrievalAccuracy):
-        return [outcome.value for outcome in outcomes]
-    matrix_by_document: dict[str, AccuracyEvidence] = {}
+    verdicts_by_document: dict[str, AccuracyEvidence] = {}
     for document, outcome in zip(labelled_set.documents, outcomes, strict=True):
         evidence = outcome.evidence
         if outcome.status == "scored" and isinstance(evidence, AccuracyEvidence):
-            matrix_by_document[document.id] = evidence
+            verdicts_by_document[document.id] = evidence
     scores: list[float | None] = []
     for point in labelled_set.points:
-        matrix = matrix_by_document.get(point.document)
-        score_of_combination = None
-        if matrix is not None:
-            score_of_combination = matrix.combine(point.contexts)
-        scores.append(score_of_combination)
+        verdicts = verdicts_by_document.get(point.document)
+        scores.append(None if verdicts is None else verdicts.combine(point.contexts))
     return scores
 
 

@@ -399,7 +399,7 @@ def _texts_differ(first: Sample, second: Sample) -> bool:
 def describe_left_over(
     report: Report, metric: str, labels: Sequence[Label]
 ) -> list[str]:
-    """Say in sentences which labels are not used: no score stands against them.
+    """Say in sentences which labels cannot be compared with a score.
 
     Either no sample of the run has the label's id, or the sample has no score.
     """
@@ -410,7 +410,9 @@ def describe_left_over(
     for label in labels:
         if label.id not in sample_by_id:
             unknown_ids.append(label.id)
-        elif label.votes and label.id not in scored_by_id:
+        elif not label.votes:
+            continue  # it was drawn for labelling, and nobody has labelled it yet
+        elif label.id not in scored_by_id:
             ids_without_score.append(label.id)
     sentences = []
     if unknown_ids:

@@ -273,15 +273,14 @@ def _card(
     signature_by_question: dict[str, Signature],
     measured_by_question: Mapping[str, _MeasuredQuestion],
 ) -> Card:
-    """Put what was measured of a judge on a card.
+    """Assemble a judge's card from what was measured of the judge.
 
     Args:
         run: Knows the judge, the version of this library and the date.
         signature_by_question: How the metric that asks each question asks it.
-        measured_by_question: What was measured on each question. Only adherence brings
-            notes and a correction for the number of claims.
+        measured_by_question: What was measured on each question.
     """
-    # empty where adherence was not measured
+    # Only adherence has notes and a correction. This is empty if it was not measured.
     adherence = measured_by_question.get("adherent", _MeasuredQuestion(()))
     figures_by_question = {
         question: _drop_undefined(measured.figures)
@@ -294,7 +293,8 @@ def _card(
         made=run.facts.started,
         signatures=signature_by_question,
         figures=figures_by_question,
-        decided=_find_reach(measured_by_question),
+        # which probabilities a cascade may trust without asking its strong judge
+        decided=_measure_decided_alone(measured_by_question),
         notes=adherence.notes,
         claim_correction=adherence.correction,
     )
@@ -345,10 +345,15 @@ def _measure_adherence(
     )
 
 
-def _find_reach(
+def _measure_decided_alone(
     measured_by_question: Mapping[str, _MeasuredQuestion],
 ) -> dict[str, tuple[Reach, ...]]:
-    """What the judge may decide alone, of the questions that a cascade asks."""
+    """Measure what a cheap judge may decide alone in a cascade.
+
+    Returns:
+        For each question that cascades ask, how often the judge errs outside each band
+        of probabilities. A question is left out if the judge gives no probabilities.
+    """
     decided_alone: dict[str, tuple[Reach, ...]] = {}
     for question, measured in measured_by_question.items():
         verdicts = _verdicts_with_probability(measured.rows)
@@ -679,8 +684,12 @@ def _both_sides_of_the_correction(rejections: Sequence[Measured]) -> Iterator[st
 def _outcomes(ask: Ask, metric: Metric, rows: LabelledSamples) -> Iterator[Observation]:
     """Observe how often a judge gives no verdict, and whether it repeats its verdicts.
 
-    The judge is asked once more about each row. Each observation is the name of a
-    measure, the row's source, and whether the measure holds of the row.
+    The judge is asked about each row a second time.
+
+    Yields:
+        For each row the measures "abstained", "undefined", "failed" and, if the row has
+        a verdict, "same when asked again": the measure, the row's source, and whether
+        it is so for the row.
     """
     rows_again = judge_samples(ask, metric, rows, again=True)
     for row, row_again in zip(rows, rows_again, strict=True):
@@ -700,34 +709,38 @@ def _observe_swaying(
 ) -> Iterator[Observation]:
     """Observe whether the judge's verdict changes when the sample is changed.
 
-    It should change where a supported answer was made wrong: the measures that begin
-    with "caught". It should not where a context gives the judge orders, or the contexts
-    stand in another order: the measures that begin with "flipped".
+    Rows without a verdict are passed over.
 
-    Each observation is the name of a measure, the row's source, and whether the measure
-    holds of the row. Rows without a verdict are passed over.
+    Yields:
+        A measure, the row's source, and whether it is so for the row. The measures are:
+
+        - "caught: …": a supported answer was made wrong, and the verdict changed, as it
+          should. Not yielded if the judge gave no verdict on the wrong answer.
+        - "flipped: …": a context gives orders to the judge, or the contexts are in
+          reverse order, and the verdict changed or was lost, as it should not.
+        - "no verdict after a change", for all changed samples, if it happened at all.
+        - "uncertain": a judge that compares words calls its own verdict uncertain.
     """
     changes: list[_Change] = []
     for row_index, row in enumerate(rows):
         if row.result is None or not row.verdicts:
             continue
-        if row.result.judge in EMBEDDED:  # the judges that compare words say so
+        if row.result.judge in EMBEDDED:  # only these say whether they are uncertain
             yield "uncertain", row.source, row.result.uncertain
         changes += _changes_of_row(row, row_index)
     judged_rows = judge_samples(ask, metric, [change.changed for change in changes])
     for change, judged in zip(changes, judged_rows, strict=True):
-        # A judge that loses its verdict is swayed, but has caught nothing.
-        if judged.bool_verdicts or change.measure.startswith("flipped"):
-            is_swayed = change.original.bool_verdicts != judged.bool_verdicts
-            yield change.measure, change.original.source, is_swayed
-    # The measure is left out where every changed sample got a verdict.
+        if not judged.bool_verdicts and change.measure.startswith("caught"):
+            continue  # a judge that gives no verdict has not caught the wrong answer
+        has_changed = change.original.bool_verdicts != judged.bool_verdicts
+        yield change.measure, change.original.source, has_changed
     if not all(row.bool_verdicts for row in judged_rows):
         for row in judged_rows:
             yield "no verdict after a change", row.source, not row.bool_verdicts
 
 
 class _Change(NamedTuple):
-    """A row and the same row with a changed sample; the measure says what was changed."""
+    """A row, the row with a changed sample, and a measure such as "caught: negated"."""
 
     measure: str
     original: LabelledSample
@@ -749,12 +762,13 @@ def _changes_of_row(row: LabelledSample, row_index: int) -> Iterator[_Change]:
 def _changes(row: LabelledSample) -> Iterator[tuple[str, Sample]]:
     """Change a sample in ways that a judge should, or should not, react to.
 
-    An answer that is supported is made wrong: a good judge changes its verdict, which
-    is "caught". A context with orders to the judge is added, and the contexts are put
-    in reverse order: a good judge does not change its verdict, which is "flipped".
+    A supported answer is made wrong: a good judge changes its verdict ("caught"). A
+    context with orders to the judge is added, or the contexts are put in reverse order:
+    a good judge keeps its verdict; if it does not, it is "flipped".
 
     Yields:
-        The name of the measure, which says what was changed, and the changed sample.
+        A measure such as "flipped: …", which says what was changed, and the changed
+        sample.
     """
     sample = row.sample
     # the question is whether the answer is supported: one verdict and one label

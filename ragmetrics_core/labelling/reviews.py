@@ -177,44 +177,49 @@ def _item_of(point: sets.DiscretePoint) -> Item:
 
 
 def labels_of(labelled_set: sets.AnySet, reviews: Reviews | None) -> list[float | None]:
-    """The label of each point, in the order of the set, after people's review.
+    """Return the label of each point after people's review, in the order of the set.
 
-    A decision of the first reviewer replaces the label as it was made. A point of a
-    discrete set is then 1 (positive) or 0. A combination of a continuous set is
-    labelled anew from the cells: its label is the share of the facts that one of its
-    contexts covers.
+    Of a discrete set, people decide about points: a label is 1.0 (positive) or 0.0. Of a
+    continuous set, they decide whether a context covers a fact (a cell): the label of a
+    point is the share of the facts that one of the point's contexts covers. Where the
+    first reviewer has decided nothing, the label or cell as it was made counts.
 
-    A label is None where the review leaves it open, so that the point is left out: the
-    point was called ambiguous, or it is open whether any context covers some fact.
+    A label is None, so that the point is left out, if the reviewer called it ambiguous:
+    the point itself, or a cell on which the share depends.
     """
     decisions = reviews.first if reviews is not None else {}
     if isinstance(labelled_set, sets.ContinuousSet) and not decisions:
+        # Only these points store a label. Those of a discrete set have it below, from
+        # ``item.was``, the label as it was made.
         return [point.label for point in labelled_set.points]
     verdict_by_item: dict[str, Verdict] = {}
     for item in review_items(labelled_set):
         decision = decisions.get(item.id)
         verdict_by_item[item.id] = item.was if decision is None else decision.label
-    labels: list[float | None] = []
     if isinstance(labelled_set, sets.DiscreteSet):
-        for discrete_point in labelled_set.points:
-            # a point is as a combination with one fact: its label is 1.0, 0.0 or None
-            verdict = verdict_by_item[discrete_point.id]
-            labels.append(_share([{verdict}]))
-        return labels
+        return [_LABELS[verdict_by_item[point.id]] for point in labelled_set.points]
     n_facts_by_document = {
         document.id: len(document.facts) for document in labelled_set.documents
     }
+    labels: list[float | None] = []
     for point in labelled_set.points:
         n_facts = n_facts_by_document[point.document]
         verdicts_by_fact = _verdicts_by_fact(point, n_facts, verdict_by_item)
-        labels.append(_share(verdicts_by_fact))
+        labels.append(_share_of_covered(verdicts_by_fact))
     return labels
+
+
+_LABELS: Mapping[Verdict, float | None] = {
+    "positive": 1.0,
+    "negative": 0.0,
+    "ambiguous": None,
+}
 
 
 def _verdicts_by_fact(
     point: sets.CombinationPoint, n_facts: int, verdict_by_item: Mapping[str, Verdict]
 ) -> list[set[Verdict]]:
-    """For each fact, what its cells say in the contexts of a combination."""
+    """Return for each fact the verdicts on whether a point's contexts cover it."""
     verdicts_by_fact = []
     for fact_index in range(n_facts):
         verdicts = set()
@@ -225,8 +230,8 @@ def _verdicts_by_fact(
     return verdicts_by_fact
 
 
-def _share(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
-    """The share of the facts that a context covers; None if that is open for any fact.
+def _share_of_covered(verdicts_by_fact: Sequence[set[Verdict]]) -> float | None:
+    """Return the share of facts that any context covers; None if a fact is ambiguous.
 
     Args:
         verdicts_by_fact: For each fact the verdicts on whether the contexts cover it.

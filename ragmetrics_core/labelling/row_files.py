@@ -219,33 +219,29 @@ def _first_line_with_text(lines: Iterable[str]) -> str:
 
 
 def _rows_of_lines(lines: Iterator[Located]) -> Iterator[Located]:
-    """Yield the row of each line, with its place.
+    """Yield the row of each line of a file, with its place such as ``a.jsonl, line 3``.
 
-    A file may hold the results of an earlier run. Then the rows are the samples in
-    them, which are judged once more. Results begin with a header, at the top or behind
-    the closing line of other results. From there on each line is a result, a closing
-    line or a bad row, so that no line goes missing.
+    A file may also hold results of earlier runs; each result then gives its sample, to
+    be judged again. A run's results begin with a header line and end with a closing
+    line, which give no row. Behind a header each other line counts as a result, and a
+    line that is none gives a ``RowError``.
     """
-    is_within_results = False
-    may_header_come = True
+    is_behind_header = False
+    may_begin_results = True  # at the file's beginning, and right behind a closing line
     for place, value in lines:
-        is_header = isinstance(value, Mapping) and "ragmetrics_report" in value
-        if is_header:
-            is_within_results = True
-            if not may_header_come:
+        is_closing_line = False
+        if isinstance(value, Mapping) and "ragmetrics_report" in value:  # a header
+            is_behind_header = True
+            if not may_begin_results:
                 yield place, RowError(_HEADER_AMONG_LINES)
-            may_header_come = False
-        elif is_within_results:
-            is_closing_line = _is_closing_line(value)
-            may_header_come = is_closing_line
-            if not is_closing_line:
-                yield place, _row_of_results(value)
-        elif is_row_of_results(value):  # of a sink, which writes no header
-            may_header_come = False
+        elif is_behind_header and _is_closing_line(value):
+            is_closing_line = True
+        elif is_behind_header or is_row_of_results(value):
+            # a sink writes results one by one, without a header
             yield place, _row_of_results(value)
         else:
-            may_header_come = False
             yield place, value
+        may_begin_results = is_closing_line
 
 
 def _is_closing_line(value: Any) -> bool:
@@ -255,7 +251,7 @@ def _is_closing_line(value: Any) -> bool:
 
 
 def _row_of_results(value: Any) -> Any:
-    """The sample of a line of results, or the ``RowError`` why it has none."""
+    """Return the sample in a line of results, or the ``RowError`` that says why none."""
     if isinstance(value, CutOffLine):
         return RowError("was cut off with its run")
     if isinstance(value, RowError):

@@ -106,19 +106,17 @@ def measure_weaknesses(
     """Measure the known weaknesses of a judge that answers with probabilities.
 
     Such a judge is asked typed questions: is this statement true, which option is
-    right, how large is this number. They are asked again in other ways, as probes:
+    right, how large is this number. They are asked again in other ways, as probes. The
+    figures are:
 
-    - accepting: how often it says yes on the contexts of another sample;
-    - order: how often another option wins where the options stand in reverse order;
-    - negation: how far p of a statement and p of its negation are from summing to one;
-    - company: how much its probabilities change if other questions stand in the same
+    - accepting: the share of yes on the contexts of another sample;
+    - order: the share of questions where another option wins in reverse order;
+    - negation: the mean distance of p(statement) + p(its negation) from 1;
+    - company: the largest change of a probability if other questions stand in the same
       request;
-    - rounding: how often a probability is 0, 0.5 or 1;
-    - padding: how often it answers about a text far longer than it reads;
-    - lost answers: how often it leaves a probe without an answer.
-
-    Of some weaknesses each value is 0 or 1, and the figure is their share; of others it
-    is the mean or the largest value.
+    - rounding: the share of probabilities that are 0, 0.5 or 1;
+    - padding: the share of answers about a text far longer than the judge reads;
+    - lost answers: the share of samples with a probe that got no answer.
 
     Args:
         question: What people were asked: "relevant", "present", "adherent" or "other".
@@ -131,7 +129,8 @@ def measure_weaknesses(
         without a single answer to measure it on has no figure.
     """
     figures: list[Measured] = []
-    # not where people compared two answers: on other contexts, neither is the wrong one
+    # If people compared two answers ("other"), contexts of another sample make neither
+    # of them wrong, so there is nothing wrong to accept.
     if question in NAME_OF_ACCEPTED:
         accepted = _judge_on_foreign_contexts(metric, rows, ask_again)
         figures += _shares(NAME_OF_ACCEPTED[question], accepted)
@@ -144,7 +143,7 @@ def measure_weaknesses(
     figures += _shares(ROUNDED, _measure_probes(probed_rows, _are_round))
     figures += _shares(PADDED, _judge_padded_texts(metric, rows, ask_again))
     lost_flags = [(row.source, float(answers is None)) for row, answers in probed_rows]
-    if any(flag for _, flag in lost_flags):  # a card shows this only where it happened
+    if any(flag for _, flag in lost_flags):  # a card shows this only if it happened
         figures += _shares(LOST, lost_flags)
     return figures
 
@@ -257,14 +256,13 @@ _ProbedRows = list[tuple[LabelledSample, list[_ProbeAnswers] | None]]
 def _probe_alone_and_in_company(
     metric: Metric, rows: Sequence[LabelledSample], ask_again: AskAgain
 ) -> _ProbedRows:
-    """Ask the questions of each row twice: each in its own request, then all in one.
+    """Ask each row's typed questions again: each in its own request, then all in one.
 
-    The second request ("in company") holds each question as it is, negated, and with
-    its options in two orders.
+    The one request ("in company") has each question as it is, negated, and as a choice
+    in two orders.
 
     Returns:
-        Each row with the answers to each of its questions; None in place of these if
-        one question was not answered.
+        Each row with the answers to its questions; with None if any was not answered.
     """
     samples = [row.sample for row in rows]
     metric_alone = _probing(metric, partial(_probes_of_form, _one_a_request))
@@ -292,9 +290,11 @@ def _one_a_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
 
 
 def _all_in_one_request(typed_questions: Sequence[Typed]) -> list[list[Typed]]:
-    """Each as it is, a predicate also negated, and each as a choice in both orders.
+    """Put all probes of some questions into one request.
 
-    ``_read_answers`` reads the answers in this order.
+    For each question these are: the question as it is; its negation, if it is a
+    predicate; and the question as a choice in both orders. ``_read_answers`` reads the
+    answers in this order.
     """
     in_company: list[Typed] = []
     for typed in typed_questions:
@@ -437,29 +437,30 @@ def _read_answers(
     chances_alone: Sequence[Chances] | None,
     chances_in_company: Sequence[Chances] | None,
 ) -> list[_ProbeAnswers] | None:
-    """Gather what was said to each typed question, from both requests.
+    """Group the probabilities of a sample's probes by the question that was probed.
 
     Args:
-        chances_alone: For each question, the probabilities that the judge answered with
-            where it was asked alone; None if a request was not answered.
-        chances_in_company: The same of the request with all questions, which holds
-            several answers for each question, in the order of ``_all_in_one_request``.
+        chances_alone: The probabilities of each question, asked in a request of its own.
+        chances_in_company: The probabilities in the one request with all questions. It
+            has for each question, in turn: the question as it is; its negation, if it is
+            a yes-or-no question; it as a choice; and the choice in reverse order.
 
     Returns:
-        The answers to each question; None if a request was not answered.
+        The answers to each question; None if either list is None, because a request was
+        not answered.
     """
     if chances_alone is None or chances_in_company is None:
         return None
-    answers_in_company = iter(chances_in_company)
+    remaining = iter(chances_in_company)
     answers: list[_ProbeAnswers] = []
     for alone in chances_alone:
-        in_company = next(answers_in_company)
-        # a statement that is true or not: only that can be negated
-        is_predicate = len(alone) == 1
-        negated = next(answers_in_company)[0] if is_predicate else None
-        # with the options in their order, and in reverse order
-        forward = next(answers_in_company)
-        backward = next(answers_in_company)
+        in_company = next(remaining)
+        negated = None
+        is_yes_or_no = len(alone) == 1  # one probability: that the statement is true
+        if is_yes_or_no:
+            (negated,) = next(remaining)
+        forward = next(remaining)
+        backward = next(remaining)
         answers.append(_ProbeAnswers(alone, in_company, negated, forward, backward))
     return answers
 
