@@ -35,17 +35,23 @@ _QUESTION_SOCKETS = ("query", "queries", "question", "questions", "prompt")
 def answers(calls: Calls) -> list[Answer]:
     """Find the answers of a run.
 
-    Answer objects, which an ``AnswerBuilder`` makes for example, come first: those in
-    the run's output, else those of the last component that gave any that are no drafts.
-    Without answer objects the answers are texts in the run's output: texts that a model
-    wrote, and texts of a socket that has a usual name for answers.
+    They come from the first of these sources that has any:
+
+    1. answer objects in the run's output, such as an ``AnswerBuilder`` makes;
+    2. answer objects of the last component that made some which are no drafts;
+    3. texts in the run's output: those that a model wrote, and those of a socket that
+       has a usual name for answers.
+
+    Passages that a reader cut out of documents are answer objects, too. They count only
+    if the output holds no such text.
 
     Args:
         calls: The calls of the run.
 
     Returns:
-        The answers, each with the call that wrote it. If there is none, the core's
-        rules look for an answer.
+        The answers, each with the call that wrote it. If a second component handed an
+        answer on unchanged, the answer counts once. Empty if there is no answer: the
+        core's rules look for one then.
     """
     outputs = _outputs(calls.run)
     texts: list[Answer] = []
@@ -59,21 +65,23 @@ def answers(calls: Calls) -> list[Answer]:
     texts_with_calls = _with_calls_and_doubts(calls, final_texts, texts)
     if not objects:
         objects = _objects_of_last_component(calls, texts_with_calls)
-    # a reader may stand beside the model, or before it
-    is_read_alone = bool(objects) and all(answer.is_extracted for answer in objects)
-    if is_read_alone and texts_with_calls:
-        return [
+    are_all_extracted = all(answer.is_extracted for answer in objects)
+    if objects and are_all_extracted and texts_with_calls:
+        # a reader and a model both answered: the model's text is the likelier answer
+        texts_with_doubt = [
             replace(answer, doubts=(*answer.doubts, _BESIDE_A_READER))
-            for answer in _without_passed_on(texts_with_calls)
+            for answer in texts_with_calls
         ]
+        return _without_forwarded_copies(texts_with_doubt)
     if objects:
-        return _without_passed_on([_with_call(calls, answer) for answer in objects])
+        objects_with_calls = [_with_call(calls, answer) for answer in objects]
+        return _without_forwarded_copies(objects_with_calls)
     has_several_places = len({answer.place for answer in texts_with_calls}) > 1
     if has_several_places:
         # Texts whose call was shown documents count before others.
         from_documents = [answer for answer in texts_with_calls if answer.documents]
         texts_with_calls = from_documents or texts_with_calls
-    return _without_passed_on(texts_with_calls)
+    return _without_forwarded_copies(texts_with_calls)
 
 
 def _with_calls_and_doubts(
@@ -88,7 +96,7 @@ def _with_calls_and_doubts(
     """
     texts_passed_on = []
     for answer in all_texts:
-        if _received(calls.run, answer.place, by_component=False):
+        if _is_input_of_another(calls.run, answer.place, by_component=False):
             texts_passed_on.append(answer)
     answers_with_calls = []
     for answer in final_texts:
@@ -98,12 +106,14 @@ def _with_calls_and_doubts(
 
 
 def _objects_of_last_component(calls: Calls, texts: list[Answer]) -> list[Answer]:
-    """The answer objects of the last component that gave any; drafts do not count.
+    """Find the answer objects of the last component that made some besides drafts.
+
+    An object is a draft if a later call of a model was shown it and wrote one of the
+    final texts.
 
     Args:
         calls: The calls of the run.
-        texts: The answers among the texts of the output; a call that wrote one of them
-            may have been shown a draft.
+        texts: The final texts of the output, each with the call that wrote it.
     """
     last_first = sorted(
         calls.run.components(), key=lambda node: node.closed, reverse=True
@@ -170,26 +180,25 @@ def _with_doubt(answer: Answer, texts_passed_on: list[Answer]) -> Answer:
 
 
 def _is_draft(node: Node, draft: Answer, final_texts: list[Answer]) -> bool:
-    """Whether an answer object is not the run's answer yet.
-
-    It is a draft if it was made inside of a tool, whose result an agent went on with,
-    or if a later call that wrote an answer was shown it.
+    """Whether an answer object is only a draft of the run's answer.
 
     Args:
-        node: The span of the component that gave the object.
+        node: The span of the component that made the object.
         draft: The object.
-        final_texts: The answers among the texts of the output, with their calls. A
-            verdict such as "yes" is no answer here.
+        final_texts: The final texts of the output, each with the call that wrote it.
     """
     for ancestor in node.ancestors:
+        # made inside a tool, and the agent went on after the tool
         if ancestor.operation == AGENT_TOOL and not ancestor.ends_agent:
             return True
     draft_text = as_one_line(draft.text)
     if not draft_text:
         return False
+    # a later call was shown the object, and wrote a final text from it
     lines_shown_later = []
     for answer in final_texts:
         call = answer.writing_call
+        # a verdict such as "yes" judges the object, and does not replace it
         if call is None or _is_verdict(answer.text or ""):
             continue
         if call.began > node.closed:
@@ -198,15 +207,21 @@ def _is_draft(node: Node, draft: Answer, final_texts: list[Answer]) -> bool:
 
 
 def replies_of(calls: Calls, name: str) -> list[Answer]:
-    """All replies of the last call of a component, or of the calls inside it."""
-    last_calls = [
-        node for node in calls.models if replies(node) and _is_named(node, name)
-    ][-1:]
-    return [
-        _with_documents_of(calls, node, Answer(reply.text, f"{node.path}.replies"))
-        for node in last_calls
-        for reply in replies(node)
-    ]
+    """Find all replies of the last call of a component, or of a model inside it.
+
+    Args:
+        calls: The calls of the run.
+        name: The component's name, or its path.
+    """
+    models = [node for node in calls.models if replies(node) and _is_named(node, name)]
+    if not models:
+        return []
+    last_model = models[-1]
+    answers_of_model = []
+    for reply in replies(last_model):
+        answer = Answer(reply.text, f"{last_model.path}.replies")
+        answers_of_model.append(_with_writing_call(calls, last_model, answer))
+    return answers_of_model
 
 
 def _is_named(node: Node, name: str) -> bool:
@@ -219,33 +234,39 @@ def _is_named(node: Node, name: str) -> bool:
 def _with_call(calls: Calls, answer: Answer) -> Answer:
     """The answer with the call that wrote it, and the documents that reached the call.
 
-    Where no call wrote it, its documents are those that its component got.
+    Where no call wrote it, its documents are those that reached the component that gave
+    it.
     """
-    node = (
-        None
-        if answer.is_extracted
-        else _writer_of(calls, (answer.text, *answer.replies))
-    )
-    if node is not None:
-        return _with_documents_of(calls, node, answer)
-    component = _component(calls.run, answer.place)
-    documents = calls.flow(component)[0] if component is not None else None
+    writer = None
+    if not answer.is_extracted:
+        writer = _writer_of(calls, (answer.text, *answer.replies))
+    if writer is not None:
+        return _with_writing_call(calls, writer, answer)
+    component = _component_of_place(calls.run, answer.place)
+    documents = None
+    if component is not None:
+        documents, _ = calls.documents_that_reached(component)
     return replace(answer, documents=documents or answer.documents)
 
 
 def _is_verdict(text: str) -> bool:
-    """True for a judgement in a word, and for a list of further questions."""
+    """True for a judgement in a word, such as "yes", and for a list of questions."""
+    if _VERDICT.fullmatch(text):
+        return True
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return _VERDICT.fullmatch(text) is not None or (
-        len(lines) > 1 and all(line.endswith("?") for line in lines)
-    )
+    return len(lines) > 1 and all(line.endswith("?") for line in lines)
 
 
-def _with_documents_of(calls: Calls, node: Node, answer: Answer) -> Answer:
-    documents, _ = calls.flow(node)
+def _with_writing_call(calls: Calls, node: Node, answer: Answer) -> Answer:
+    """The answer with the call of a span that wrote it.
+
+    It also gets the documents that reached the call. It keeps its own where no input
+    holds any.
+    """
+    documents, _ = calls.documents_that_reached(node)
     return replace(
         answer,
-        writing_call=calls.of[node],
+        writing_call=calls.call_by_span[node],
         documents=answer.documents if documents is None else documents,
     )
 
@@ -262,12 +283,12 @@ def _writer_of(calls: Calls, texts: tuple[str | None, ...]) -> Node | None:
 
 
 def _outputs(run: Run) -> list[tuple[str, Any]]:
-    """What the user got: for each output socket of the run its place and its value.
+    """List what the user got: for each output socket of the run its place and value.
 
-    Of an agent, which gives all its messages, only the last message counts. It does not
-    if it is the result of a tool at which the agent ran out of steps.
+    An agent gives all its messages. Only its last message is listed, and not even that
+    one if the agent ran out of steps before it answered.
     """
-    # an agent gives sockets, a pipeline those of several components by name
+    # a pipeline's output is grouped by component, an agent's is not
     sockets_by_component = run.output
     if run.root.operation == AGENT:
         sockets_by_component = {"": run.output}
@@ -280,35 +301,43 @@ def _outputs(run: Run) -> list[tuple[str, Any]]:
             is_last_message = name == "last_message"
             if is_of_agent and not is_last_message:
                 continue
-            if is_last_message and _cut_short(sockets, value):
+            if is_last_message and _ran_out_of_steps(sockets, value):
                 continue
             outputs.append((f"{component}.{name}" if component else name, value))
     return outputs
 
 
-def _cut_short(sockets: Mapping[str, Any], last_message: Any) -> bool:
-    """True for an agent that ran out of steps at the result of a tool."""
-    tools = (
-        {call.name for call in last_message.tool_calls}
-        if isinstance(last_message, Message) and last_message.role == "tool"
-        else set()
-    )
+def _ran_out_of_steps(sockets: Mapping[str, Any], last_message: Any) -> bool:
+    """Whether an agent's last message is a tool's result that it could not go on with.
+
+    A tool's result is the answer where the agent was told to end with that tool.
+
+    Args:
+        sockets: What the agent gave.
+        last_message: Its last message.
+    """
+    if not isinstance(last_message, Message) or last_message.role != "tool":
+        return False
+    tools = {call.name for call in last_message.tool_calls}
     return bool(tools) and sockets.get("exit_reason") not in tools
 
 
 def _objects(place: str, value: object) -> list[Answer]:
-    """One answer per generated answer; of extracted ones the best."""
-    answers_there: list[Answer] = list(find_instances(value, Answer))
-    extracted = [answer for answer in answers_there if answer.is_extracted]
-    best = next(
-        (answer for answer in extracted if answer.text),
-        extracted[0] if extracted else None,
-    )
-    return [
-        replace(answer, place=place)
-        for answer in answers_there
-        if not answer.is_extracted or answer is best
-    ]
+    """List the answer objects in a socket's value; of extracted passages only the best.
+
+    A reader lists its passages from the best to the worst. A passage without a text
+    says that the documents hold no answer; it counts only if there is no other.
+    """
+    all_objects: list[Answer] = list(find_instances(value, Answer))
+    extracted = [answer for answer in all_objects if answer.is_extracted]
+    extracted_with_text = [answer for answer in extracted if answer.text]
+    best_extracted = (extracted_with_text or extracted)[:1]
+    objects = []
+    for answer in all_objects:
+        is_best = any(answer is best for best in best_extracted)
+        if is_best or not answer.is_extracted:
+            objects.append(replace(answer, place=place))
+    return objects
 
 
 def _answers_in_socket(calls: Calls, place: str, value: object) -> Iterator[Answer]:
@@ -348,8 +377,8 @@ def _answers_in_socket(calls: Calls, place: str, value: object) -> Iterator[Answ
             yield Answer(text, place)
 
 
-def _component(run: Run, place: str) -> Node | None:
-    """The last visit of the component of a place."""
+def _component_of_place(run: Run, place: str) -> Node | None:
+    """The last run of the component to which a place (``component.socket``) belongs."""
     path = place.rpartition(".")[0]
     return next(
         (node for node in reversed(list(run.components())) if node.path == path), None
@@ -357,53 +386,58 @@ def _component(run: Run, place: str) -> Node | None:
 
 
 def _at_end_of_run(run: Run, candidates: list[Answer]) -> list[Answer]:
-    """The answers at the end of a run.
+    """Keep those texts that no further component worked on.
 
-    Of several places those count whose socket no component took; of these, those whose
-    component gave nothing to another one.
+    A text of a socket that is another component's input is left out, and then a text of
+    a component any output of which is another component's input. Where that would leave
+    no text, all texts stay.
     """
-    # the second sieve counts only where it leaves any
     for by_component in (False, True):
-        candidates = [
+        at_end = [
             answer
             for answer in candidates
-            if not _received(run, answer.place, by_component=by_component)
-        ] or candidates
+            if not _is_input_of_another(run, answer.place, by_component=by_component)
+        ]
+        candidates = at_end or candidates
     return candidates
 
 
-def _received(run: Run, place: str, *, by_component: bool) -> bool:
-    """Whether a component took what a socket gave.
+def _is_input_of_another(run: Run, place: str, *, by_component: bool) -> bool:
+    """Whether a component takes as its input what a socket gave.
 
     Args:
         run: The run.
         place: The place of the socket.
-        by_component: Whether any socket of the same component counts.
+        by_component: Whether any output of the same component counts.
     """
-    node = _component(run, place)
-    spec = node.gives if node is not None else {}
-    sockets = (
-        spec.values() if by_component else [spec.get(place.rpartition(".")[2]) or {}]
-    )
+    node = _component_of_place(run, place)
+    if node is None:
+        return False
+    sockets = list(node.gives.values())
+    if not by_component:
+        sockets = [node.gives.get(place.rpartition(".")[2]) or {}]
     return any(socket.get("receivers") for socket in sockets)
 
 
-def _without_passed_on(candidates: list[Answer]) -> list[Answer]:
-    """The answers without those that a second component passed on.
+def _without_forwarded_copies(candidates: list[Answer]) -> list[Answer]:
+    """Drop answers that a second component only handed on.
 
-    Equal answers of one component stay.
+    The answer stays at the first place that gave it. Equal answers of one place are
+    several answers.
     """
     place_of_first: dict[tuple[str | None, str | None], str] = {}
-    return [
-        answer
-        for answer in candidates
-        if place_of_first.setdefault((answer.text, answer.question), answer.place)
-        == answer.place
-    ]
+    answers_kept = []
+    for answer in candidates:
+        first_place = place_of_first.setdefault(
+            (answer.text, answer.question), answer.place
+        )
+        if answer.place == first_place:
+            answers_kept.append(answer)
+    return answers_kept
 
 
-def documents_left(run: Run) -> list[tuple[str, Any]]:
-    """Lists of documents in a run's output, by place."""
+def documents_in_output(run: Run) -> list[tuple[str, Any]]:
+    """List the documents in a run's output, by the place of their socket."""
     return [
         (place, documents)
         for place, value in _outputs(run)

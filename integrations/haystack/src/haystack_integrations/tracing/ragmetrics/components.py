@@ -12,9 +12,9 @@ from haystack_integrations.tracing.ragmetrics.nodes import (
     AGENT_LLM,
     AGENT_TOOL,
     COMPONENT,
+    CopiedMessage,
     Node,
     Run,
-    Said,
 )
 
 from ragmetrics_core.capture import (
@@ -30,9 +30,9 @@ from ragmetrics_core.capture import (
 from ragmetrics_core.capture import Node as Call
 
 _CALLS = (COMPONENT, AGENT_LLM, AGENT_TOOL)
-_EVIDENCE = re.compile(r"document|context|passage|chunk|window|snippet")
+_NAMES_EVIDENCE = re.compile(r"document|context|passage|chunk|window|snippet")
 T = TypeVar("T")
-_ASKED = ("query", "text", "queries", "question")
+_QUERY_SOCKETS = ("query", "text", "queries", "question")
 
 
 class Calls:
@@ -41,39 +41,41 @@ class Calls:
     Attributes:
         run: The run.
         root: The outermost call, with all others inside.
-        of: The call of each span.
+        call_by_span: The call of each span.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.of: dict[Node, Call] = {}
+        self.call_by_span: dict[Node, Call] = {}
         for node in run.nodes:
-            self.of[node] = self._make_call(node)
-        self.root = self.of[run.root]
+            self.call_by_span[node] = self._make_call(node)
+        self.root = self.call_by_span[run.root]
 
     def _make_call(self, node: Node) -> Call:
-        """Make the call of a span, with all that was recorded of it.
+        """Make the call of a span, and put it below the call of the span around it.
 
-        A **span** is what Haystack records of a component, agent step or tool; a node
-        holds it. The call becomes a child of the call of the span around it. A nested
-        pipeline has no call of its own, but shares that of the component or tool around
-        it.
+        A **span** is what Haystack records of a component, agent step or tool; a
+        ``Node`` holds it, and a ``Call`` is the same in the terms of the core. Two
+        spans have no call of their own: a nested pipeline shares the call of the
+        component or tool around it, and so does an agent, unless it runs inside a tool.
         """
-        # the calls by their spans: the one around has been made before
-        parent = self.of[node.parent] if node.parent is not None else None
+        parent: Call | None = None
+        if node.parent is not None:
+            # spans come in the order in which they began: the call around is made
+            parent = self.call_by_span[node.parent]
         if parent is not None and node.operation == AGENT:
-            return self._of_agent(parent, node)
+            return self._call_of_agent(parent, node)
         if parent is not None and node.operation not in _CALLS:
             return parent
         kind = self._kind_of_call(node)
         call = Call(kind, node.path or "run", node.opened, node.closed or None)
         documents_taken: list[Document] = []
         for value in node.input.values():
-            documents_taken += self._documents_of(value)
+            documents_taken += self._documents_in_or_behind(value)
         call.input_documents = tuple(documents_taken)
         is_root = node is self.run.root
         if not is_root:
-            # what the whole run gave is read elsewhere
+            # output and error of the whole run are fields of the tree
             call.documents = self._documents_returned(node)
             call.error = node.error or ("no output" if node.output is None else None)
         if kind == "model":
@@ -82,15 +84,20 @@ class Calls:
             self._fill_tool_call(call, node)
         elif not is_root:
             call.query = self._query_of(node)
+            # the answer of an agent inside the component
             call.text = next(texts_in(node.sockets.get("last_message")), None)
         if parent is not None:
             parent.children.append(call)
         return call
 
-    def _of_agent(self, enclosing: Call, node: Node) -> Call:
-        """The call of an agent.
+    def _call_of_agent(self, enclosing: Call, node: Node) -> Call:
+        """The call of an agent: that of the component around it, or a new one in a tool.
 
-        It is the call of the component around it. Inside a tool a new call is made.
+        Where several agents run, the call also gets the agent's name.
+
+        Args:
+            enclosing: The call around the agent.
+            node: The agent's span.
         """
         call = enclosing
         if enclosing.kind == "tool":
@@ -115,7 +122,7 @@ class Calls:
             return "model"
         if ".evaluators." in node.type:
             return "ignored"
-        spans_inside = self.inside[node]
+        spans_inside = self.spans_inside[node]
         for span in spans_inside:
             if span.operation == AGENT_LLM or "replies" in span.sockets:
                 return "agent"
@@ -128,10 +135,10 @@ class Calls:
     def _fill_tool_call(self, call: Call, node: Node) -> None:
         """Write into the call of a tool what it was asked and what it returned.
 
-        The result is taken as the model was shown it. In one step of an agent the model
-        may call several tools; which of its calls a span ran is told by name and
-        arguments. A tool only steers the run (``control``) if its result is the answer
-        of the agent, or if it looks for other tools.
+        The result is taken as the next model was shown it. In one step of an agent the
+        model may call several tools; which of its calls a span ran is told by name and
+        arguments. A tool brings no evidence (``is_control``) if its result is the
+        agent's answer, or if it looks for other tools.
 
         Args:
             call: The call; it is changed.
@@ -144,21 +151,22 @@ class Calls:
             for span in self.run.nodes
             if span.operation == AGENT_TOOL and span.parent is node.parent
         ]
-        # Which of the model's calls did the span run? The candidate of a call is itself.
-        calls_with_calls = [
+        # Which of the model's calls did the span run? Each pair holds a call of the model
+        # and what is wanted of it: here the call itself.
+        calls_and_calls = [
             (tool_call, tool_call) for tool_call in self._calls_of_step(node)
         ]
-        tool_calls = _candidate_of_span(node, tools_of_step, calls_with_calls)
-        call.tool_call_id = tool_calls[0].id if tool_calls else None
-        # Which of the results that the next model was shown is the span's?
+        tool_call = _of_call_that_span_ran(node, tools_of_step, calls_and_calls)
+        call.tool_call_id = None if tool_call is None else tool_call.id
+        # Which of the results that the next model was shown is the span's? Each pair
+        # holds the call that a result answers, and the result.
         next_model = self._next_model(node)
         messages = () if next_model is None else prompt(next_model)
-        calls_with_results = [
+        calls_and_results = [
             (result.tool_calls[0], result)
             for result in _results_after_the_last_reply(messages)
         ]
-        results = _candidate_of_span(node, tools_of_step, calls_with_results)
-        result = results[0] if results else None
+        result = _of_call_that_span_ran(node, tools_of_step, calls_and_results)
         if result is not None:
             call.text = result.text
         elif isinstance(node.output, str):
@@ -172,14 +180,15 @@ class Calls:
 
     def _calls_of_step(self, node: Node) -> list[ToolCall]:
         """The tools that the model called in the step of an agent in which a tool ran."""
-        replies = [
-            self.of[model].reply
-            for model in self._models_of[node.agent]
-            if model.parent is node.parent
-        ]
-        return [
-            call for reply in replies if reply is not None for call in reply.tool_calls
-        ]
+        calls: list[ToolCall] = []
+        for model in self._models_of[node.agent]:
+            # the models of later steps have no call yet
+            if model.parent is not node.parent:
+                continue
+            reply = self.call_by_span[model].reply
+            if reply is not None:
+                calls += reply.tool_calls
+        return calls
 
     def _next_model(self, node: Node) -> Node | None:
         """The next call of the model of an agent, which is shown what a tool returned."""
@@ -198,142 +207,146 @@ class Calls:
     def _documents_returned(self, node: Node) -> tuple[Document, ...] | None:
         """Read the documents that a span returned.
 
-        Documents made of texts that it was given are left out: they are nothing that
-        was found. So are those of a component that was told to write its documents.
-
         Returns:
-            The documents. Empty if it searched and found nothing; None if it says
-            nothing of documents.
+            - The documents with a text. Texts that the span was given are none: they
+              were not found.
+            - Empty if it searched and found nothing.
+            - None if it says nothing of documents, or if a model wrote its documents.
         """
-        if self._is_told_to_write(node):
+        if self._writes_its_documents(node):
             return None
         texts_taken = {as_one_line(text) for text in texts_in(node.input)}
         documents = tuple(
             document
-            for document in written(documents_in(node.output))
+            for document in documents_with_text(documents_in(node.output))
             if as_one_line(document.text) not in texts_taken
         )
         if documents:
             return documents
+        # e.g. the output "documents" with an empty list
         gives_empty_list = any(
             value == () and "document" in name for name, value in node.sockets.items()
         )
-        # a tool whose function searched and returned a bare list
+        # a tool whose function searched, and returned a bare empty list
         is_empty_result = node.operation == AGENT_TOOL and node.output == ()
+        # an output of the type Document got nothing, in a component that ran to its end
         has_ended = node.output is not None
-        gave_no_documents = _for_documents(node.gives) and has_ended
+        gave_no_documents = _is_any_for_documents(node.gives) and has_ended
         if gives_empty_list or is_empty_result or gave_no_documents:
             return ()
         return None
 
-    def _is_told_to_write(self, node: Node) -> bool:
-        """Whether a component was told by a prompt to write what it returns.
+    def _writes_its_documents(self, node: Node) -> bool:
+        """Whether a component has a model write its documents, such as imagined pages.
 
-        It was given no documents: a model wrote its documents, such as imagined pages.
+        It is told so by a prompt, and neither gets documents nor has an input for them.
         """
         if node.operation != COMPONENT or not isinstance(node.input.get("prompt"), str):
             return False
-        # what the user gives under this name is a question to a retriever
+        # a prompt that no component sends is the user's question to a retriever
         if not (node.takes.get("prompt") or {}).get("senders"):
             return False
-        return not any(documents_in(node.input)) and not _for_documents(node.takes)
+        takes_documents = any(documents_in(node.input))
+        return not takes_documents and not _is_any_for_documents(node.takes)
 
-    def _documents_of(self, value: object) -> tuple[Document, ...]:
-        """Documents in a value that a socket was given, or behind it.
+    def _documents_in_or_behind(self, value: object) -> tuple[Document, ...]:
+        """Documents in an input, or behind it where it is a list of texts.
 
-        Behind a list of texts stand the documents that it was made of: components pass
-        on bare texts of documents, or windows around them.
+        Components pass on bare texts of documents, or windows around them: the
+        documents behind such a list are those that its texts were made of.
         """
-        listed = (
-            self._documents_by_texts.get(value, ())
-            if isinstance(value, tuple) and _is_texts(value)
-            else ()
-        )
-        return listed or written(documents_in(value))
+        if isinstance(value, tuple) and _holds_only_texts(value):
+            documents_behind = self._documents_by_texts.get(value, ())
+            if documents_behind:
+                return documents_behind
+        return documents_with_text(documents_in(value))
 
     @cached_property
     def _documents_by_texts(self) -> dict[tuple[str, ...], tuple[Document, ...]]:
-        """The documents behind each list of texts that a component gave.
+        """The documents behind each list of texts that a component gave as an output.
 
         A component may give bare texts of documents, or windows around them. A list of
-        texts counts if its component took documents, or if the name of the output says
-        that it is evidence. Components that call a model are left out. Where each text
-        holds the text of the document at its place, these documents stand behind the
-        list; else the texts become documents.
+        texts counts if the component took documents, or if the output's name says that
+        it is evidence, such as "contexts". Components that call a model are left out:
+        they write texts of their own.
         """
         documents_by_texts: dict[tuple[str, ...], tuple[Document, ...]] = {}
         for node in self.run.components():
-            if any(self.is_model(span) for span in (node, *self.inside[node])):
+            if any(self.is_model(span) for span in (node, *self.spans_inside[node])):
                 continue
-            documents_taken = written(documents_in(node.input))
-            for name, texts in node.sockets.items():
-                if not isinstance(texts, tuple) or not _is_texts(texts):
+            documents_taken = documents_with_text(documents_in(node.input))
+            for output_name, texts in node.sockets.items():
+                if not isinstance(texts, tuple) or not _holds_only_texts(texts):
                     continue
-                if not documents_taken and not _EVIDENCE.search(name):
-                    continue
-                documents_by_texts[texts] = _documents_behind(texts, documents_taken)
+                is_evidence = _NAMES_EVIDENCE.search(output_name) is not None
+                if documents_taken or is_evidence:
+                    documents_by_texts[texts] = _documents_behind(
+                        texts, documents_taken
+                    )
         return documents_by_texts
 
     def _query_of(self, node: Node, steps: int = 3) -> str | None:
         """The text that a component was asked; None if it was asked none.
 
         Where it was given an embedding, it is the text that was embedded.
+
+        Args:
+            node: The component's span.
+            steps: How many embedders are followed backwards.
         """
-        for name in _ASKED:
-            if texts := list(texts_in(node.input.get(name))):
+        for name in _QUERY_SOCKETS:
+            texts = list(texts_in(node.input.get(name)))
+            if texts:
                 return texts[0] if len(texts) == 1 else compact({name: texts})
-        embedders = self._fed_by(node, "embedding") if steps else []
-        return next(
-            (
-                self._query_of(embedder, steps - 1)
-                for embedder in embedders
-                if embedder.closed
-            ),
-            None,
-        )
+        if steps == 0:
+            return None
+        for embedder in self._spans_feeding(node, "embedding"):
+            if embedder.closed:
+                return self._query_of(embedder, steps - 1)
+        return None
 
     @cached_property
-    def inside(self) -> Mapping[Node, list[Node]]:
-        """Spans inside each span."""
-        spans_inside = defaultdict[Node, list[Node]](list)
+    def spans_inside(self) -> Mapping[Node, list[Node]]:
+        """The components, agent steps and tools inside each span."""
+        inside_by_span = defaultdict[Node, list[Node]](list)
         for node in self.run.nodes:
-            for outer in node.ancestors if node.operation in _CALLS else ():
-                spans_inside[outer].append(node)
-        return spans_inside
+            if node.operation in _CALLS:
+                for outer in node.ancestors:
+                    inside_by_span[outer].append(node)
+        return inside_by_span
 
     def is_model(self, node: Node) -> bool:
-        """True if a span called a chat model itself.
+        """Whether a span called a model itself, and not by another span inside it.
 
-        It takes a prompt and gives replies, and no such span stands inside it.
+        It takes a prompt and gives replies.
         """
         if node.operation == AGENT_LLM:
             return True
-        speaks = "replies" in (node.gives or node.sockets)
-        return (
-            node.operation == COMPONENT
-            and speaks
-            and bool(prompt(node))
-            and not self.inside[node]
-        )
+        if node.operation != COMPONENT or self.spans_inside[node]:
+            return False
+        gives_replies = "replies" in (node.gives or node.sockets)
+        return gives_replies and bool(prompt(node))
 
     def retrieves(self, node: Node) -> bool:
         """Whether a component searched: it gives documents and was given none.
 
-        Where no document passed, the types of its inputs and outputs tell what it is
-        for. A component around one that searched does not count, nor does one that was
-        told to write its documents.
+        Where it gave no documents, the types of its inputs and outputs tell what it is
+        for. A component around another one that searched does not count, nor does one
+        that has a model write its documents.
         """
-        if node.operation != COMPONENT or self._is_told_to_write(node):
+        if node.operation != COMPONENT or self._writes_its_documents(node):
             return False
-        if any(self.retrieves(span) for span in self.inside[node]):
+        if any(self.retrieves(span) for span in self.spans_inside[node]):
             return False
-        takes_documents = any(documents_in(node.input)) or _for_documents(node.takes)
+        takes_documents = any(documents_in(node.input)) or _is_any_for_documents(
+            node.takes
+        )
         if takes_documents:
             return False
         if self._documents_returned(node):
             return True
         # one that found nothing has an output for documents with none in it
-        return _for_documents(node.gives) and not any(documents_in(node.sockets))
+        return _is_any_for_documents(node.gives) and not any(documents_in(node.sockets))
 
     @property
     def models(self) -> list[Node]:
@@ -346,10 +359,10 @@ class Calls:
             models, key=lambda node: (not node.closed, node.closed, node.opened)
         )
 
-    def flow(
+    def documents_that_reached(
         self, node: Node, steps: int = 12
     ) -> tuple[tuple[Document, ...] | None, str]:
-        """Find the documents that flowed into a call.
+        """Find the documents that reached a call through the pipeline's connections.
 
         They stand in the inputs of the call itself; if none stand there, in those of
         the components that fed it, and so on backwards.
@@ -370,7 +383,7 @@ class Calls:
             if sockets:
                 break
             feeding_spans = dict.fromkeys(
-                feeding for span in spans for feeding in self._fed_by(span)
+                feeding for span in spans for feeding in self._spans_feeding(span)
             )
             spans = list(feeding_spans)
         if not sockets:
@@ -382,18 +395,20 @@ class Calls:
         names = ", ".join(name for name, _ in sockets)
         return tuple(document_by_key.values()), names
 
-    def _fed_by(self, node: Node, socket: str = "") -> list[Node]:
-        """Find the spans of the components that feed a call.
+    def _spans_feeding(self, node: Node, socket: str = "") -> list[Node]:
+        """Find the components whose outputs are inputs of a call.
 
         Of a component that ran several times the last run before the call counts. If no
-        component feeds the call, the component around the call does.
+        component feeds the call, the component around the call is taken.
 
         Args:
             node: The span of the call.
-            socket: Only inputs whose name holds this count; empty for all.
+            socket: Only inputs with this in their names are looked at, e.g.
+                "embedding"; empty for all inputs.
 
         Returns:
-            The spans; empty if there is no component around the call, either.
+            The spans of the components; empty if there is no component around the call,
+            either.
         """
         names_of_senders: set[str] = set()
         for name, description in node.takes.items():
@@ -405,6 +420,7 @@ class Calls:
             # a component that is still open has 0 as its end
             has_ended_before = 0 < component.closed < node.opened
             if is_beside and has_ended_before and component.name in names_of_senders:
+                # components come in the order in which they began: a later run stays
                 last_run_by_name[component.name] = component
         if last_run_by_name:
             return list(last_run_by_name.values())
@@ -423,7 +439,7 @@ class Calls:
         """
         sockets = []
         for name, value in node.input.items():
-            documents = self._documents_of(value)
+            documents = self._documents_in_or_behind(value)
             description = f"{name} {node.takes.get(name)}".lower()
             is_empty_list = value == () and "document" in description
             if documents or is_empty_list:
@@ -434,22 +450,29 @@ class Calls:
 def _documents_behind(
     texts: tuple[str, ...], documents: tuple[Document, ...]
 ) -> tuple[Document, ...]:
-    """The documents of which texts were made, each with its text as another form.
+    """Find the documents that a list of texts was made of.
 
-    A text was made of the document at the same place where it holds the document's
-    text. If that is not so at every place, the texts themselves become documents.
+    Where each text holds the text of the document at the same place, these documents
+    are returned, each with the longer text as another of its forms. Otherwise new
+    documents are made of the texts.
+
+    Args:
+        texts: What a component gave.
+        documents: What the component took.
     """
     pairs = []
     if len(documents) == len(texts):
         pairs = list(zip(documents, texts, strict=True))
     holds_each = all(document.text.strip() in text for document, text in pairs)
     if pairs and holds_each:
-        return written(replace(document, forms=(text,)) for document, text in pairs)
-    return written(Document(text) for text in texts)
+        return documents_with_text(
+            replace(document, forms=(text,)) for document, text in pairs
+        )
+    return documents_with_text(Document(text) for text in texts)
 
 
 def _fill_model(call: Call, node: Node) -> None:
-    """What a model was shown, and what it replied first."""
+    """Write into the call of a model what the model was shown, and what it replied first."""
     call.prompt = prompt(node)
     messages = replies(node)
     if messages:
@@ -458,22 +481,22 @@ def _fill_model(call: Call, node: Node) -> None:
         add_provider_evidence(call, messages[0].found)
 
 
-def _for_documents(sockets: Mapping[str, Any]) -> bool:
-    """True if a socket is for documents."""
+def _is_any_for_documents(sockets: Mapping[str, Any]) -> bool:
+    """Whether any of these inputs or outputs is of the type Document."""
     return any("Document" in str(socket.get("type")) for socket in sockets.values())
 
 
-def _is_texts(value: tuple[Any, ...]) -> bool:
+def _holds_only_texts(value: tuple[Any, ...]) -> bool:
     return bool(value) and all(isinstance(text, str) for text in value)
 
 
-def written(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """Documents that hold a text."""
+def documents_with_text(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Leave out documents without a text, such as images."""
     return tuple(document for document in documents if document.text.strip())
 
 
-def _with_ids(reply: Said, node: Node) -> Said:
-    """A reply whose calls of tools have ids, by which their order is told."""
+def _with_ids(reply: CopiedMessage, node: Node) -> CopiedMessage:
+    """A reply whose tool calls all have ids, because the order of calls is told by them."""
     calls = (
         replace(call, id=call.id or f"{node.opened}.{place}")
         for place, call in enumerate(reply.tool_calls)
@@ -504,7 +527,7 @@ def _results_after_the_last_reply(messages: Sequence[Message]) -> list[Message]:
 
 def _has_failed(node: Node, message: Message | None) -> bool:
     """Whether a tool failed, by its span or by the message that tells its result."""
-    if node.failed or (isinstance(message, Said) and message.failed):
+    if node.failed or (isinstance(message, CopiedMessage) and message.failed):
         return True
     # before Haystack 3.4 the span says no more
     return message is None and set(node.sockets) == {"error"}
@@ -518,12 +541,10 @@ def _note_failure(call: Call, node: Node) -> None:
     call.documents = None
 
 
-def _candidate_of_span(
-    node: Node,
-    siblings: Sequence[Node],
-    candidates_by_call: Sequence[tuple[ToolCall, T]],
-) -> list[T]:
-    """Choose the candidate of that tool call which a span ran.
+def _of_call_that_span_ran(
+    node: Node, siblings: Sequence[Node], pairs: Sequence[tuple[ToolCall, T]]
+) -> T | None:
+    """Return what belongs to the tool call of a model that a span ran.
 
     In one step of an agent the model may call several tools, and each call is run by a
     span. The call that a span ran has the span's name and arguments; if no call has
@@ -533,19 +554,19 @@ def _candidate_of_span(
     Args:
         node: The span of the tool.
         siblings: The spans of all tools of the same step, in their order.
-        candidates_by_call: The calls of the model in that step, each with a candidate.
+        pairs: Each call of the model in that step, and what is wanted of the call.
 
     Returns:
-        The candidate of the span's call; empty if that is not known.
+        The second part of the pair; None if the span ran none of the calls.
     """
     of_same_name = []
     of_same_arguments = []
-    for call, candidate in candidates_by_call:
+    for call, wanted in pairs:
         if call.name == node.name:
-            of_same_name.append(candidate)
+            of_same_name.append(wanted)
             if call.arguments == node.input:
-                of_same_arguments.append(candidate)
-    matching_candidates = of_same_arguments or of_same_name
+                of_same_arguments.append(wanted)
+    candidates = of_same_arguments or of_same_name
     compares_arguments = bool(of_same_arguments)
     like_spans = []  # those with which the span shares these candidates
     for sibling in siblings:
@@ -554,14 +575,14 @@ def _candidate_of_span(
         if sibling.name == node.name and is_alike:
             like_spans.append(sibling)
     index = like_spans.index(node)
-    return matching_candidates[index : index + 1]  # empty if there are fewer
+    return candidates[index] if index < len(candidates) else None
 
 
 def prompt(node: Node) -> tuple[Message, ...]:
-    """The messages that a call was shown; blank ones that call no tool are left out.
+    """The messages that a model was shown; blank ones that call no tool are left out.
 
     A prompt that is a text is a message of the user. What a model's provider found
-    while it wrote a message is shown again with that message.
+    while the model wrote an earlier message is shown again behind that message.
     """
     values: list[Any] = []
     for name in ("messages", "prompt"):
@@ -582,16 +603,16 @@ def prompt(node: Node) -> tuple[Message, ...]:
 
 
 def _found_with(message: Message) -> Message | None:
-    """What a provider found while a model wrote a message: it is shown again with it."""
-    return message.found.message if isinstance(message, Said) else None
+    """What a model's provider found while the model wrote a message, as a message."""
+    return message.found.message if isinstance(message, CopiedMessage) else None
 
 
-def replies(node: Node) -> tuple[Said, ...]:
-    """What a call returned, as messages of the assistant."""
+def replies(node: Node) -> tuple[CopiedMessage, ...]:
+    """What a model returned, as messages of the assistant."""
     value = node.sockets.get("replies")
     listed = value if isinstance(value, tuple) else (value,)
     messages = (
-        Said("assistant", message) if isinstance(message, str) else message
+        CopiedMessage("assistant", message) if isinstance(message, str) else message
         for message in listed
     )
-    return tuple(message for message in messages if isinstance(message, Said))
+    return tuple(message for message in messages if isinstance(message, CopiedMessage))

@@ -47,11 +47,15 @@ tick = itertools.count(1).__next__  # gives the next position in time, over all 
 
 
 @dataclass(frozen=True, slots=True)
-class Said(Message):
+class CopiedMessage(Message):
     """A copy of a ``ChatMessage``.
 
-    A tool's message names in ``calls`` what it answers, and may tell of a failure. That
-    of a model tells what its provider found.
+    Attributes:
+        tool_calls: The tools that the message calls; of a tool's message the calls that
+            it answers.
+        model: The name of the model that wrote it; None if it does not say.
+        failed: Whether it is a tool's message that tells of a failure.
+        found: What the model's provider searched and found while the model wrote it.
     """
 
     model: str | None = None
@@ -60,10 +64,12 @@ class Said(Message):
 
 
 def copied(value: object, depth: int = _DEPTH) -> Any:
-    """Copy of a value what the rules read, as objects of the core.
+    """Copy what the rules read of a value, as objects of the core.
 
-    Texts, numbers, documents, messages and answers are kept, and tuples and dicts of
-    these. Anything else becomes None, and so does an embedding.
+    Texts, numbers, documents, messages and answers are copied, and mappings and lists
+    of these; lists become tuples. Of answers that an ``AnswerBuilder`` made of a whole
+    conversation only the last one is copied. Embeddings and objects of any other class
+    become None.
 
     Args:
         value: A value of Haystack's or of the application.
@@ -94,8 +100,8 @@ def copied(value: object, depth: int = _DEPTH) -> Any:
         if is_embedding:
             return None
         elements = list(value)
-        if _is_conversation(value):
-            elements = elements[-1:]  # only the last message is the answer
+        if _are_messages_of_conversation(value):
+            elements = elements[-1:]  # only the last message answers the question
         return tuple(copied(element, depth - 1) for element in elements)
     return None
 
@@ -116,7 +122,7 @@ def _extracted(answer: ExtractedAnswer) -> Answer:
     )
 
 
-def _message(message: ChatMessage) -> Said:
+def _message(message: ChatMessage) -> CopiedMessage:
     """Copy a message.
 
     A message of a tool has no text of its own: it gets the texts of the results. Its
@@ -129,7 +135,7 @@ def _message(message: ChatMessage) -> Said:
         arguments = copied(call.arguments) or {}
         tool_calls.append(ToolCall(call.tool_name, arguments, call.id))
     model = message.meta.get("model")
-    return Said(
+    return CopiedMessage(
         _role(message),
         message.text or "\n".join(_texts_of_results(results)),
         tuple(tool_calls),
@@ -150,49 +156,50 @@ def _texts_of_results(results: Iterable[ToolCallResult]) -> Iterator[str]:
 
 
 def _found_by_provider(message: ChatMessage) -> ProviderEvidence:
-    """What the provider of a model found while it wrote a message."""
+    """What a model's provider searched and found while the model wrote a message.
+
+    Empty for a message that no model wrote.
+    """
     if message.role.value != "assistant":
         return ProviderEvidence()
     return evidence_in_reply(message.meta, {"content": message.text})
 
 
 def _role(message: ChatMessage) -> str:
-    """The role of a message.
+    """The role of a message: the framework's, *summary* or *other*.
 
-    The framework puts in messages in place of earlier ones, or of a call of a tool that
-    was edited. They are *summary* or *other*: nobody said them.
+    Haystack may put a message in the place of earlier ones, to shorten a conversation,
+    or note in a message that the user edited a call of a tool. Nobody said such a
+    message: it is a *summary* or *other*.
     """
+    role = str(message.role.value)
+    # what Haystack says of messages that it put in the place of others
     compaction = message.meta.get("context_compaction")
-    if not isinstance(compaction, dict) or message.role.value == "tool":
-        return (
-            "other"
-            if _EDITED.match(message.text or "") and message.role.value == "user"
-            else message.role.value
-        )
-    return "summary" if "summar" in str(compaction.get("strategy")) else "other"
+    if isinstance(compaction, dict) and role != "tool":
+        return "summary" if "summar" in str(compaction.get("strategy")) else "other"
+    if role == "user" and _EDITED.match(message.text or ""):
+        return "other"
+    return role
 
 
-def _is_conversation(answers: Collection[object]) -> bool:
-    """Whether an ``AnswerBuilder`` made an answer of each message of a conversation.
+def _are_messages_of_conversation(elements: Collection[object]) -> bool:
+    """Whether elements are answers that an ``AnswerBuilder`` made of a conversation.
 
-    Messages of the user and of tools are among them then.
+    The builder makes an answer of each message that it is given, and keeps all messages
+    in each answer's metadata. It was given a conversation if messages of the user or of
+    tools are among them.
     """
-    conversations = [
-        answer.meta.get("all_messages")
-        for answer in answers
-        if isinstance(answer, GeneratedAnswer) and answer.meta
+    message_lists = []
+    for element in elements:
+        if isinstance(element, GeneratedAnswer) and element.meta:
+            message_lists.append(element.meta.get("all_messages"))
+    are_all_answers = bool(message_lists) and len(message_lists) == len(elements)
+    if not are_all_answers or not isinstance(message_lists[0], list):
+        return False
+    messages = [
+        message for message in message_lists[0] if isinstance(message, ChatMessage)
     ]
-    messages = (
-        conversations[0]
-        if len(conversations) == len(answers)
-        and conversations
-        and isinstance(conversations[0], list)
-        else []
-    )
-    return any(
-        isinstance(message, ChatMessage) and message.role.value != "assistant"
-        for message in messages
-    )
+    return any(message.role.value != "assistant" for message in messages)
 
 
 def _copy_generated_answer(answer: GeneratedAnswer) -> Answer:
@@ -243,7 +250,7 @@ def _numbered_sources(
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One span of a run."""
+    """One span of a run: what Haystack records of one call of a component, agent or tool."""
 
     operation: str  # Haystack's name of it, e.g. ``haystack.component.run``
     name: str  # of the component or tool; "" for others
@@ -269,16 +276,14 @@ class Node:
     @property
     def path(self) -> str:
         """Names of the components around it and its own, with dots."""
-        names = [
-            node.name
-            for node in reversed((self, *self.ancestors))
-            if node.operation == COMPONENT
-        ]
-        return ".".join(
-            names
-            if self.operation == COMPONENT or not self.name
-            else [*names, self.name]
-        )
+        names = []
+        for node in reversed((self, *self.ancestors)):
+            if node.operation == COMPONENT:
+                names.append(node.name)
+        is_tool = self.operation != COMPONENT and bool(self.name)
+        if is_tool:
+            names.append(self.name)
+        return ".".join(names)
 
     @property
     def ancestors(self) -> tuple[Node, ...]:

@@ -70,9 +70,13 @@ _open_runs: dict[Run, None] = {}
 
 
 class TeeSpan(Span):
-    """A span that records into a node of a run, beside another tracer's span.
+    """A span that records into a node of a run, and hands everything on to another tracer's span.
 
-    Everything is passed on to that. ``outer`` was the current span when it began.
+    Attributes:
+        inner: The other tracer's span.
+        run: The run in which it records.
+        node: What it records.
+        outer: Our span that was the current one when it began; None if there was none.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class TeeSpan(Span):
 
     @guard_hook
     def _keep(self, key: str, value: Any) -> None:
-        """Note what a span says of itself: its input, its output, its failure."""
+        """Record a tag of a span: its input, its output, or that a tool failed."""
         if self.node.operation not in KEPT:
             return
         if key in _INPUTS:
@@ -118,14 +122,14 @@ class TeeSpan(Span):
 
     @guard_hook
     def closed(self, error: BaseException | None) -> None:
-        """Note that the block of code under the span was left.
+        """Record that the block of code under the span was left.
 
         An error is kept with the span. If the span is that of the whole run, it also
         says how the run ended: it failed, a breakpoint paused it, or it was cancelled,
         abandoned or interrupted. A run that left a snapshot may go on later.
 
         Args:
-            error: What left the block; None if it came to its end.
+            error: What left the block; None if the block came to its end.
         """
         if isinstance(error, Exception):
             self.node.error = words_of(
@@ -148,9 +152,9 @@ class TeeSpan(Span):
 
 
 class Tee(Tracer):
-    """A tracer beside ``inner``, the one that was active.
+    """A tracer that records beside ``inner``, the tracer that was active before.
 
-    Where it is not the one in our place, it only passes on.
+    It only hands on to ``inner`` once another tracer has taken our place.
     """
 
     def __init__(self, inner: Tracer) -> None:
@@ -190,28 +194,30 @@ class Tee(Tracer):
             operation_name, tags=tags, parent_span=inner_parent
         ) as inner_span:
             span: TeeSpan | None = None
-            if _place.tee is self:
+            has_our_place = _tracer_slot.tee is self
+            if has_our_place:
                 span = self._begin_span(
                     operation_name, tags or {}, parent_span, inner_span
                 )
             if span is None:
                 yield inner_span
                 return
-            # the components of a pipeline name it as their parent
+            # A pipeline's span need not be the current one: its components hand it over
+            # as their parent_span.
             if operation_name != PIPELINE:
                 _current.set(span)
             with contextlib.ExitStack() as block:
-                block.push(partial(self._left, span))  # however the block is left
+                # records the end of the span, however the block is left
+                block.push(partial(self._left, span))
                 yield span
 
     def current_span(self) -> Span | None:
-        """The other tracer's current span, recording where ours does."""
-        theirs, ours = self.inner.current_span(), _open_span()
-        return (
-            theirs
-            if ours is None
-            else TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.outer)
-        )
+        """The other tracer's current span, in a span of ours if one of ours is open."""
+        theirs = self.inner.current_span()
+        ours = _open_span()
+        if ours is None:
+            return theirs
+        return TeeSpan(theirs or ours.inner, ours.run, ours.node, ours.outer)
 
     @guard_hook
     def _begin_span(
@@ -291,7 +297,10 @@ class Tee(Tracer):
     def _left(
         self, span: TeeSpan, _kind: object, error: BaseException | None, _trace: object
     ) -> None:
-        """The block of code under a span was left, with an error or without."""
+        """Record that the block of code under a span was left, with an error or without.
+
+        The end of the outermost span hands its run to the listeners.
+        """
         # an abandoned generator is closed in another context
         if _current.get() is span:
             _current.set(span.outer)
@@ -369,8 +378,12 @@ def _component_that_started(texts: set[str]) -> tuple[Run, Node] | tuple[None, N
     return None, None
 
 
-class _Place:
-    """The one tracer that Haystack has per process, and ours in it."""
+class _TracerSlot:
+    """The place for the one tracer that Haystack has per process.
+
+    Attributes:
+        tee: Our tracer, which was put into the place; None while nobody listens.
+    """
 
     tee: Tee | None = None
 
@@ -378,6 +391,7 @@ class _Place:
         """Put a tee over the active tracer, unless it is there."""
         actual = tracer.actual_tracer
         if actual is not self.tee:
+            # another tracer took our place, and the earlier listeners missed spans
             for listener_before in LISTENERS.open:
                 if listener_before is not listener:
                     listener_before.problems.note(_DISPLACED)
@@ -385,7 +399,7 @@ class _Place:
             enable_tracing(self.tee)
 
     def leave(self, listener: Listener) -> None:
-        """The last one out removes the tee, if it is still in place."""
+        """Take our tracer out when the last listener leaves, if it is still in place."""
         if tracer.actual_tracer is not self.tee:
             listener.problems.note(_DISPLACED)
         if not LISTENERS.open:
@@ -394,5 +408,5 @@ class _Place:
                 enable_tracing(tracer.actual_tracer.inner)
 
 
-_place = _Place()
-LISTENERS = Listeners(_place.take, _place.leave)
+_tracer_slot = _TracerSlot()
+LISTENERS = Listeners(_tracer_slot.take, _tracer_slot.leave)

@@ -9,7 +9,7 @@ from typing import Any
 
 from haystack_integrations.tracing.ragmetrics.answers import (
     answers,
-    documents_left,
+    documents_in_output,
     replies_of,
 )
 from haystack_integrations.tracing.ragmetrics.components import Calls, prompt
@@ -36,22 +36,22 @@ from ragmetrics_core.capture import (
 )
 from ragmetrics_core.capture import Node as Call
 
-# Sockets that usually hold the question, the usual ones first.
-_USUAL = (
-    *(
-        "question",
-        "user_question",
-        "query",
-        "user_query",
-        "text",
-        "user_input",
-        "input",
-        "prompt",
-        "queries",
-    ),
-    *("value", "messages"),
+# Names of sockets that usually hold the question, the likeliest first.
+_USUAL_NAMES = (
+    "question",
+    "user_question",
+    "query",
+    "user_query",
+    "text",
+    "user_input",
+    "input",
+    "prompt",
+    "queries",
+    "value",
+    "messages",
 )
-_NEVER = frozenset(
+# Names of sockets that hold settings.
+_NEVER_A_QUESTION = frozenset(
     {
         "template",
         "prompt_template",
@@ -70,47 +70,55 @@ _ONE_OF_SEVERAL = (
 
 
 def as_run(result: object) -> Run:
-    """A run, made of a result if it is none.
+    """Return a run as it is, or make one of what an application got from Haystack.
 
-    A result is that of a pipeline or agent, an answer, or several answers. Such a run
-    holds only what was returned. Its contexts are then the documents that the answers
-    carry, or the last ones in the result.
+    Such a run holds only what was returned. Its contexts are the documents that the
+    answers carry, or the last ones in the result.
+
+    Args:
+        result: A run, the result of a pipeline or agent, an answer, or several answers.
 
     Raises:
         SettingError: If it is none of these.
     """
     if isinstance(result, Run):
         return result
-    value = copied(result)
-    value = (value,) if isinstance(value, Answer) else value
-    if isinstance(value, tuple) and all(
-        isinstance(element, Answer) for element in value
+    output = copied(result)
+    answers_alone = (output,) if isinstance(output, Answer) else output
+    if isinstance(answers_alone, tuple) and all(
+        isinstance(element, Answer) for element in answers_alone
     ):
-        value = {"answers": {"answers": value}}
-    if not isinstance(value, dict):
+        # as a pipeline returns them: by the names of a component and of its output
+        output = {"answers": {"answers": answers_alone}}
+    if not isinstance(output, dict):
         raise SettingError(
             "samples_from() takes a run, a pipeline's result or answers, got"
             f" {type(result).__name__}"
         )
-    run = Run(Problems())
-    run.nodes.append(
-        Node(
-            AGENT if "last_message" in value else PIPELINE,
-            "",
-            "",
-            None,
-            1,
-            closed=1,
-            output=value,
-        )
+    is_of_agent = "last_message" in output
+    root = Node(
+        AGENT if is_of_agent else PIPELINE,
+        name="",
+        type="",
+        parent=None,
+        opened=1,
+        closed=1,
+        output=output,
     )
+    run = Run(Problems())
+    run.nodes.append(root)
     return run
 
 
 def trees(run: Run, where: Overrides) -> list[Tree]:
-    """A tree for each answer, because each may have its own question.
+    """Make a tree for each answer of a run, since each may have a question of its own.
 
-    One for a run without any.
+    A run without an answer gives one tree. A run that only fills a document store gives
+    none.
+
+    Args:
+        run: The run.
+        where: Where the user says that question, contexts and answer are.
     """
     calls = Calls(run)
     if where.build is None and not calls.models and _is_indexing(run):
@@ -119,12 +127,15 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
     if isinstance(where.answer_from, str):
         named_answers = replies_of(calls, where.answer_from)
     run_answers = named_answers or ([] if run.error else answers(calls))
-    if where.build is not None:  # it reads the run itself
+    if where.build is not None:
+        # the user's function makes all samples of the run at once, from one tree
         run_answers = run_answers[:1]
     answer_trees = [_tree(calls, answer, where) for answer in run_answers]
     if not answer_trees:
         answer_trees = [_tree(calls, None, where)]
     if named_answers:
+        # The core looks up ``answer_from`` in the tree's places, where it would find
+        # all named answers again. Without the name it takes the answer of the tree.
         for tree in answer_trees:
             tree.places = tuple(
                 _without(place, where.answer_from) for place in tree.places
@@ -140,26 +151,42 @@ def _is_indexing(run: Run) -> bool:
 
 
 def _without(place: Mapping[str, Any], name: object) -> dict[str, Any]:
-    """Values by their names, without the name of the answers, which become trees of their own."""
+    """A copy of a mapping without one of its names."""
     return {key: value for key, value in place.items() if key != name}
 
 
 def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
-    """The run as one answer tells it, or as a run without any."""
+    """Make the tree of a run for one of its answers, or for none.
+
+    An answer tells by itself which documents it was made of. Without an answer the tree
+    names the documents that reached the last model. Documents in the run's output are
+    named instead if the run ended with a search, or if nothing tells what the answer
+    was made of.
+
+    Args:
+        calls: The calls of the run.
+        answer: The answer; None for a run without any.
+        where: Where the user says that question, contexts and answer are.
+    """
     last_model = calls.models[-1] if calls.models else None
-    call = calls.of[last_model] if last_model is not None else None
+    call = None
     if answer is not None:
         call = answer.writing_call
+    elif last_model is not None:
+        call = calls.call_by_span[last_model]
     tree = _tree_without_answer(calls, where)
     _add_question(tree, calls, call, answer)
     if answer is None and last_model is not None:
-        tree.flow_documents, tree.flow_place = calls.flow(last_model)
-    documents_of_output = documents_left(calls.run)
-    if documents_of_output:
-        tree.gives_only_documents = answer is None and _ends_with_a_search(calls)
-        if tree.gives_only_documents or _has_no_source(answer, call):
-            tree.flow_place, tree.flow_documents = documents_of_output[-1]
-            answer = answer and replace(answer, documents=None)
+        tree.flow_documents, tree.flow_place = calls.documents_that_reached(last_model)
+    document_lists = documents_in_output(calls.run)
+    if document_lists:
+        is_search = answer is None and _ends_with_a_search(calls)
+        tree.gives_only_documents = is_search
+        if is_search or _has_no_source(answer, call):
+            tree.flow_place, tree.flow_documents = document_lists[-1]
+            if answer is not None:
+                # the documents of the tree count where the answer has none
+                answer = replace(answer, documents=None)
     tree.answers = () if answer is None else (answer,)
     return tree
 
@@ -167,7 +194,7 @@ def _tree(calls: Calls, answer: Answer | None, where: Overrides) -> Tree:
 def _add_question(
     tree: Tree, calls: Calls, call: Call | None, answer: Answer | None
 ) -> None:
-    """Write into a tree what was asked and what was said before.
+    """Write into a tree the question, and the conversation before it.
 
     The tree also says whether the run is a sample even without a retrieval: that is so
     if it gave an answer, or if a model was asked.
@@ -178,33 +205,49 @@ def _add_question(
         call: The call that answered; None if there is none.
         answer: The answer; None for a run without any.
     """
-    carried = None if answer is None else answer.question
+    question_of_answer = None if answer is None else answer.question
     prompt_of_call = () if call is None else call.prompt
-    given_question = _question(calls, prompt_of_call, carried)
-    tree.question, tree.question_place = _question_asked(given_question, answer)
-    if given_question is not None and carried and carried != tree.question:
-        tree.standalone_question = carried
-    began = None if call is None else int(call.began)
-    asked = given_question
-    if asked is None and tree.question is not None:
-        asked = _Given(tree.question)
-    earlier = _earlier_talk(calls, began, asked)
-    tree.history = earlier.talk.turns
-    tree.instructions = earlier.talk.texts
-    tree.is_history_of_prompt = earlier.is_of_prompt
-    tree.doubts = earlier.talk.doubts
-    if given_question is not None and given_question.is_one_of_several:
+    user_text = _question(calls, prompt_of_call, question_of_answer)
+    tree.question, tree.question_place = _question_and_place(user_text, answer)
+    is_rewritten = bool(question_of_answer) and question_of_answer != tree.question
+    if user_text is not None and is_rewritten:
+        # a component rewrote the user's question before it was answered
+        tree.standalone_question = question_of_answer
+    asked_text = user_text
+    if asked_text is None and tree.question is not None:
+        asked_text = _UserText(tree.question)
+    _add_history(tree, calls, call, asked_text)
+    if user_text is not None and user_text.is_one_of_several:
         tree.doubts = (_ONE_OF_SEVERAL, *tree.doubts)
-    is_asked_of_a_model = bool(calls.models) and given_question is not None
+    is_asked_of_a_model = bool(calls.models) and user_text is not None
     tree.is_always_a_sample = answer is not None or is_asked_of_a_model
-    tree.was_routed_away = given_question is not None and _left_a_way_unused(calls.run)
+    # a router may have sent the question past the components that search or answer
+    tree.was_routed_away = user_text is not None and _skipped_a_branch(calls.run)
+
+
+def _add_history(
+    tree: Tree, calls: Calls, call: Call | None, asked: _UserText | None
+) -> None:
+    """Write into a tree the earlier turns of the conversation, with their doubts.
+
+    Args:
+        tree: The tree.
+        calls: The calls of its run.
+        call: The call that answered; None if there is none.
+        asked: The question; None if it is not known.
+    """
+    answer_began = None if call is None else int(call.began)
+    history = _earlier_history(calls, answer_began, asked)
+    tree.history = history.conversation.turns
+    tree.instructions = history.conversation.texts
+    tree.is_history_of_prompt = history.is_of_prompt
+    tree.doubts = history.conversation.doubts
 
 
 def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
-    """The tree of a run without question and answer.
+    """Make the tree of a run, with all but its question and answer.
 
-    It holds what the run tells whatever it answered: its calls, its end, its places and
-    warnings.
+    It holds the calls of the run, how the run ended, the places and warnings.
     """
     run = calls.run
     without_text = _documents_without_text(run)
@@ -214,31 +257,37 @@ def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
         error=run.error,
         is_complete=run.complete,
         task_or_thread=run.task_or_thread,
-        resumption_key=repr(run.input) if run.resumable or _resumed(run) else None,
+        resumption_key=repr(run.input) if run.resumable or _is_resumed(run) else None,
         is_paused=run.paused,
-        continues=_resumed(run),
+        continues=_is_resumed(run),
         documents_without_text=without_text,
         warnings=_warnings(run, where, without_text),
         native_run=run,
-        places=_places(run),
+        places=_values_by_place(run),
         to_plain_value=copied,
     )
 
 
-def _left_a_way_unused(run: Run) -> bool:
-    """Whether components never ran that others lead to: a router sent the run somewhere else."""
+def _skipped_a_branch(run: Run) -> bool:
+    """Whether a router sent the run past components, so that they never ran.
+
+    Such a component takes an output of one that ran.
+    """
     outer_nodes = [node for node in run.components() if node.parent is run.root]
     ran = {node.name for node in outer_nodes}
-    sockets = [socket for node in outer_nodes for socket in node.gives.values()]
-    return any(not ran.issuperset(socket.get("receivers") or ()) for socket in sockets)
+    receivers: set[str] = set()
+    for node in outer_nodes:
+        for socket in node.gives.values():
+            receivers.update(socket.get("receivers") or ())
+    return not receivers <= ran
 
 
-def _question_asked(
-    given_question: _Given | None, answer: Answer | None
+def _question_and_place(
+    user_text: _UserText | None, answer: Answer | None
 ) -> tuple[str | None, str]:
     """The question and where it was found: what the user gave, else what the answer carries."""
-    if given_question is not None:
-        return given_question.text, ", ".join(given_question.places)
+    if user_text is not None:
+        return user_text.text, ", ".join(user_text.places)
     if answer is not None and answer.question:
         return answer.question, f"{answer.place} query"
     return None, ""
@@ -268,21 +317,21 @@ def _has_no_source(answer: Answer | None, call: Call | None) -> bool:
 
 
 def _documents_without_text(run: Run) -> tuple[Document, ...]:
-    """Images and the like among what the components returned, each once."""
-    returned = {
-        document.id: document
-        for node in run.nodes
-        for document in documents_in(node.output)
-    }
+    """Find images and the like among what the components returned, each id once."""
+    document_by_id = {}
+    for node in run.nodes:
+        for document in documents_in(node.output):
+            document_by_id[document.id] = document
     return tuple(
-        document for document in returned.values() if not document.text.strip()
+        document for document in document_by_id.values() if not document.text.strip()
     )
 
 
-def _resumed(run: Run) -> bool:
-    """True for a run that goes on from a snapshot.
+def _is_resumed(run: Run) -> bool:
+    """Whether a run goes on from a snapshot of an earlier one.
 
-    Its first component was given something by a socket that other components feed.
+    The first component of such a run is given inputs that other components send,
+    although none of these ran.
     """
     first_component = next(run.components(), None)
     if first_component is None:
@@ -299,13 +348,13 @@ def _resumed(run: Run) -> bool:
 def _warnings(
     run: Run, where: Overrides, without_text: Sequence[Document]
 ) -> tuple[str, ...]:
-    """Places of the user that lead nowhere, and documents that are no contexts."""
+    """List what the user should know: places that lead nowhere, and documents without text."""
     warnings: list[str] = []
     for name in ("question", "contexts", "answer"):
         source = getattr(where, f"{name}_from")
         if not isinstance(source, str):
             continue
-        is_there, _ = where.find(name, run, *_places(run))
+        is_there, _ = where.find(name, run, *_values_by_place(run))
         if not is_there:
             warnings.append(
                 f"{name}_from={source!r} is not in this run; the rules were used"
@@ -315,164 +364,192 @@ def _warnings(
     return tuple(warnings)
 
 
-def _places(run: Run) -> tuple[Mapping[str, Any], ...]:
-    """Where the user's keys may lead: the outputs and inputs of components.
+def _values_by_place(run: Run) -> tuple[Mapping[str, Any], ...]:
+    """The mappings in which the user's keys, such as ``contexts_from``, are looked up.
 
-    Each is named ``component`` and ``component.socket``. The last visit of a component
-    counts. Behind these stand the output and the input of the run.
+    The first two hold the outputs and the inputs of the components, under the names
+    ``component`` and ``component.socket``; the last run of a component counts. Behind
+    these stand the output and the input of the whole run.
     """
-    outputs_and_inputs: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    outputs: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for node in run.components():
-        for values_by_place, values in zip(
-            outputs_and_inputs, (node.output, node.input), strict=True
-        ):
-            if isinstance(values, dict):
-                values_by_place[node.path] = values
-                values_by_place |= {
-                    f"{node.path}.{name}": value for name, value in values.items()
-                }
-    return (*outputs_and_inputs, run.output, run.input)
+        _add_values(outputs, node.path, node.output)
+        _add_values(inputs, node.path, node.input)
+    return outputs, inputs, run.output, run.input
+
+
+def _add_values(values_by_place: dict[str, Any], path: str, values: object) -> None:
+    """Add the values of a component's sockets under the component's path."""
+    if not isinstance(values, dict):
+        return
+    values_by_place[path] = values
+    for name, value in values.items():
+        values_by_place[f"{path}.{name}"] = value
 
 
 # What the user asked, by the names of sockets, and what was said before
 
 
 @dataclass
-class _Given:
-    """A text that the user gave.
+class _UserText:
+    """A text that the user handed in, which may be the question.
 
     Attributes:
         text: The text.
         places: Each ``component.socket`` that got it.
-        rank: The rank of the best of their names; lower is better.
-        before: The texts before it, where it is the last of a list.
-        is_one_of_several: Whether nothing tells it from the other texts of a list.
+        rank: The place in ``_USUAL_NAMES`` of its socket's name; lower is likelier to
+            be the question.
+        before: The texts before it, if it is the last text of a list.
+        is_one_of_several: Whether nothing tells which text of a list is the question.
     """
 
     text: str
     places: list[str] = field(default_factory=list)
-    rank: int = len(_USUAL)
+    rank: int = len(_USUAL_NAMES)
     before: tuple[str, ...] = ()
     is_one_of_several: bool = False
 
     @property
     def is_usual(self) -> bool:
         """Whether a socket of a usual name got it."""
-        return self.rank < len(_USUAL)
+        return self.rank < len(_USUAL_NAMES)
 
 
 def _question(
     calls: Calls, messages_shown: Sequence[Message], query: str | None
-) -> _Given | None:
-    """The question in the user's own words; None if it was not found.
+) -> _UserText | None:
+    """Choose the user's text that is the question.
 
-    A text that equals the query of the answer goes first. Otherwise texts count whose
-    socket has a usual name, or that a model was shown. Of these those go first that the
-    answering call was shown.
+    - A text that equals the query of the answer is the question.
+    - Else a text may be the question if its socket has a usual name for questions, or
+      if it has several words and any model was shown it. Of several such texts those go
+      first that the answering call was shown.
+    - Else the question is the user's message as a template rendered it.
 
     Args:
         calls: The calls of the run.
         messages_shown: The prompt of the answering call.
         query: The question that the answer carries; None if it carries none.
+
+    Returns:
+        The text; None if none is found.
     """
-    given_texts = _texts(calls)
-    for text in given_texts:
+    user_texts = _user_texts(calls)
+    for text in user_texts:
         if query and as_one_line(text.text) == as_one_line(query):
             return text
     shown_here = "\n".join(as_one_line(message.text) for message in messages_shown)
     shown_anywhere = "\n".join(
         as_one_line(message.text) for node in calls.models for message in prompt(node)
     )
-    likely = [
-        text
-        for text in given_texts
-        if text.is_usual or (_several(text.text) and _within(text.text, shown_anywhere))
-    ]
+    likely = []
+    for text in user_texts:
+        is_shown = _has_several_words(text.text) and _holds_words(
+            shown_anywhere, text.text
+        )
+        if text.is_usual or is_shown:
+            likely.append(text)
+    if not likely:
+        return _rendered_question(calls.run, messages_shown)
 
-    def likelihood(text: _Given) -> tuple[bool, bool, int, int]:
-        is_shown = _within(text.text, shown_here)
+    def likelihood(text: _UserText) -> tuple[bool, bool, int, int]:
+        is_shown = _holds_words(shown_here, text.text)
         return text.is_usual and is_shown, is_shown, len(text.places), -text.rank
 
-    if not likely:
-        return _templated(calls.run, messages_shown)
     likeliest = max(likely, key=likelihood)
     rivals = [
         text
         for text in likely
         if text.is_one_of_several and likelihood(text) == likelihood(likeliest)
     ]
-    if likeliest.is_one_of_several:
-        likeliest.is_one_of_several = len(rivals) > 1
+    # of a list of texts only one may be left that is as likely: then it is the question
+    has_rivals = len(rivals) > 1
+    likeliest.is_one_of_several = likeliest.is_one_of_several and has_rivals
     return likeliest
 
 
-def _texts(calls: Calls) -> list[_Given]:
-    """Texts that the user gave, each once, with the places where they were given.
-
-    Of messages it is the user's last one, of lists of texts each.
-    """
+def _user_texts(calls: Calls) -> list[_UserText]:
+    """Collect the texts that the user handed in, each once, with all their places."""
     asked_inside = _lines_asked_inside(calls)
-    given_texts: dict[str, _Given] = {}
+    text_by_line: dict[str, _UserText] = {}
     for place, name, value in _inputs(calls.run):
-        if name in _NEVER:
+        if name in _NEVER_A_QUESTION:
             continue
-        rank = _USUAL.index(name) if name in _USUAL else len(_USUAL)
-        for text in _texts_of(value, asked_inside):
-            given_text = given_texts.setdefault(as_one_line(text.text), text)
-            given_text.places.append(place)
-            given_text.rank = min(given_text.rank, rank)
-            given_text.is_one_of_several &= text.is_one_of_several
-    return list(given_texts.values())
+        rank = _USUAL_NAMES.index(name) if name in _USUAL_NAMES else len(_USUAL_NAMES)
+        for text in _texts_in_input(value, asked_inside):
+            user_text = text_by_line.setdefault(as_one_line(text.text), text)
+            user_text.places.append(place)
+            user_text.rank = min(user_text.rank, rank)
+            # handed in by itself at any place, it is no longer one of several
+            if not text.is_one_of_several:
+                user_text.is_one_of_several = False
+    return list(text_by_line.values())
 
 
-def _texts_of(value: object, asked_inside: Collection[str]) -> list[_Given]:
-    """The texts that a socket was given; empty if it was given none.
+def _texts_in_input(value: object, asked_inside: Collection[str]) -> list[_UserText]:
+    """The texts in one input of a component that may be the question.
+
+    Of messages it is the last one of the user.
 
     Args:
-        value: What the socket was given: a text, texts or messages. Of messages the
-            question counts.
-        asked_inside: What calls of the run were asked or handed on, each text in one
-            line.
+        value: The input: a text, texts or messages.
+        asked_inside: The queries of the run's own calls, and the texts that its
+            components hand on, each in one line. They tell which of several texts the
+            run went on with.
+
+    Returns:
+        The texts; empty if the input holds none.
     """
     if isinstance(value, tuple) and value:
         texts = [text for text in value if isinstance(text, str)]
-        if len(texts) == len(value):
-            return _texts_of_list(
-                [text for text in texts if text.strip()], asked_inside
-            )
+        are_all_texts = len(texts) == len(value)
+        if are_all_texts:
+            texts_with_words = [text for text in texts if text.strip()]
+            return _texts_in_list(texts_with_words, asked_inside)
     if not isinstance(value, (str, Message, tuple)):
         return []
-    text = capture.question_in(value) or capture.question_in(tuple(_messages(value)))
-    return [_Given(text)] if text is not None and text.strip() else []
+    text = capture.question_in(value)
+    if not text:
+        # messages may also be mappings of a role and a text
+        text = capture.question_in(tuple(_messages(value)))
+    return [_UserText(text)] if text is not None and text.strip() else []
 
 
-def _texts_of_list(texts: Sequence[str], asked_inside: Collection[str]) -> list[_Given]:
+def _texts_in_list(
+    texts: Sequence[str], asked_inside: Collection[str]
+) -> list[_UserText]:
     """Those texts of a list that may be the question.
 
     A conversation may come as a list of texts, of which a component hands on the last
-    one as the query. Where several of the texts were asked inside the run, or none,
-    nothing tells by itself which is the question.
+    one as the query. So if exactly one of the texts was asked inside the run, it is the
+    question, and if it is the last one, the texts before it are earlier turns. If
+    several were asked, any of them may be the question; if none was, any text may be.
+
+    Args:
+        texts: The list.
+        asked_inside: The queries of the run's own calls, and the texts that its
+            components hand on, each in one line.
     """
     lines_asked = {as_one_line(text) for text in texts} & set(asked_inside)
     is_one_asked = len(lines_asked) == 1
-    given_texts = []
-    for place, text in enumerate(texts):
+    user_texts = []
+    for index, text in enumerate(texts):
         if lines_asked and as_one_line(text) not in lines_asked:
             continue
-        is_last = place == len(texts) - 1
-        given_text = _Given(
-            text,
-            before=tuple(texts[:place]) if is_last and is_one_asked else (),
-            is_one_of_several=len(texts) > 1 and not is_one_asked,
-        )
-        given_texts.append(given_text)
-    return given_texts
+        is_last = index == len(texts) - 1
+        user_text = _UserText(text)
+        if is_last and is_one_asked:
+            user_text.before = tuple(texts[:index])
+        user_text.is_one_of_several = len(texts) > 1 and not is_one_asked
+        user_texts.append(user_text)
+    return user_texts
 
 
 def _lines_asked_inside(calls: Calls) -> set[str]:
-    """What calls of a run were asked, and texts that components handed on by themselves.
+    """The queries of the run's own calls, and the texts that its components hand on.
 
-    Each is in one line.
+    Each text is in one line.
     """
     lines = {as_one_line(call.query) for call in calls.root.walk() if call.query}
     for node in calls.run.components():
@@ -483,138 +560,159 @@ def _lines_asked_inside(calls: Calls) -> set[str]:
 
 
 def _inputs(run: Run) -> Iterator[tuple[str, str, Any]]:
-    """Yield what the user gave: the place, the name of the socket and the value.
+    """Yield what the user handed in: for each input its place, its name and its value.
 
-    Variables of a template count by themselves as well.
+    Variables of a template are yielded as inputs as well.
     """
-    parts = {"": run.input} if run.root.operation == AGENT else run.input
-    for component, sockets in parts.items():
-        for name, value in sockets.items() if isinstance(sockets, dict) else ():
+    # an agent's inputs are not grouped by component: a component without a name does it
+    inputs_by_component = run.input
+    if run.root.operation == AGENT:
+        inputs_by_component = {"": run.input}
+    for component, inputs in inputs_by_component.items():
+        if not isinstance(inputs, dict):
+            continue
+        for name, value in inputs.items():
             place = f"{component}.{name}" if component else name
             yield place, name, value
             if name == "template_variables" and isinstance(value, dict):
-                yield from (
-                    (f"{place}.{key}", key, field_value)
-                    for key, field_value in value.items()
-                )
+                for variable, variable_value in value.items():
+                    yield f"{place}.{variable}", variable, variable_value
 
 
-def _several(text: str) -> bool:
+def _has_several_words(text: str) -> bool:
     """True for a text of several words on one line, which may be a question.
 
-    A long text without spaces counts where its language may write none.
+    A text of more than four characters that are not all ASCII counts even without a
+    space: its language, such as Chinese, may write none.
     """
     line = text.strip()
-    return "\n" not in line and (" " in line or (len(line) > 4 and not line.isascii()))
+    if "\n" in line:
+        return False
+    return " " in line or (len(line) > 4 and not line.isascii())
 
 
-def _within(text: str, longer_text: str) -> bool:
-    """True if a text stands in a longer one, as whole words where its language has spaces."""
-    edges = (r"(?<!\w)", r"(?!\w)") if as_one_line(text).isascii() else ("", "")
-    return (
-        re.search(edges[0] + re.escape(as_one_line(text)) + edges[1], longer_text)
-        is not None
-    )
+def _holds_words(longer_text: str, text: str) -> bool:
+    """Whether a longer text holds a text, at the borders of words.
+
+    Borders count only for ASCII: other languages may write no spaces.
+    """
+    line = as_one_line(text)
+    pattern = re.escape(line)
+    if line.isascii():
+        pattern = rf"(?<!\w){pattern}(?!\w)"
+    return re.search(pattern, longer_text) is not None
 
 
-def _templated(run: Run, messages_shown: Sequence[Message]) -> _Given | None:
-    """The user's message as rendered, where the template came with the call.
+def _rendered_question(run: Run, messages_shown: Sequence[Message]) -> _UserText | None:
+    """The user's message as a template rendered it; it may stand for the question.
 
-    It stands for the question. None if no template came, or if documents were rendered.
+    It does if the user handed the template in together with its variables, and if the
+    prompt builder that rendered it was given no documents.
+
+    Args:
+        run: The run.
+        messages_shown: The prompt of the answering call.
+
+    Returns:
+        The message with the places of the template; None if it does not stand for the
+        question.
     """
     places = [
         place for place, name, value in _inputs(run) if name == "template" and value
     ]
     builders = [node for node in run.components() if f"{node.path}.template" in places]
+    if not builders:
+        return None
+    for node in builders:
+        if any(documents_in(node.input)):
+            return None
     text = capture.question_in(tuple(messages_shown))
-    fits = bool(builders) and not any(
-        any(documents_in(node.input)) for node in builders
-    )
-    return _Given(text, places) if text is not None and fits else None
+    return None if text is None else _UserText(text, places)
 
 
 @dataclass(frozen=True)
-class _Earlier:
+class _History:
     """What was said before the question.
 
     Attributes:
-        talk: The turns, with what is uncertain about them.
-        is_of_prompt: Whether a component wrote the turns around the question: they may
-            be examples then.
+        conversation: The turns, with what is uncertain about them.
+        is_of_prompt: Whether a component wrote the turns into a prompt around the
+            question: they may be examples then.
     """
 
-    talk: EarlierConversation = field(default_factory=EarlierConversation)
+    conversation: EarlierConversation
     is_of_prompt: bool = False
 
 
-def _earlier_talk(calls: Calls, before: int | None, asked: _Given | None) -> _Earlier:
-    """Earlier turns of the conversation.
+def _earlier_history(
+    calls: Calls, answer_began: int | None, asked: _UserText | None
+) -> _History:
+    """Find the earlier turns of the conversation.
 
-    They are those that a memory brought back before the answer, whether shown or not,
-    else those that the user handed in.
+    They are the last messages that a component such as a memory returned before the
+    answer, else those that the user handed in, else earlier texts that the user handed
+    in.
 
     Args:
         calls: The calls of the run.
-        before: When the answering call began; None if no call is known.
-        asked: What is asked now; None if that is not known.
+        answer_began: When the answering call began; None if no call is known.
+        asked: The question of now; None if it is not known.
+
+    Returns:
+        The turns; without any if nothing was said before.
     """
     question = None if asked is None else asked.text
-    handed_in = [
+    lists_with_flag = [
         (_messages(value), False)
         for _, name, value in _inputs(calls.run)
-        if name not in _NEVER
+        if name not in _NEVER_A_QUESTION
     ]
-    earlier = _Earlier()
-    for messages, is_of_prompt in [
-        *handed_in,
-        *_messages_of_components(calls, before, question),
-    ]:
+    lists_with_flag += _message_lists_of_components(calls, answer_began, question)
+    for messages, is_of_prompt in reversed(lists_with_flag):
         turns = _turns_of(messages, question) if messages else ()
         if turns:
-            earlier = _Earlier(EarlierConversation(turns), is_of_prompt)
-    if earlier.talk.turns:
-        return earlier
-    return _Earlier(_talk_in_texts(calls.run, asked))
+            return _History(EarlierConversation(turns), is_of_prompt)
+    return _History(_conversation_in_texts(calls.run, asked))
 
 
 def _turns_of(messages: Sequence[Message], question: str | None) -> tuple[Turn, ...]:
     """The turns of messages, without the question of now at their end.
 
-    A last message of the user that does not hold the question is an earlier one. Where
-    the question is not known, the last message of the user is taken for it.
+    Where the question is not known, a last message of the user is taken for it.
     """
     asked = as_one_line(question)
     is_question_last = False
     if messages and messages[-1].role == "user":
         is_question_last = asked in as_one_line(messages[-1].text)
     if not is_question_last:
+        # history_in() takes off the last message as the question: give it one
         messages = [*messages, Message("user", "now")]
     return capture.history_in(messages)
 
 
-def _talk_in_texts(run: Run, asked: _Given | None) -> EarlierConversation:
+def _conversation_in_texts(run: Run, asked: _UserText | None) -> EarlierConversation:
     """Earlier turns that the user handed in as texts.
 
-    They stand under a name that says so, or in one list before the question.
+    They stand in an input whose name says so, or in one list before the question.
     """
     question = None if asked is None else asked.text
     values = {
         name: value for _, name, value in _inputs(run) if capture.names_a_talk(name)
     }
-    talk = capture.talk_in(values, question)
-    if talk.turns or talk.texts or asked is None:
-        return talk
+    conversation = capture.talk_in(values, question)
+    if conversation.turns or conversation.texts or asked is None:
+        return conversation
     return capture.talk_in({"history": asked.before}, question)
 
 
-def _messages_of_components(
+def _message_lists_of_components(
     calls: Calls, answer_began: int | None, question: str | None
 ) -> list[tuple[list[Message], bool]]:
-    """Return the lists of messages that components gave before the answer.
+    """Return the lists of messages that components, such as a memory, gave before the answer.
 
-    Such a component is a memory, for example. Prompt builders, models and agents are
-    none: their lists are left out. Their messages are also taken out of the lists of
-    later components.
+    The lists of prompt builders, models and agents are left out, since the run itself
+    wrote their messages. Where a later component returns such messages again, they are
+    taken out of its lists.
 
     Args:
         calls: The calls of the run.
@@ -628,29 +726,30 @@ def _messages_of_components(
         messages may be examples then, and no earlier turns.
     """
     all_documents = _documents_of(calls)
-    written: list[Message] = []  # by builders, models and agents so far
+    written_in_run: list[Message] = []  # by builders, models and agents so far
     lists_with_flag: list[tuple[list[Message], bool]] = []
     for node in sorted(calls.run.components(), key=lambda node: node.closed):
-        returned = [_messages(value) for value in node.sockets.values()]
+        message_lists = [_messages(value) for value in node.sockets.values()]
         is_builder = "Builder" in node.type.rpartition(".")[2]
-        if is_builder or calls.of[node].kind in ("model", "agent"):
-            for messages in returned:
-                written += messages
+        if is_builder or calls.call_by_span[node].kind in ("model", "agent"):
+            for messages in message_lists:
+                written_in_run += messages
             continue
         has_ended = node.closed > 0  # ``closed`` is 0 while the component runs
         is_before_answer = answer_began is None or node.closed < answer_began
         if not has_ended or not is_before_answer:
             continue
-        for messages in returned:
-            of_others = _drop_written(messages, written)
-            lists_with_flag.append(
-                _earlier_messages(calls, node, of_others, question, all_documents)
-            )
+        for messages in message_lists:
+            from_elsewhere = _drop_written(messages, written_in_run)
+            earlier = _earlier_messages(node, from_elsewhere, question, all_documents)
+            took_documents = bool(calls.call_by_span[node].input_documents)
+            is_composed = _is_composed_as_prompt(node, earlier, took_documents)
+            lists_with_flag.append((earlier, is_composed))
     return lists_with_flag
 
 
 def _documents_of(calls: Calls) -> list[Document]:
-    """All documents that calls of a run took or returned."""
+    """Collect all documents that calls of a run took or returned."""
     documents: list[Document] = []
     for call in calls.root.walk():
         documents += [*call.input_documents, *(call.documents or ())]
@@ -658,39 +757,54 @@ def _documents_of(calls: Calls) -> list[Document]:
 
 
 def _earlier_messages(
-    calls: Calls,
     node: Node,
     messages: list[Message],
     question: str | None,
     documents: Sequence[Document],
-) -> tuple[list[Message], bool]:
-    """What a component returned of earlier turns, perhaps with the question behind it.
+) -> list[Message]:
+    """Keep what a component returned of earlier turns, up to the question of now.
+
+    Messages that only show documents of the run are dropped. Nothing is kept if the
+    user said nothing in the rest: words of the assistant alone are those of a step.
 
     Args:
-        calls: The calls of the run.
-        node: The visit of the component.
+        node: The span of the component.
         messages: A list of messages that it returned.
         question: What is asked now; None if that is not known.
-        documents: The documents of the run. Messages that only show these are no
-            earlier turns.
-
-    Returns:
-        The messages, and whether the component composed them as a prompt for the
-        question. There are none if the user said nothing in them: words of the
-        assistant alone are a step's.
+        documents: The documents of the run.
     """
-    handed_in = [
-        message for value in node.input.values() for message in _messages(value)
-    ]
-    earlier = capture.messages_up_to_question(messages, question, handed_in)
+    earlier = capture.messages_up_to_question(messages, question, _messages_taken(node))
     earlier = capture.drop_shown_documents(earlier, documents)
-    if not any(message.role == "user" for message in earlier):
-        return [], False
-    *before, last_message = earlier
-    is_new = any(message not in handed_in for message in before)
-    # a memory passes the question on, and is handed no documents
-    is_composed = last_message not in handed_in or bool(calls.of[node].input_documents)
-    return earlier, is_new and last_message.role == "user" and is_composed
+    if any(message.role == "user" for message in earlier):
+        return earlier
+    return []
+
+
+def _is_composed_as_prompt(
+    node: Node, messages: list[Message], took_documents: bool
+) -> bool:
+    """Whether a component composed messages as a prompt for the question.
+
+    A prompt ends with a message of the user, and holds messages that the component was
+    not given. A memory also returns messages that it was not given, but hands the last
+    one on as it was given, and takes no documents.
+
+    Args:
+        node: The span of the component.
+        messages: What it returned of earlier turns, with the question at the end.
+        took_documents: Whether the component was given documents.
+    """
+    if not messages or messages[-1].role != "user":
+        return False
+    messages_taken = _messages_taken(node)
+    adds_messages = any(message not in messages_taken for message in messages[:-1])
+    adds_last_message = messages[-1] not in messages_taken
+    return adds_messages and (adds_last_message or took_documents)
+
+
+def _messages_taken(node: Node) -> list[Message]:
+    """All messages among the inputs of a component."""
+    return [message for value in node.input.values() for message in _messages(value)]
 
 
 def _drop_written(messages: list[Message], written: list[Message]) -> list[Message]:
@@ -708,11 +822,11 @@ def _drop_written(messages: list[Message], written: list[Message]) -> list[Messa
 
 
 def _messages(value: object) -> list[Message]:
-    """The messages of a list, also where they are mappings of a role and its words."""
+    """The messages of a list, whose elements are messages or mappings of a role and a text."""
     if not isinstance(value, tuple):
         return []
     messages = [element for element in value if isinstance(element, Message)]
     if messages or not all(isinstance(element, Mapping) for element in value):
         return messages
-    talk = capture.talk_in({"history": value})
-    return [Message(turn.role, turn.content) for turn in talk.turns]
+    conversation = capture.talk_in({"history": value})
+    return [Message(turn.role, turn.content) for turn in conversation.turns]
