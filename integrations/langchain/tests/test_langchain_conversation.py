@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import create_retriever_tool
 from langchain_fakes import Shelf, Speaker, document
 from langchain_ragmetrics import capture
-from langchain_ragmetrics.door import RECORDER
+from langchain_ragmetrics.capturing import RECORDER
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langsmith.run_trees import RunTree
 

@@ -26,7 +26,7 @@ from langchain_ragmetrics import (
     observe,
     watch,
 )
-from langchain_ragmetrics.door import RECORDER
+from langchain_ragmetrics.capturing import RECORDER
 
 from ragmetrics_core import ScriptedJudge
 from ragmetrics_core.data.asking import Question

@@ -1372,7 +1372,7 @@ async def observed_store_async() -> None:
 
 @shape(Turn())
 def handler_twice() -> None:
-    from langchain_ragmetrics.door import RECORDER
+    from langchain_ragmetrics.capturing import RECORDER
 
     rag().with_config(callbacks=[RECORDER]).invoke(
         QUESTION, config={"callbacks": [RECORDER]}

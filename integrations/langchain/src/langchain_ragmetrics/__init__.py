@@ -3,7 +3,12 @@
 The public names are listed in ``__all__``; everything else may change.
 """
 
-from langchain_ragmetrics.door import RagMetricsCallback, capture, samples_from, watch
+from langchain_ragmetrics.capturing import (
+    RagMetricsCallback,
+    capture,
+    samples_from,
+    watch,
+)
 from langchain_ragmetrics.evaluator import RagMetricsRunEvaluator, as_run_evaluator
 from langchain_ragmetrics.explicit import add_documents, observe
 from langchain_ragmetrics.model import LangChainModel

@@ -9,7 +9,7 @@ from uuid import UUID
 from langsmith.evaluation import EvaluationResult, EvaluationResults, RunEvaluator
 from langsmith.schemas import Example, RunBase
 
-from langchain_ragmetrics.door import samples_from
+from langchain_ragmetrics.capturing import samples_from
 from langchain_ragmetrics.model import LangChainJudge, as_judge
 from langchain_ragmetrics.recording.tree import error_of
 from langchain_ragmetrics.values import message_of, plain

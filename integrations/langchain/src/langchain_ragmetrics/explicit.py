@@ -13,7 +13,7 @@ from langchain_core.vectorstores import VectorStore
 
 from langchain_ragmetrics.recording.recorder import Recorder
 from langchain_ragmetrics.recording.stores import SEARCHES, documents_of, query_of
-from langchain_ragmetrics.recording.tree import REPORTED
+from langchain_ragmetrics.recording.tree import ADD_DOCUMENTS
 
 Store = TypeVar("Store", bound=VectorStore)
 
@@ -38,7 +38,7 @@ def add_documents(
         >>> captured.samples[0].contexts[0].score
         0.9
     """
-    end_report = _begin_report(REPORTED, query)
+    end_report = _begin_report(ADD_DOCUMENTS, query)
     end_report(list(documents))
 
 

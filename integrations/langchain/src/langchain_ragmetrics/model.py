@@ -140,6 +140,7 @@ class LangChainModel(FrameworkModel):
         ]
         model, settings_of_call = self._with_settings(request)
         if request.n > 1 and isinstance(model, BaseChatModel):
+            # generate() takes the fields of a config as arguments of their own
             arguments = {"messages": [messages], **_CONFIG, **settings_of_call}
             return (
                 partial(model.generate, **arguments),
@@ -148,6 +149,8 @@ class LangChainModel(FrameworkModel):
             )
         structured_model = self._bound_to_schema(request, model)
         if structured_model is not None:
+            # It takes no settings per call. Those for which the model has a field are
+            # set in the model already.
             return (
                 partial(structured_model.invoke, messages, _CONFIG),
                 partial(structured_model.ainvoke, messages, _CONFIG),
@@ -174,7 +177,10 @@ class LangChainModel(FrameworkModel):
         return self._reply(map(_choice, replies), replies, result.llm_output)
 
     def _read_structured(self, output: Any) -> ChatReply:
-        """What was parsed, else the raw text, which may be JSON all the same."""
+        """The reply of a structured model: what was parsed, else the raw text.
+
+        The raw text may be JSON all the same.
+        """
         raw, parsed = (
             (output.get("raw"), output.get("parsed"))
             if isinstance(output, Mapping)
@@ -317,9 +323,9 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
     def _exchange(self, request: ChatRequest) -> Exchange:
         """Make ready how typed questions are asked and how the answers are read.
 
-        The request's only message is JSON that holds a state, what the questions are
-        about, and the questions by name. LangChain's model takes the state and objects
-        of its own classes for the questions.
+        The request's only message is JSON with two fields: "state" holds what the
+        questions are about, and "questions" holds the questions by name. LangChain's
+        model takes the state and objects of its own classes for the questions.
 
         Returns:
             The call that asks them, its async counterpart, and the function that makes
@@ -327,7 +333,8 @@ class LangChainDecisionModel(DecisionModel, FrameworkModel):
         """
         text = request.messages[0].content
         fields = systemone_fields(text)
-        # loaded by whoever made the model; older releases of LangChain have no such
+        # Whoever made the model has loaded this module. It is not imported here, since
+        # older releases of LangChain have no such module.
         types = sys.modules["langchain_core.decisions.types"]
         question_type: TypeAdapter[Any] = TypeAdapter(types.Question)
         questions = {}

@@ -80,8 +80,8 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
 
     Plain values are texts, numbers, documents, messages, and mappings and tuples of
     these. Objects are understood, and so are the dicts in which checkpoints and servers
-    keep them. An object of any other class is None, unless it has a text as its
-    ``answer``.
+    keep them. An object of any other class becomes a mapping of its ``answer``, if it
+    has a text of that name; else None.
 
     Args:
         value: The value.
@@ -103,7 +103,10 @@ def plain(value: object, depth: int = _DEPTH) -> Any:
         if depth == 0:
             return {}
         return {str(name): plain(field, depth - 1) for name, field in fields.items()}
-    answer = None if is_command(value) else getattr(value, "answer", None)
+    # a command of LangGraph says where the graph goes on: its attributes are no result
+    if is_command(value):
+        return None
+    answer = getattr(value, "answer", None)
     return {"answer": answer} if isinstance(answer, str) else None
 
 
@@ -257,7 +260,7 @@ def provider_evidence_of(message: object) -> capture.ProviderEvidence:
 def messages_shown(message: object) -> Iterator[Message]:
     """Yield what a model is shown of a message: the message, and what a provider found for it.
 
-    Nothing for what is no message.
+    Nothing is yielded for what is no message.
     """
     said = message_of(message)
     if said is None:
@@ -269,16 +272,13 @@ def messages_shown(message: object) -> Iterator[Message]:
 
 
 def kind_of(message: BaseMessage) -> str:
-    """The type of a message, as LangChain names it.
+    """The type of a message as LangChain names it, or "summary".
 
-    A summary that a middleware put in the place of earlier messages has a type of its
-    own.
+    A summary is a message that LangChain's middleware put in the place of earlier ones.
     """
-    return (
-        "summary"
-        if message.additional_kwargs.get("lc_source") == "summarization"
-        else message.type
-    )
+    if message.additional_kwargs.get("lc_source") == "summarization":
+        return "summary"
+    return message.type
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:

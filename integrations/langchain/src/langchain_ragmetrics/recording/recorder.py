@@ -17,12 +17,12 @@ from langchain_ragmetrics.recording.tree import (
     BY_HAND,
     CALL,
     FALLBACKS,
-    FLOW,
     HANDOFF,
     LOAD_HISTORY,
     OBSERVED,
     PROVIDER,
     SESSION,
+    TASK_OR_THREAD,
     Run,
 )
 from langchain_ragmetrics.values import (
@@ -51,15 +51,16 @@ _searching: ContextVar[UUID | None] = ContextVar(
 
 
 class Recorder(BaseCallbackHandler):
-    """Records run trees, in line with the application, and never harms it.
+    """Records what LangChain reports of runs, in line with the application, and never harms it.
 
     Args:
         problems: Where internal errors are counted.
-        receivers: Says who gets a root that starts now.
+        receivers: Called when a root begins; returns the functions that get the root
+            when it has ended.
 
     Attributes:
         problems: Internal errors.
-        open: Runs of roots that go on, by id.
+        open: All runs of roots that go on, by id.
     """
 
     run_inline = True
@@ -204,18 +205,30 @@ class Recorder(BaseCallbackHandler):
     def search_begins(
         self, run_id: UUID, query: str, name: str, parent: UUID | None
     ) -> None:
-        """A search that LangChain does not report.
+        """Begin to record a search that LangChain does not report.
 
-        Inside a retriever it belongs to that.
+        It is kept with the retriever inside which it is made, else with ``parent``.
+
+        Args:
+            run_id: An id for the search.
+            query: What is searched for.
+            name: The name of what searches.
+            parent: The id of the run in which the search is made; None if it is made in
+                none.
         """
-        host = self.open.get(_searching.get())
-        while host is not None and (
-            host.end_time is not None or host.run_type != "retriever"
+        retriever = self.open.get(_searching.get())
+        # the last one to begin may have ended, and another may be open around it
+        while retriever is not None and (
+            retriever.end_time is not None or retriever.run_type != "retriever"
         ):
-            host = self.open.get(host.parent_run_id)
-        within = parent if host is None else host.id
+            retriever = self.open.get(retriever.parent_run_id)
         self.on_retriever_start(
-            {}, query, run_id=run_id, parent_run_id=within, tags=[OBSERVED], name=name
+            {},
+            query,
+            run_id=run_id,
+            parent_run_id=parent if retriever is None else retriever.id,
+            tags=[OBSERVED],
+            name=name,
         )
 
     @guard_hook
@@ -254,8 +267,8 @@ class Recorder(BaseCallbackHandler):
     ) -> Run | None:
         """Begin to record a run: a call of a step, model, tool or retriever.
 
-        A run inside of another recorded one is kept with it. Any other one is a root:
-        it is handed on, when it has ended, to those who listen now.
+        A run inside of another recorded one is kept with that one. Any other run is a
+        root: when it has ended, it is handed to those who listened when it began.
 
         Args:
             kind: What runs, such as "tool".
@@ -269,8 +282,10 @@ class Recorder(BaseCallbackHandler):
         """
         if run_id in self.open:
             return None
-        # A run that names no open parent may be an alternative of LangChain's fallbacks.
-        parent = self.open.get(details.get("parent_run_id")) or self._fallbacks()
+        parent = self.open.get(details.get("parent_run_id"))
+        if parent is None:
+            # an alternative of LangChain's fallbacks names no open parent
+            parent = self._wrapper_of_fallbacks()
         tags = details.get("tags") or []
         receivers: tuple[Receiver, ...] = ()
         if parent is None:
@@ -297,7 +312,7 @@ class Recorder(BaseCallbackHandler):
     def _add_root(self, root: Run, receivers: tuple[Receiver, ...]) -> None:
         """Note who gets a root when it has ended; forget the oldest of too many."""
         self._roots[root.id] = receivers
-        root.extra[FLOW] = current_task_or_thread()
+        root.extra[TASK_OR_THREAD] = current_task_or_thread()
         if len(self._roots) > _MOST_OPEN:
             oldest_id = next(iter(self._roots))
             self._forget(self.open[oldest_id])
@@ -305,19 +320,24 @@ class Recorder(BaseCallbackHandler):
                 f"more than {_MOST_OPEN} runs are open; the oldest are forgotten"
             )
 
-    def _fallbacks(self) -> Run | None:
-        """The wrapper of fallbacks around an alternative; None if there is none.
+    def _wrapper_of_fallbacks(self) -> Run | None:
+        """The run of LangChain's fallbacks, one alternative of which begins here.
 
-        The wrapper hands the alternative its own config, so that only the context
-        tells.
+        The alternative does not name that run as its parent: only the context tells.
+        None if no fallbacks are open in this context.
         """
-        run = self.open.get(
-            getattr(ensure_config().get("callbacks"), "parent_run_id", None)
-        )
+        callbacks = ensure_config().get("callbacks")
+        run = self.open.get(getattr(callbacks, "parent_run_id", None))
         return run if run is not None and run.name == FALLBACKS else None
 
     def _run_going(self, run_id: UUID, inputs: Any = None) -> Run | None:
-        """The run of this id while it goes on, with inputs that were streamed in."""
+        """The run of this id, if it goes on; else None.
+
+        Args:
+            run_id: The id.
+            inputs: Inputs that were streamed in, which become the run's; None if its
+                inputs were known at the start.
+        """
         run = self.open.get(run_id)
         if run is None or run.end_time is not None:
             return None
@@ -326,14 +346,14 @@ class Recorder(BaseCallbackHandler):
         return run
 
     def _run_ended(self, run: Run, outputs: dict[str, Any]) -> None:
-        """Hand a finished root on, and keep nothing of it."""
+        """Record the end of a run. A root is handed on then, and forgotten."""
         run.outputs, run.end_time = outputs, datetime.now(UTC)
         if run.id in self._roots:
             for receive in self._forget(run):
                 receive(run)
 
     def _forget(self, root: Run) -> tuple[Receiver, ...]:
-        """Forget a root and all below it, and say who was to get it."""
+        """Forget a root and all runs inside it; return who was to get the root."""
         below = [root]
         while below:
             run = below.pop()
@@ -350,7 +370,10 @@ def _name_of_run(serialized: dict[str, Any], details: dict[str, Any]) -> str:
 
 
 def _session() -> str | None:
-    """The session whose messages are loaded: what the call says in ``configurable``."""
+    """The session whose messages are loaded, by what the call says in ``configurable``.
+
+    It is the ``session_id``, else all names there, joined; None if there are none.
+    """
     said = ensure_config().get("configurable", {})
     names = {key: value for key, value in said.items() if isinstance(value, (str, int))}
     if "session_id" in names:
@@ -359,14 +382,14 @@ def _session() -> str | None:
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:
-    """Inputs or outputs as LangSmith keeps them: what is no dict has a name."""
+    """Inputs or outputs as LangSmith keeps them: anything but a dict is put under a name."""
     return value if isinstance(value, dict) else {name: value}
 
 
 def _tool_output(output: Any) -> Any:
-    """A snapshot of what a tool returned.
+    """Copy what a tool returned.
 
-    Of a command it is the update, and a message keeps its artifact.
+    Of a command its update of the state is copied. A message keeps its artifact.
     """
     if is_command(output):
         output = output.update

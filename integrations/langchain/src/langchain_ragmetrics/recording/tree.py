@@ -35,7 +35,7 @@ FALLBACKS = "RunnableWithFallbacks"
 OBSERVED = "ragmetrics-observed"
 # Keys of ``extra`` that the recorder fills: of a root the task or thread it ran in; of
 # a tool the call that it answers, whether it handed over.
-FLOW = "ragmetrics_flow"
+TASK_OR_THREAD = "ragmetrics_task_or_thread"
 CALL = "ragmetrics_call"
 HANDOFF = "ragmetrics_handoff"
 # of the step in which ``RunnableWithMessageHistory`` loads its messages: the session
@@ -43,10 +43,10 @@ SESSION = "ragmetrics_session"
 LOAD_HISTORY = "load_history"
 # of what a model said: what its provider found meanwhile
 PROVIDER = "ragmetrics_provider"
-# of a search that the application made by hand
+# of a search of a vector store that the application made without a retriever
 BY_HAND = "ragmetrics_by_hand"
-# the name of a run that the application reports by itself
-REPORTED = "add_documents"
+# the name of a run in which the application reports documents by ``add_documents()``
+ADD_DOCUMENTS = "add_documents"
 _OWN_FIELDS = ("question", "reference", "facts", "id", "metadata", "answer")
 _ABANDONED = "the stream was abandoned before its end"
 
@@ -91,12 +91,13 @@ def as_run(run: object) -> AnyRun:
 
 @dataclass(frozen=True)
 class Finding(Overrides):
-    """Where question, contexts and answer of a run are.
+    """Where question, contexts and answer of a run are, as the user says; else the rules find them.
 
-    By default the rules find them.
+    Attributes:
+        every_turn: Whether a root that called a model is a sample even where nothing
+            was retrieved.
     """
 
-    # a root that called a model is a sample even where nothing was retrieved
     every_turn: bool = False
 
 
@@ -104,7 +105,7 @@ def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
     """Yield the trees of a run: usually one.
 
     Of a ``map`` each item is a run of its own. A wrapper of fallbacks without anything
-    inside gives none: its alternatives are roots as well.
+    inside gives no tree, because its alternatives are roots as well.
     """
     inside = children(run)
     if run.name.startswith("RunnableEach<"):
@@ -118,37 +119,47 @@ def trees(run: AnyRun, where: Overrides) -> Iterator[Tree]:
 
 def _task_or_thread(run: AnyRun) -> str:
     """The task or thread in which a root ran."""
-    return str((run.extra or {}).get(FLOW, ""))
+    return str((run.extra or {}).get(TASK_OR_THREAD, ""))
 
 
 def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
-    """One root with all below it, and what LangChain says of question, history and answer."""
+    """Make the tree of a root: its calls, question, earlier conversation and answer.
+
+    Args:
+        run: The root, with all runs inside it.
+        every_turn: Whether the root is a sample even where nothing was retrieved, if it
+            called a model.
+    """
     root = _node(run)
     calls_models = any(node.kind == "model" for node in root.walk())
-    inputs, output = plain(run.inputs), plain(run.outputs or {})
-    if root.kind == "step" and not capture.has_written(inputs):
+    inputs = plain(run.inputs)
+    output = plain(run.outputs or {})
+    # Inputs that hold an answer beside the documents are those of a grader or a filter:
+    # nothing is answered from their documents.
+    is_given_an_answer = capture.has_written(inputs)
+    if root.kind == "step" and not is_given_an_answer:
         root.input_documents = tuple(documents_in(inputs))
     given_metadata = _given_in_metadata(run)
-    continues = _continues(run)
-    question, asked_at = _question(run, inputs, output, given_metadata, continues)
+    resumes = _resumes_a_graph(run)
+    question, question_place = _question(run, inputs, output, given_metadata, resumes)
     answers = _answers(root, output)
     # a run that answered and called a tool is a sample even where nothing was retrieved
     answers_from_tools = bool(answers) and root.called_a_tool
-    talk = _earlier_talk(run, inputs, output, question)
+    earlier = _earlier_conversation(run, inputs, output, question)
     tree = Tree(
         root,
         question=question,
-        question_place=asked_at,
-        history=talk.turns,
-        instructions=talk.texts,
+        question_place=question_place,
+        history=earlier.turns,
+        instructions=earlier.texts,
         answers=answers,
         output=output,
         is_always_a_sample=calls_models and (every_turn or answers_from_tools),
         gives_only_documents=_gives_documents(root, output, calls_models=calls_models),
         task_or_thread=_task_or_thread(run),
-        continues=continues,
+        continues=resumes,
         given_fields=_fields_of_the_sample(given_metadata),
-        doubts=talk.doubts,
+        doubts=earlier.doubts,
         native_run=run,
         places=(run.inputs,),
         results=(run.outputs or {},),
@@ -160,9 +171,9 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
 
 
 def _add_session(tree: Tree, run: AnyRun) -> None:
-    """Write into a tree which session ``RunnableWithMessageHistory`` goes on with.
+    """Write into a tree which session of ``RunnableWithMessageHistory`` it belongs to.
 
-    A session in which nothing was said yet begins anew.
+    A session without earlier messages begins here. A thread's id goes before a session.
     """
     loading = _loading_step(run)
     session = None if loading is None else (loading.extra or {}).get(SESSION)
@@ -176,23 +187,32 @@ def _add_session(tree: Tree, run: AnyRun) -> None:
 def _add_end(tree: Tree, run: AnyRun, *, calls_models: bool) -> None:
     """Write into a tree how its run ended.
 
-    With a thread's id it also says which thread another run may go on with, and whether
-    the graph waits for a person.
+    If the run has a thread's id, the tree also says by which key a later run may go on
+    with it, and whether the graph waits for a person.
+
+    Args:
+        tree: The tree.
+        run: Its run.
+        calls_models: Whether a model was called inside the run.
     """
     gave_nothing = _is_empty(run.outputs)
     tree.error = error_of(run)
     if tree.error is None and gave_nothing and _is_abandoned(run):
         tree.error = _ABANDONED
-    tree.is_complete = tree.error is None and (calls_models or not gave_nothing)
+    # Without a model, nothing tells a stream that was left before its end from a run
+    # that returned nothing: such a run counts as incomplete.
+    may_be_abandoned = gave_nothing and not calls_models
+    tree.is_complete = tree.error is None and not may_be_abandoned
     thread = metadata_of(run).get("thread_id")
     if thread is not None:
         tree.resumption_key = f"{run.name}/{thread}"
         tree.conversation_id = str(thread)
+        # by the error that LangChain reports, not by our guess that it was abandoned
         tree.is_paused = run.error is None and _waits_for_a_person(tree.root.walk())
 
 
 def _given_in_metadata(run: AnyRun) -> Mapping[str, Any]:
-    """What the call says in ``config={"metadata": {"ragmetrics": …}}``."""
+    """What the user says of a call in ``config={"metadata": {"ragmetrics": …}}``."""
     metadata = metadata_of(run).get("ragmetrics")
     return metadata if isinstance(metadata, Mapping) else {}
 
@@ -207,45 +227,61 @@ def _question(
     inputs: Mapping[str, Any],
     output: object,
     given_metadata: Mapping[str, Any],
-    continues: bool,
+    resumes: bool,
 ) -> tuple[str | None, str]:
-    """The user's question, and where it was found.
+    """Find the user's question and say where it was found.
 
-    The question is None if the run does not tell it: the rules then look at the
-    queries.
+    It is what the metadata of the call says, else it stands in the inputs, else in the
+    state that a graph returned.
+
+    Args:
+        run: The run.
+        inputs: Its inputs as plain values.
+        output: Its outputs as plain values.
+        given_metadata: What the user says in the metadata of the call.
+        resumes: Whether the run resumes an interrupted graph. Its inputs are then the
+            words with which a person let the graph go on, and no question.
+
+    Returns:
+        The question and its place in words; None and "" if the run does not tell it.
+        The core's rules look at the queries then.
     """
     if given_metadata.get("question") is not None:
         return str(given_metadata["question"]), "metadata['ragmetrics']['question']"
     if run.run_type != "chain":
         return None, ""
-    question = None if continues else capture.question_in(inputs)
-    if question is not None:
-        return question, f"inputs of {run.name}"
+    if not resumes:
+        question = capture.question_in(inputs)
+        if question is not None:
+            return question, f"inputs of {run.name}"
     question = capture.question_in_state(output)
-    return question, f"outputs of {run.name}" if question is not None else ""
+    if question is not None:
+        return question, f"outputs of {run.name}"
+    return None, ""
 
 
-def _earlier_talk(
+def _earlier_conversation(
     run: AnyRun, inputs: object, output: object, question: str | None
 ) -> capture.EarlierConversation:
-    """Earlier turns of the conversation; empty for a run of a model, tool or retriever alone.
+    """Find the earlier turns of the conversation.
 
     They stand in the inputs, else in the state of a graph, else
-    ``RunnableWithMessageHistory`` loaded them.
+    ``RunnableWithMessageHistory`` loaded them. A model, tool or retriever that was
+    called by itself has none.
     """
     if run.run_type != "chain":
         return capture.EarlierConversation()
-    handed_in = capture.talk_in(inputs, question)
-    if handed_in.turns or handed_in.texts:
-        return handed_in
+    in_inputs = capture.talk_in(inputs, question)
+    if in_inputs.turns or in_inputs.texts:
+        return in_inputs
     in_state = capture.talk_in(output, question, needs_question=question is not None)
     if in_state.turns:
         return in_state
     loaded = capture.spoken(_loaded_messages(run))
     ends_with_the_question = bool(loaded) and loaded[-1].content == question
-    return capture.EarlierConversation(
-        loaded[:-1] if ends_with_the_question else loaded
-    )
+    if ends_with_the_question:
+        loaded = loaded[:-1]
+    return capture.EarlierConversation(loaded)
 
 
 def _loaded_messages(run: AnyRun) -> tuple[Message, ...]:
@@ -329,14 +365,17 @@ def error_of(run: AnyRun) -> str | None:
     return run.error.split("Traceback (most recent call last)")[0].strip() or "error"
 
 
-def _continues(run: AnyRun) -> bool:
-    """The run resumes a graph instead of asking something new."""
-    value = run.inputs.get("input") if len(run.inputs) == 1 else None
-    return (
-        is_command(value)
-        or not run.inputs
-        or (set(run.inputs) == {"input"} and value is None)
-    )
+def _resumes_a_graph(run: AnyRun) -> bool:
+    """Whether a run resumes an interrupted graph instead of asking something new.
+
+    LangGraph is resumed with a command, or with None as its input.
+    """
+    if not run.inputs:
+        return True
+    if set(run.inputs) != {"input"}:
+        return False
+    value = run.inputs["input"]
+    return value is None or is_command(value)
 
 
 def _fields_of_the_sample(given_metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -361,66 +400,80 @@ def _fields_of_the_sample(given_metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def metadata_of(run: AnyRun) -> Mapping[str, Any]:
-    """Metadata of the call; the run's own property would create it."""
+    """The metadata of a run's call; empty if there is none.
+
+    The run's own property would create it, and change the run.
+    """
     metadata = (run.extra or {}).get("metadata")
     return metadata if isinstance(metadata, Mapping) else {}
 
 
 def children(run: AnyRun) -> list[AnyRun]:
-    """Child runs by their start, without what is told twice.
+    """List the runs directly inside a run by their start, each piece of work once.
 
-    A failed attempt is left out if a later sibling replaced it: one of the same name
-    and, for tools and retrievers, of the same arguments. A search by hand that is
-    reported again counts once.
+    A failed attempt is left out if a later sibling repeated it: one of the same name
+    and, for tools and retrievers, of the same arguments. A search that the application
+    made and then reported by ``add_documents()`` counts once.
     """
     if not isinstance(run, (Run, schemas.Run, RunTree)):
         return []
     in_order: list[AnyRun] = sorted(
         run.child_runs or (), key=lambda child: child.start_time
     )
-    attempts_behind: set[tuple[str, str]] = set()
+    later_attempts: set[tuple[str, str]] = set()
     counting: list[AnyRun] = []
     # from the last to the first, so that later attempts are known
     for child in reversed(in_order):
         takes_arguments = child.run_type in ("tool", "retriever")
-        attempt = child.name, repr(child.inputs) if takes_arguments else ""
-        if not (child.error and attempt in attempts_behind):
+        arguments = repr(child.inputs) if takes_arguments else ""
+        attempt = (child.name, arguments)
+        is_repeated = attempt in later_attempts
+        if not (child.error and is_repeated):
             counting.append(child)
-        attempts_behind.add(attempt)
+        later_attempts.add(attempt)
     counting.reverse()
-    return _each_search_once(counting)
+    return _without_repeated_searches(counting)
 
 
-def _each_search_once(runs: list[AnyRun]) -> list[AnyRun]:
-    """Leave out searches that the application reports again by ``add_documents``.
+def _without_repeated_searches(runs: list[AnyRun]) -> list[AnyRun]:
+    """Leave out what was recorded twice: as a search of a store, and by a report.
 
-    The report goes first where it says more, such as scores or a query.
+    The application may search a vector store without a retriever, which we record, and
+    then report the documents by ``add_documents()``. A report without a query, of
+    documents that the recorded searches found with the same scores, says nothing new
+    and is left out. Any other report stays, and the searches whose documents it names
+    are left out.
     """
-    by_hand = [run for run in runs if (run.extra or {}).get(BY_HAND)]
-    reports = [run for run in runs if run.name == REPORTED and by_hand]
+    searches = [run for run in runs if (run.extra or {}).get(BY_HAND)]
+    if not searches:
+        return runs
+    found: list[Document] = []
+    for search in searches:
+        found += _documents_of_search(search)
     left_out: list[AnyRun] = []
-    for report in reports:
-        told = _found(report)
-        found = [document for search in by_hand for document in _found(search)]
-        if not report.inputs.get("query") and all(one in found for one in told):
+    for report in runs:
+        if report.name != ADD_DOCUMENTS:
+            continue
+        reported = _documents_of_search(report)
+        are_all_found = all(document in found for document in reported)
+        if are_all_found and not report.inputs.get("query"):
             left_out.append(report)
             continue
-        texts = {document.text for document in told}
-        left_out += [
-            search
-            for search in by_hand
-            if texts.issuperset(document.text for document in _found(search))
-        ]
+        reported_texts = {document.text for document in reported}
+        for search in searches:
+            texts = {document.text for document in _documents_of_search(search)}
+            if texts <= reported_texts:
+                left_out.append(search)
     return [run for run in runs if run not in left_out]
 
 
-def _found(search: AnyRun) -> list[Document]:
-    """The documents of a search, in their order."""
+def _documents_of_search(search: AnyRun) -> list[Document]:
+    """The documents of a recorded search or of a report, in their order."""
     return list(documents_in(plain((search.outputs or {}).get("documents"))))
 
 
 def walk(run: AnyRun) -> Iterator[AnyRun]:
-    """The run and all runs below it, in start order."""
+    """Yield a run and all runs inside it, each before those inside it, siblings by their start."""
     yield run
     for child in children(run):
         yield from walk(child)
@@ -430,8 +483,9 @@ def walk(run: AnyRun) -> Iterator[AnyRun]:
 
 
 def _node(run: AnyRun) -> Node:
-    """One run as a call, with those inside it."""
+    """Make the call of a run, with the calls of the runs inside it."""
     metadata = metadata_of(run)
+    # a branch of a parallel step has its name in a tag
     branches = [tag for tag in run.tags or () if tag.startswith("map:key:")]
     node = Node(
         "step",
@@ -452,7 +506,7 @@ def _node(run: AnyRun) -> Node:
 
 
 def _fill_retriever(node: Node, run: AnyRun) -> None:
-    """Say what a retriever was asked and what it returned."""
+    """Write into a call what its retriever was asked and what it returned."""
     query = run.inputs.get("query")
     node.kind = "retriever"
     node.query = query if isinstance(query, str) and query.strip() else None
@@ -467,7 +521,10 @@ def _fill_retriever(node: Node, run: AnyRun) -> None:
 def _with_observed_scores(
     documents: tuple[Document, ...], run: AnyRun
 ) -> tuple[Document, ...]:
-    """Documents of a retriever with the scores that an observed store reported inside it."""
+    """Give documents of a retriever the scores that an observed store reported inside it.
+
+    Documents that have a score keep it.
+    """
     scores: dict[tuple[str | None, str], float | None] = {}
     for inner in walk(run):
         if inner is run or OBSERVED not in (inner.tags or ()):
@@ -493,21 +550,32 @@ def _query(arguments: Mapping[str, Any]) -> str:
 
 
 def _fill_tool(node: Node, run: AnyRun) -> None:
-    """Say what a tool was asked, and what it returned as the model sees it."""
-    output, extra = (run.outputs or {}).get("output"), run.extra or {}
-    answered_call = output.tool_call_id if isinstance(output, ToolMessage) else None
-    steers = ("GraphInterrupt(", "ParentCommand(")
+    """Write into a call what its tool was asked, and what it returned as the model sees it.
+
+    A tool that hands over to another agent, or that ended by interrupting or steering
+    the graph, brings no evidence: it is marked as ``is_control``.
+    """
+    output = (run.outputs or {}).get("output")
+    extra = run.extra or {}
     node.kind = "tool"
     node.query = _query(run.inputs)
-    node.tool_call_id = extra.get(CALL) or answered_call
-    node.is_control = bool(extra.get(HANDOFF)) or (run.error or "").startswith(steers)
+    node.tool_call_id = extra.get(CALL)
+    if not node.tool_call_id and isinstance(output, ToolMessage):
+        node.tool_call_id = output.tool_call_id
+    # exceptions of LangGraph that steer the graph and are no failures
+    ended_by_steering = (run.error or "").startswith(
+        ("GraphInterrupt(", "ParentCommand(")
+    )
+    node.is_control = bool(extra.get(HANDOFF)) or ended_by_steering
     if run.error:
         return
     message = message_of(output)
     node.text = message.text if message is not None else text_of(output)
     if isinstance(output, ToolMessage) and output.status == "error":
-        node.error, node.text = node.text or "error", None
-    # JSON of it has the same letters
+        node.error = node.text or "error"
+        node.text = None
+    # LangChain shows the model such an output as JSON. Python's form of it does as well
+    # here: texts are only compared by their letters and digits.
     if not node.text and isinstance(output, (list, dict)) and output:
         node.text = str(output)
     node.documents = _documents_beside(output)
@@ -527,7 +595,7 @@ def _documents_beside(output: object) -> tuple[Document, ...] | None:
 
 
 def _fill_model(node: Node, run: AnyRun) -> None:
-    """Say what a model was shown and what it replied first."""
+    """Write into a call what its model was shown and what it replied first."""
     name = metadata_of(run).get("ls_model_name")
     node.kind = "model"
     node.prompt = _prompt(run)
@@ -539,6 +607,8 @@ def _fill_model(node: Node, run: AnyRun) -> None:
     message = message_of(first_generation.get("message")) or Message("assistant")
     text = str(first_generation.get("text") or message.text)
     node.reply = Message("assistant", text, message.tool_calls)
+    # What the model's provider searched and found. Our own recorder has read it out of
+    # the reply; a run of LangSmith holds the whole reply, from which it is read here.
     evidence = first_generation.get(PROVIDER)
     if not isinstance(evidence, capture.ProviderEvidence):
         evidence = provider_evidence_of(first_generation.get("message"))
@@ -546,7 +616,7 @@ def _fill_model(node: Node, run: AnyRun) -> None:
 
 
 def _prompt(run: AnyRun) -> tuple[Message, ...]:
-    """Everything that a model was shown."""
+    """The messages that a model was shown; each text of a prompt without roles is the user's."""
     prompts = run.inputs.get("prompts")
     if isinstance(prompts, list):
         return tuple(Message("user", str(prompt)) for prompt in prompts)
@@ -559,59 +629,66 @@ def _prompt(run: AnyRun) -> tuple[Message, ...]:
 
 
 def _fill_step(node: Node, run: AnyRun) -> None:
-    """Write into a step the documents that it brought.
+    """Write into a call the documents that its step took, passed on, and brought.
 
-    Those that its inputs held with the same text and the same score are left out. A
-    person's replies in place of tools are added as calls.
+    A document was passed on if the inputs hold it with the same text and the same
+    score. Calls that a person answered in place of a tool are added as calls.
     """
     if run.name.startswith("HumanInTheLoop"):
-        node.children += _replies_of_a_person(node, run)
+        node.children += _calls_answered_by_a_person(node, run)
     node.documents_among_inputs = tuple(documents_in(plain(run.inputs)))
     documents = list(documents_in(plain(run.outputs or {})))
     if not documents:
         return
-    handed = {
+    taken = {
         (document.id, document.text, document.score)
         for document in node.documents_among_inputs
     }
     brought: list[Document] = []
     passed_on: list[Document] = []
     for document in documents:
-        is_passed_on = (document.id, document.text, document.score) in handed
-        (passed_on if is_passed_on else brought).append(document)
+        if (document.id, document.text, document.score) in taken:
+            passed_on.append(document)
+        else:
+            brought.append(document)
     node.documents = tuple(brought) or None
     node.documents_passed_on = tuple(passed_on)
 
 
-def _replies_of_a_person(node: Node, run: AnyRun) -> list[Node]:
-    """Tool calls that a person answered instead of letting the tool run.
+def _calls_answered_by_a_person(node: Node, run: AnyRun) -> list[Node]:
+    """Make calls of the tool calls that a person answered instead of the tool.
 
-    The person was asked to approve the call.
+    LangChain's middleware asks a person to approve the tool calls of a model. No tool
+    runs inside the middleware: a tool's message in its output was written by the
+    person. Messages of rejected calls have the status "error" and are left out.
+
+    Args:
+        node: The call of the middleware.
+        run: The run of the middleware.
     """
     messages = (run.outputs or {}).get("messages") or ()
-    calls_in_question = {
-        call["id"]: call
-        for message in messages
-        if isinstance(message, AIMessage)
-        for call in message.tool_calls
-    }
-    replies: list[Node] = []
+    call_by_id = {}
+    for message in messages:
+        if isinstance(message, AIMessage):
+            for call in message.tool_calls:
+                call_by_id[call["id"]] = call
+    answered_calls: list[Node] = []
     for message in messages:
         if not isinstance(message, ToolMessage) or message.status != "success":
             continue
-        if message.tool_call_id not in calls_in_question:
+        if message.tool_call_id not in call_by_id:
             continue
-        reply = Node(
+        answered_call = Node(
             "tool",
             message.name or "",
-            node.began,
-            node.ended or node.began,
+            began=node.began,
+            ended=node.ended or node.began,
             text=str(message.text),
             tool_call_id=message.tool_call_id,
-            query=_query(calls_in_question[message.tool_call_id]["args"]),
+            query=_query(call_by_id[message.tool_call_id]["args"]),
         )
-        replies.append(reply)
-    return replies
+        answered_calls.append(answered_call)
+    return answered_calls
 
 
 _FILL: Mapping[str, Callable[[Node, AnyRun], None]] = {

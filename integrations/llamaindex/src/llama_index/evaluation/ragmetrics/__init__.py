@@ -40,8 +40,8 @@ from llama_index.evaluation.ragmetrics.evaluators import (
     RetrievalAccuracyEvaluator as RetrievalAccuracyEvaluator,
 )
 from llama_index.evaluation.ragmetrics.model import LlamaIndexModel as LlamaIndexModel
-from llama_index.evaluation.ragmetrics.recording.door import capture as capture
-from llama_index.evaluation.ragmetrics.recording.door import (
+from llama_index.evaluation.ragmetrics.recording.capturing import capture as capture
+from llama_index.evaluation.ragmetrics.recording.capturing import (
     samples_from as samples_from,
 )
-from llama_index.evaluation.ragmetrics.recording.door import watch as watch
+from llama_index.evaluation.ragmetrics.recording.capturing import watch as watch

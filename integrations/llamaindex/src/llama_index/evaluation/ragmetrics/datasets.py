@@ -13,7 +13,7 @@ from llama_index.core.base.response.schema import (
 )
 from llama_index.core.evaluation import QueryResponseDataset
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge
-from llama_index.evaluation.ragmetrics.recording.door import capture, samples_from
+from llama_index.evaluation.ragmetrics.recording.capturing import capture, samples_from
 from pydantic import BaseModel
 
 from ragmetrics_core import Report, Sample, evaluate

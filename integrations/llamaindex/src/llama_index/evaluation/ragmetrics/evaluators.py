@@ -14,7 +14,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.evaluation.ragmetrics.model import JudgeOrLLM, as_judge, settings_judge
-from llama_index.evaluation.ragmetrics.recording.door import samples_from
+from llama_index.evaluation.ragmetrics.recording.capturing import samples_from
 from pydantic import ValidationError
 
 from ragmetrics_core import (

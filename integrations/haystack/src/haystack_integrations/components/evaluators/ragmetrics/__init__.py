@@ -1,15 +1,17 @@
 """Evaluation of Haystack pipelines: one component on one wire, and a tracer that needs none."""
 
-from haystack_integrations.components.evaluators.ragmetrics.door import (
+from haystack_integrations.components.evaluators.ragmetrics.capturing import (
     capture as capture,
 )
-from haystack_integrations.components.evaluators.ragmetrics.door import (
+from haystack_integrations.components.evaluators.ragmetrics.capturing import (
     evaluate_pipeline as evaluate_pipeline,
 )
-from haystack_integrations.components.evaluators.ragmetrics.door import (
+from haystack_integrations.components.evaluators.ragmetrics.capturing import (
     samples_from as samples_from,
 )
-from haystack_integrations.components.evaluators.ragmetrics.door import watch as watch
+from haystack_integrations.components.evaluators.ragmetrics.capturing import (
+    watch as watch,
+)
 from haystack_integrations.components.evaluators.ragmetrics.evaluator import (
     RagMetricsEvaluator as RagMetricsEvaluator,
 )

@@ -34,7 +34,8 @@ def as_judge(judge: Any) -> JudgeLike:
     return HaystackModel(judge) if isinstance(judge, Component) else judge  # type: ignore[arg-type]  # see above
 
 
-_DOOR: FrontDoor[Run] = FrontDoor(
+# makes this adapter's three functions
+_ADAPTER: FrontDoor[Run] = FrontDoor(
     LISTENERS,
     trees,
     as_judge,
@@ -48,9 +49,9 @@ _DOOR: FrontDoor[Run] = FrontDoor(
         " contexts_from= and answer_from= (component.socket), or by build="
     ),
 )
-capture = _DOOR.capture
-watch = _DOOR.watch
-samples_from = _DOOR.samples_from
+capture = _ADAPTER.capture
+watch = _ADAPTER.watch
+samples_from = _ADAPTER.samples_from
 
 
 def evaluate_pipeline(

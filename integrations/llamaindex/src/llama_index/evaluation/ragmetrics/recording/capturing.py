@@ -7,7 +7,8 @@ from llama_index.evaluation.ragmetrics.recording.tree import as_run, trees_of
 
 from ragmetrics_core.capture import FrontDoor
 
-_DOOR: FrontDoor[Run] = FrontDoor(
+# makes this adapter's three functions
+_ADAPTER: FrontDoor[Run] = FrontDoor(
     RECORDER.listeners,
     trees_of,
     as_judge,
@@ -23,6 +24,6 @@ _DOOR: FrontDoor[Run] = FrontDoor(
         " context in context_tools=, or use build="
     ),
 )
-capture = _DOOR.capture
-watch = _DOOR.watch
-samples_from = _DOOR.samples_from
+capture = _ADAPTER.capture
+watch = _ADAPTER.watch
+samples_from = _ADAPTER.samples_from

@@ -15,7 +15,7 @@ from typing import Any, cast
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragmetrics.model import LangChainJudge, as_judge
-from langchain_ragmetrics.recording.recorder import Recorder
+from langchain_ragmetrics.recording.recorder import Receiver, Recorder
 from langchain_ragmetrics.recording.stores import StoreSearches
 from langchain_ragmetrics.recording.tree import AnyRun, Finding, as_run, trees
 from ragmetrics_core import Limits, Sample
@@ -38,31 +38,30 @@ from ragmetrics_core.capture import (
 def _hook() -> None:
     """Have LangChain find the recorder while somebody listens.
 
-    A hook stays, for there is no way to take it back.
-
-    LangChain expects a context variable, but that would not be seen by threads of the
-    user.
+    The hook is put in once and stays, because LangChain has no way to take it out.
     """
+    # LangChain expects a context variable. A real one would have no value in threads
+    # that the user starts.
     slot = SimpleNamespace(get=lambda: RECORDER if LISTENERS.here() else None)
     register_configure_hook(cast("ContextVar[Any]", slot), inheritable=True)
 
 
 def _opened(listener: Listener) -> None:
-    """Somebody begins to listen."""
+    """Put the hooks in: somebody begins to listen."""
     del listener
     _hook()
     _SEARCHES.begin()
 
 
 def _closed(listener: Listener) -> None:
-    """Somebody listens no more."""
+    """Take the hooks of stores out, if the last listener has left."""
     del listener
     if not LISTENERS.open:
         _SEARCHES.end()
 
 
 def _searched(name: str, query: str, result: object) -> None:
-    """The application searched a store by hand."""
+    """Record that the application searched a vector store without a retriever."""
     if LISTENERS.here():
         RECORDER.searched_by_hand(name, query, result)
 
@@ -73,7 +72,8 @@ RECORDER = Recorder(
 )
 _SEARCHES = StoreSearches(_searched)
 
-_DOOR = FrontDoor[AnyRun](
+# makes this adapter's three functions
+_ADAPTER = FrontDoor[AnyRun](
     LISTENERS,
     trees,
     as_judge,
@@ -90,9 +90,9 @@ _DOOR = FrontDoor[AnyRun](
         " by contexts_from="
     ),
 )
-capture = _DOOR.capture
-watch = _DOOR.watch
-samples_from = _DOOR.samples_from
+capture = _ADAPTER.capture
+watch = _ADAPTER.watch
+samples_from = _ADAPTER.samples_from
 
 
 class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
@@ -170,8 +170,8 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             build,
             every_turn=every_turn,
         )
-        # makes the samples of runs, and joins the runs of one conversation
-        turns = _DOOR.turns(where, Problems())
+        # makes samples of finished runs, by the rules of this adapter
+        turns = _ADAPTER.turns(where, Problems())
         turns.share_with_conversation(redact=redact)
         settings = WatchSettings(
             sample_rate=sample_rate,
@@ -183,7 +183,8 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             limits=limits,
             redact=redact,
         )
-        # one base judges runs in the background, the other one records them
+        # This object is two things: an evaluator, which judges finished runs in the
+        # background, and a recorder, whose hooks LangChain calls.
         BackgroundEvaluator.__init__(
             self,
             turns.add,
@@ -193,4 +194,9 @@ class RagMetricsCallback(Recorder, BackgroundEvaluator[AnyRun]):
             make_waiting_samples=turns.finish,
             problems=turns.problems,
         )
-        Recorder.__init__(self, turns.problems, lambda: (self.record,))
+
+        def receivers() -> tuple[Receiver, ...]:
+            """Who gets a run that begins now: always the evaluator, by ``record``."""
+            return (self.record,)
+
+        Recorder.__init__(self, turns.problems, receivers)
