@@ -126,7 +126,7 @@ def _batch(options: argparse.Namespace) -> int:
         )
         state_by_batch = run(looking)  # waits for what the coroutine returns
         # batches of providers whose address no option names
-        addresses_not_asked = list(parking.elsewhere.values())
+        addresses_not_asked = list(parking.address_by_foreign_batch.values())
     lines = [_batch_line(state) for state in state_by_batch.values()]
     lines += [
         f"a batch: at {address}, which is not asked: name it with --api-base, and its"

@@ -323,7 +323,7 @@ class Run:
         """True if batches are to answer what the run asked."""
         return (
             self.parking is not None
-            and bool(self.parking.waiting)
+            and bool(self.parking.batches_of_pass)
             and not self.interrupted
         )
 

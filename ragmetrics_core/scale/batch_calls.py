@@ -158,8 +158,9 @@ async def _call_until_it_succeeds(
     if makes_batch:
         # After other faults a batch may have been made, and a second one is paid, too.
         passing_errors = (errors.RateLimited, errors.Unreachable)
-        # An earlier start makes it give up earlier: after SETTLED_SECONDS other runs
-        # take the batch for one that was never made.
+        # Give up well before other runs would make the batch again: after
+        # SETTLED_SECONDS they take it for one that was never made. The time to give up
+        # counts from ``started``.
         started -= SETTLED_SECONDS / 2
     for n_failed in count(1):
         try:

@@ -111,6 +111,28 @@ class ParkedRequest(NamedTuple):
         return cls(request_id.decode(), body.decode(), int(tries), batch_line)
 
 
+class RequestEntry(NamedTuple):
+    """What the file of replies holds of a request: the row that ``ROW_OF_REQUEST`` reads.
+
+    Attributes:
+        token: Of the batch that holds the request; once a pass has taken the answer, of
+            this pass.
+        body_digest: The digest of what was asked.
+        tries: How often it was asked.
+        result: Status and body of the answer, as JSON; None if there is none yet, and
+            empty for a further reply of one answer.
+    """
+
+    token: bytes
+    body_digest: bytes
+    tries: int
+    result: bytes | None
+
+
+NEVER_ASKED = RequestEntry(token=b"", body_digest=b"", tries=0, result=None)
+"""Stands for a request of which the file holds nothing."""
+
+
 class Batch(NamedTuple):
     """A row of the table of batches."""
 

@@ -41,8 +41,10 @@ from ragmetrics_core.scale.batch_calls import (
 from ragmetrics_core.scale.batch_table import (
     CONTRADICTORY,
     MAX_TRIES,
+    NEVER_ASKED,
     Batch,
     ParkedRequest,
+    RequestEntry,
     digest,
 )
 
@@ -53,8 +55,11 @@ LOOK_SECONDS = 10.0
 
 # Services take so many requests in a batch, and 200 MB.
 _MAX_REQUESTS = 50_000
-_WITHOUT_BATCH = ""
-"""Stands among the tokens of batches for requests that wait, and not for a batch of this pass."""
+_NO_BATCH_OF_OURS = ""
+"""Stands among the tokens of batches for requests that wait for something else.
+
+They wait for the batch of another process, or for calls in the next pass.
+"""
 _MAX_BYTES = 16 * 2**20
 # Seconds that a batch has to be made, once its file is there and the deadline has come.
 _LAST_SECONDS = 5.0
@@ -79,9 +84,11 @@ class ParkingStore(SqliteStore):
         budget: What the run may spend. What is parked counts at what is usual.
 
     Attributes:
-        waiting: Tokens of the batches that hold requests of this pass; "" stands for
-            one that another process makes.
-        elsewhere: By token the address of a batch that no model of these asks.
+        batches_of_pass: Tokens of the batches that hold requests of this pass, those
+            that have ended included; "" if requests wait for something else than a
+            batch of ours.
+        address_by_foreign_batch: By token the address of a batch at a service that none
+            of the models asks.
         asks_live_next: Whether the next pass asks what is left live.
 
     Raises:
@@ -98,7 +105,10 @@ class ParkingStore(SqliteStore):
 
         A **pass** goes once over all samples. Requests without a reply are **parked**:
         they wait for the batch that is made at the end of the pass. Each batch has a
-        **token**, a word that we drew, by which it is found again.
+        **token**, a random word of ours, by which it is found again.
+
+        Raises:
+            SettingError: If the store is no single file, or a model takes no batches.
         """
         if not isinstance(store, SqliteStore):
             raise SettingError(
@@ -116,17 +126,18 @@ class ParkingStore(SqliteStore):
         super().__init__(store.path, fresh=store.fresh)
         # Whether the next pass asks what is left in calls, not in batches.
         self.asks_live_next = False
-        # Tokens of the batches that hold requests of this pass; as long as there are
-        # any, a further pass is needed.
-        self.waiting: set[str] = set()
+        # Tokens of the batches that hold requests of this pass. If there are any, a
+        # further pass is needed to take their answers.
+        self.batches_of_pass: set[str] = set()
         # Addresses of batches that belong to no model here, by token.
-        self.elsewhere: dict[str, str] = {}
+        self.address_by_foreign_batch: dict[str, str] = {}
         self._model_by_address = {model.base_url: model for model in batch_models}
         self._pass_token = uuid4().hex
         self._budget = budget or Budget()
         asks_in_batches = not self._budget.asks_live
         if asks_in_batches:
-            # Each pass takes all answers of batches again, and counts them again.
+            # This pass takes all answers of earlier batches again, and so counts what
+            # they cost from 0.
             self._budget.calls = 0
             self._budget.spent = 0.0
         self._n_parked = 0
@@ -136,7 +147,8 @@ class ParkingStore(SqliteStore):
         self._open_files = ExitStack()  # closes the spools
         # Ids of failed requests whose tries are counted already.
         self._counted_failures: set[str] = set()
-        # Tokens of batches whose other key variable was logged already.
+        # Tokens of batches of which it was logged that they were made with the key of
+        # another variable than the model's.
         self._batches_with_logged_key: set[str] = set()
         self.write(batch_table.create_tables)
         super().flush()  # the tables are there before anything is asked
@@ -145,7 +157,7 @@ class ParkingStore(SqliteStore):
     def state_in_words(self) -> str:
         """Where the pass stands, in a sentence for people."""
         return (
-            f"{self._n_parked:,} requests wait for batches ({len(self.waiting)}), which"
+            f"{self._n_parked:,} requests wait for batches ({len(self.batches_of_pass)}), which"
             " are answered within a day; evaluate again with the same store when"
             " 'ragmetrics batch status' says that they have ended"
         )
@@ -171,8 +183,9 @@ class ParkingStore(SqliteStore):
         - A batch has a final answer: it is returned.
         - A batch holds the request and has not answered: the reply that is returned
           fails with ``LimitReached``.
-        - No batch holds the request, or its failure may pass: it is parked, which means
-          written to a file of which the next batch is made. It fails likewise.
+        - No batch holds the request, or a batch answered with a failure that may pass:
+          the request is parked, which means written to a file of which the next batch
+          is made. The reply fails likewise.
         - In a pass that makes no batches it is not parked, and None is returned: the
           caller asks the model itself.
 
@@ -185,31 +198,39 @@ class ParkingStore(SqliteStore):
         body = json.dumps(model.body(request))
         request_id = digest(keys[0])
         row = self.read(batch_table.ROW_OF_REQUEST, (request_id,))
-        # the batch it stands in, the digest of the body that was asked, the number of
-        # its tries, and the batch's answer: None as long as there is none
-        token, digest_asked, tries, result = row or (b"", b"", 0, None)
-        if result:
-            reply = _reply_of_result(model, result)
-            is_same_request = digest_asked.decode() == digest(body)
-            if _is_final(reply, is_same_request=is_same_request, tries=tries):
-                usage = self._note_taken(reply, keys, request_id, tries)
+        entry = NEVER_ASKED if row is None else RequestEntry(*row)
+        if entry.result:
+            reply = _reply_of_result(model, entry.result)
+            is_same_request = entry.body_digest.decode() == digest(body)
+            if _is_final(reply, is_same_request=is_same_request, tries=entry.tries):
+                usage = self._note_taken(reply, keys, request_id, entry.tries)
                 return ChatReply(reply.choices, usage, reply.failures * request.n)
+            # else it is a failure that may pass: the request is asked again
 
-        is_in_a_batch = bool(token) and result is None
-        if is_in_a_batch:
-            self.waiting.add(token.decode())
+        stands_in_a_batch = bool(entry.token) and entry.result is None
+        if stands_in_a_batch:
+            self.batches_of_pass.add(entry.token.decode())
         elif self._budget.asks_live:
-            # The reply to the call is stored as in any run. A **repair** asks again
-            # after an unusable reply. Its key is the key of the first try, a bar, and
-            # more; so what the batch said of the first try is forgotten as well.
-            first_try_key, _, _ = keys[0].partition("|")
-            first_try_id = digest(first_try_key)
-            self.write(partial(batch_table.forget_request, request_id, first_try_id))
+            self._forget_answers_of_batches(keys[0])
             return None
-        else:  # no batch holds it, or its failure may pass
-            self._write_to_spool(model, ParkedRequest.of(request_id, body, tries + 1))
+        else:
+            next_try = entry.tries + 1
+            self._write_to_spool(model, ParkedRequest.of(request_id, body, next_try))
         self._count_as_parked(model, body, request.n)
         return _stands_in_a_batch(request.n)
+
+    def _forget_answers_of_batches(self, key: str) -> None:
+        """Forget what batches answered to a request that is asked in a call now.
+
+        The reply to the call is stored under the request's key, as in any run. If the
+        request is a **repair**, which asks again after an unusable reply, the answer to
+        the first try is forgotten as well. The key of a repair is the key of the first
+        try, a bar, and more.
+        """
+        first_try_key, _, _ = key.partition("|")
+        self.write(
+            partial(batch_table.forget_request, digest(key), digest(first_try_key))
+        )
 
     def _count_as_parked(
         self, model: OpenAICompatibleModel, body: str, n_replies: int
@@ -224,29 +245,34 @@ class ParkingStore(SqliteStore):
     def _note_taken(
         self, reply: ChatReply, keys: Sequence[str], request_id: str, tries: int
     ) -> Usage:
-        """Note that this pass has used a batch's answer; return what is counted for it.
+        """Note that this pass has used a batch's answer.
 
         A **pass** goes once over all samples. The file remembers which pass used the
-        answer. The budget counts what the answer cost, unless this pass asks in calls.
+        answer, and the budget counts what the answer cost.
 
         Args:
             reply: The answer.
             keys: Under which its replies are stored.
             request_id: The id of the request.
             tries: How often it was asked.
+
+        Returns:
+            The usage that counts for the answer in the results of the run.
         """
         n_replies = max(1, len(reply.choices))
         reply_ids = [digest(key) for key in keys[:n_replies]]
         self.write(
             partial(batch_table.note_taken, reply_ids, request_id, self._pass_token)
         )
+        # A pass that asks in calls goes on with the budget of the pass before it, which
+        # has counted the answer already.
         if not self._budget.asks_live:
             self._budget.calls += 1
             self._budget.spent += reply.usage.cost or 0.0
         if reply.choices:
             return reply.usage
-        # A failed request counts all its tries, and once only: the run may ask for it
-        # several times, in other forms.
+        # A request that failed counts a call for each of its tries. The run may look for
+        # its answer several times, but it counts once.
         if request_id in self._counted_failures:
             return Usage()
         self._counted_failures.add(request_id)
@@ -268,11 +294,11 @@ class ParkingStore(SqliteStore):
         A **pass** goes once over all samples. A request without an answer was written
         to the spool of its model, a temporary file.
 
-        Where few requests are left after an earlier batch, no batch is made. Then
-        ``asks_live_next`` tells the caller that the next pass asks them in calls.
-
-        Where no request waits, all are answered. Then the table of batches forgets the
-        answers that this pass used, since the store of replies holds them now.
+        - Usually the requests of each spool become batches.
+        - If after an earlier batch no more requests are left than ``Limits.max_live``,
+          no batch is made: the next pass asks them in calls, as ``asks_live_next`` says.
+        - If no request waits, all are answered. The table of batches forgets the answers
+          that this pass used, since the store of replies holds them now.
 
         Raises:
             BatchFailed: If the run may not spend that much, and no batch is made then;
@@ -280,11 +306,11 @@ class ParkingStore(SqliteStore):
         """
         with self._open_files:
             self._check_limits()
-            if self._is_small_round():
+            if self._are_few_left():
                 logger.info("%d requests are asked live", self._n_parked)
                 self._budget.asks_live = True
                 self.asks_live_next = True
-                self.waiting.add(_WITHOUT_BATCH)  # a further pass is needed
+                self.batches_of_pass.add(_NO_BATCH_OF_OURS)  # so that a pass follows
                 return
             for model, spool in self._spool_by_model.items():
                 spool.seek(0)
@@ -294,7 +320,7 @@ class ParkingStore(SqliteStore):
                     for start in range(0, len(requests), _MAX_REQUESTS):
                         requests_of_batch = requests[start : start + _MAX_REQUESTS]
                         await self._make_batch(model, requests_of_batch)
-        if not self.waiting:
+        if not self.batches_of_pass:
             await self._run_and_commit(
                 partial(batch_table.forget_answers_of, self._pass_token)
             )
@@ -321,20 +347,25 @@ class ParkingStore(SqliteStore):
             " the limits allow"
         )
 
-    def _is_small_round(self) -> bool:
-        """Whether so little is left after earlier rounds that it may be asked live."""
-        is_later_round = self._budget.calls > 0 and not self.waiting
+    def _are_few_left(self) -> bool:
+        """Whether so few requests are left after an earlier batch that calls may ask them."""
+        has_answers_of_batches = self._budget.calls > 0
+        is_nothing_on_its_way = not self.batches_of_pass
         max_live = self._budget.limits.max_live or 0
-        return is_later_round and 0 < self._n_parked <= max_live
+        are_few = 0 < self._n_parked <= max_live
+        return has_answers_of_batches and is_nothing_on_its_way and are_few
 
     async def _make_batch(
         self, model: OpenAICompatibleModel, requests: Sequence[ParkedRequest]
     ) -> None:
         """Make a batch of requests that no other process has claimed.
 
-        The batch stands in the file under a **token** before the service is asked, so
-        that it is found again whatever happens. If the service made none, it is removed
-        from the file. If it may have made one, it stays, and is looked for later.
+        The batch is entered in the file under a **token**, a random word of ours, before
+        the service is asked. So it is found again whatever happens:
+
+        - If the service surely made no batch, the entry is removed.
+        - If the service may have made one, the entry stays, and the batch is looked for
+          later.
 
         Raises:
             BatchFailed: If the service refuses it.
@@ -347,26 +378,31 @@ class ParkingStore(SqliteStore):
             )
         )
         if not lines:  # another process asks them: wait for its batch
-            self.waiting.add(_WITHOUT_BATCH)
+            self.batches_of_pass.add(_NO_BATCH_OF_OURS)
             return
-        self.waiting.add(token)
+        self.batches_of_pass.add(token)
         file_id = ""
         try:
             file_id = await batch_calls.upload_file(model, lines)
-            # other processes wait from now on, not from before the upload
-            is_still_ours = await self._run_and_commit(
+            # Other processes give a batch ten minutes to be made. These begin now, not
+            # before the upload.
+            is_still_entered = await self._run_and_commit(
                 partial(batch_table.restart_clock, token)
             )
-            if not is_still_ours:
-                # The upload took so long that another process removed the batch.
+            if not is_still_entered:
+                # The upload took so long that another process removed the entry, and
+                # asks the requests itself. The token stays in ``batches_of_pass``, so
+                # that a further pass takes the answers.
                 return
             batch_id = await self._make_batch_of_file(model, file_id, token)
             logger.info(
                 "%s is submitted: %d requests to %s", batch_id, len(lines), model.name
             )
         except asyncio.CancelledError:  # the run's deadline has come
-            if not file_id:  # without a file there is surely no batch to look for
-                self.waiting.discard(token)
+            if not file_id:
+                # The upload was cut off, so there is surely no batch. With a file there
+                # may be one, which a later run looks for by its token.
+                self.batches_of_pass.discard(token)
                 await self._run_and_commit(
                     partial(batch_table.forget_batch, token, None)
                 )
@@ -375,7 +411,7 @@ class ParkingStore(SqliteStore):
             never_arrived = isinstance(error, (errors.Unreachable, errors.RateLimited))
             may_pass = isinstance(error, errors.TransientJudgeError)
             may_be_made = bool(file_id) and may_pass and not never_arrived
-            if may_be_made:
+            if may_be_made:  # the entry stays, by which the batch is looked for
                 logger.warning(
                     "a batch may have been made, and is looked for: %s", error
                 )
@@ -413,7 +449,7 @@ class ParkingStore(SqliteStore):
         """Ask the services how their batches stand, and keep the answers of those that ended.
 
         Batches at addresses of no model here are left alone, and listed in
-        ``elsewhere``.
+        ``address_by_foreign_batch``.
 
         Args:
             collect: Whether the answers of those that have ended are kept.
@@ -470,10 +506,10 @@ class ParkingStore(SqliteStore):
 
     def _leave_alone(self, batch: Batch) -> None:
         """Leave a batch alone, and say where it is."""
-        if batch.token in self.elsewhere:
+        if batch.token in self.address_by_foreign_batch:
             return
         address = public_address(str(batch.endpoint))
-        self.elsewhere[batch.token] = address
+        self.address_by_foreign_batch[batch.token] = address
         logger.warning(
             "a batch of this store is at %s, which is not asked here", address
         )
@@ -492,40 +528,44 @@ class ParkingStore(SqliteStore):
         )
 
     async def wait(self) -> bool:
-        """Wait until the batches of this pass have ended, and keep their answers.
+        """Wait until the batches of this pass have ended, and store their answers.
+
+        ``batches_of_pass`` stays as it is: it names batches that have ended, too.
 
         Returns:
-            Whether answers may have come. False if there are no batches, or if the
-            deadline of the run comes first: its batches go on then.
+            True if the pass had batches and all have ended, so that a further pass
+            finds answers. False if it had none, or if the deadline of the run came
+            first: the batches go on then.
         """
-        on_their_way = self.waiting  # tokens of batches that have not ended
+        # tokens of the batches that have not ended
+        going_on = self.batches_of_pass
         try:
             async with asyncio.timeout(self._budget.remaining) as deadline:
-                while on_their_way:
+                while going_on:
                     # a service that fails for a while was logged, and is asked again
                     with suppress(errors.TransientJudgeError):
                         states = await self.look_at_batches()
-                        on_their_way = {
+                        going_on = {
                             token
                             for token, state in states.items()
                             if state["status"] not in ENDED
                         }
                     # the file may hold batches of other runs, too
-                    on_their_way = on_their_way & self.waiting
-                    await asyncio.sleep(LOOK_SECONDS if on_their_way else 0)
+                    going_on = going_on & self.batches_of_pass
+                    await asyncio.sleep(LOOK_SECONDS if going_on else 0)
         except TimeoutError:
             if not deadline.expired():
                 raise
             return False
-        return bool(self.waiting)
+        return bool(self.batches_of_pass)
 
     async def _collect(
         self, model: OpenAICompatibleModel, batch: Batch, state: dict[str, Any]
     ) -> None:
-        """Keep the answers of a batch that has ended, forget it, and log what became of it.
+        """Store the answers of a batch that has ended, forget it, and log its outcome.
 
-        A batch whose answers cannot be read yet is kept, and looked at again later; its
-        ``status`` in ``state`` says so then.
+        A batch whose answers cannot be read yet is not forgotten, and looked at again
+        later; its ``status`` in ``state`` says so then.
 
         Args:
             model: The model that was asked.
@@ -546,22 +586,25 @@ class ParkingStore(SqliteStore):
         is_lost = False
         if status == "completed" and n_entered == 0:
             is_lost = await self._is_lost(token)
-        # requests whose failure may pass: the next run asks them again
+        # requests that failed for a reason that may pass: the next run asks them again
         count_failed = partial(batch_table.count_passing_failures, token)
         n_failed = await self._run_and_commit(count_failed)
-        # The error that is entered for requests without an answer. It is None after a
-        # refusal of the batch: its requests then count as never asked.
-        code = _CODES_BY_STATUS.get(status)
+        # the error that requests without an answer get in the file
+        error_code = _CODES_BY_STATUS.get(status)
         n_unanswered = await self._run_and_commit(
-            partial(batch_table.forget_batch, token, code)
+            partial(batch_table.forget_batch, token, error_code)
         )
-        if code is None:
-            n_to_ask_again = n_unanswered + n_failed
-        else:  # counted again, since requests without an answer have an error now
+        if error_code is None:
+            # the service refused the batch: requests without an answer were never asked
+            n_to_ask_again = n_failed + n_unanswered
+        else:
+            # requests without an answer are failed ones now; they are asked again if
+            # they have tries left, as those are that this counts
             n_to_ask_again = await self._run_and_commit(count_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
             reason = reason_for_failure(model, state)
+            # the summary ends with how many are "to be asked again"
             raise errors.BatchFailed(f"{summary} by the next run {reason}".rstrip())
         is_complete = n_unanswered + n_failed == 0
         logger.log(logging.INFO if is_complete else logging.WARNING, "%s", summary)

@@ -260,8 +260,11 @@ class ParquetRows(Sequence[SampleResult]):
             schema = _schema_of_results(data)
             self.metrics = _metrics_in(schema)
             self._data = data.replace_schema(schema)
-            self._to_count = self._columns_to_count(schema)
-            self._count: int = self._data.scanner(columns=self._to_count).count_rows()
+            self._summary_columns = self._columns_of_summary(schema)
+            # a scan of the columns that summaries read fails here, not in a summary, if
+            # the files lack one
+            scanner = self._data.scanner(columns=self._summary_columns)
+            self._count: int = scanner.count_rows()
         except (OSError, ValueError, TypeError) as error:
             # pyarrow's words name the file, or the column of unlike types
             why = f"{type(error).__name__}, {str(error)[:200]}"
@@ -277,7 +280,7 @@ class ParquetRows(Sequence[SampleResult]):
             plain_name(name) == "ledger" for name in (*self._inputs, *columns)
         )
 
-    def _columns_to_count(self, schema: Any) -> dict[str, Any]:
+    def _columns_of_summary(self, schema: Any) -> dict[str, Any]:
         """Return the columns that a summary reads, as Arrow expressions.
 
         A column is a field of the struct ``sample``, or of the struct of a metric.
@@ -346,7 +349,7 @@ class ParquetRows(Sequence[SampleResult]):
         That is fifty times as fast as row by row.
         """
         for batch in self._data.to_batches(
-            columns=self._to_count, batch_size=50_000, **_SMALL_READAHEAD
+            columns=self._summary_columns, batch_size=50_000, **_SMALL_READAHEAD
         ):
             self._add_batch(batch, tally, clustered=clustered)
 
@@ -356,7 +359,7 @@ class ParquetRows(Sequence[SampleResult]):
         A row is a sample, or a bad row whose ``problem`` says why it is none.
 
         Args:
-            batch: The columns, by the names of ``_columns_to_count``.
+            batch: The columns, by the names of ``_columns_of_summary``.
             tally: The counts, which are changed.
             clustered: Whether rows of one group are one cluster. Else each row is.
         """
@@ -364,15 +367,19 @@ class ParquetRows(Sequence[SampleResult]):
 
         is_sample = compute.equal(compute.fill_null(batch["problem"], ""), "")
         groups = compute.if_else(is_sample, batch["group"], None).to_pylist()
-        keys = array([_cluster_number(group, clustered) for group in groups])
-        is_judged: Any = False  # of each row, whether any metric has judged it
+        cluster_numbers = array([_cluster_number(group, clustered) for group in groups])
+        # the column "unfinished" holds what was paid for metrics that a limit cut off
         tally.usage += _sum_of_usages(batch["unfinished"])
+        is_judged: Any = False  # of each row, whether any metric has judged it
         for metric, metric_tally in tally.metrics.items():
-            cells = {name: batch[f"{metric}/{name}"] for name in _COUNTED_FIELDS}
-            is_judged = compute.or_(is_judged, compute.is_valid(cells["status"]))
-            tally.usage += _sum_of_usages(cells["usage"])
-            status = compute.if_else(is_sample, cells["status"], "bad")
-            _add_results(metric_tally, cells, status, keys)
+            column_by_field = {
+                name: batch[f"{metric}/{name}"] for name in _COUNTED_FIELDS
+            }
+            status = column_by_field["status"]
+            is_judged = compute.or_(is_judged, compute.is_valid(status))
+            tally.usage += _sum_of_usages(column_by_field["usage"])
+            status_or_bad = compute.if_else(is_sample, status, "bad")
+            _add_results(metric_tally, column_by_field, status_or_bad, cluster_numbers)
         tally.rows.update(rows=batch.num_rows, bad_rows=is_sample.false_count)
         self._count_traits(batch, tally, is_sample, is_judged)
         tally.grades.update(_counts_by_value(batch["grade"].filter(is_sample)))
@@ -389,7 +396,7 @@ class ParquetRows(Sequence[SampleResult]):
             "application_errors": batch["error"],
         }
         for name in ("without_context", *_LATER_COLUMNS):
-            if name in self._to_count:
+            if name in self._summary_columns:
                 traits[name] = batch[name]
         for name, has_trait in traits.items():
             tally.rows[name] += compute.and_(is_sample, has_trait).true_count
@@ -512,7 +519,7 @@ def _add_useful(tally: MetricTally, n_useful: Any) -> None:
 
 
 def _add_results(
-    tally: MetricTally, cells: Mapping[str, Any], status: Any, keys: Any
+    tally: MetricTally, cells: Mapping[str, Any], status: Any, cluster_numbers: Any
 ) -> None:
     """Add one metric's results, of many rows at once, to the metric's counts.
 
@@ -523,7 +530,7 @@ def _add_results(
         cells: The columns of the metric's results, by the name of the field.
         status: The status of each row: scored, undefined or failed; "bad" for a row
             that is no sample, and null where the metric was not judged.
-        keys: For each row the number of the cluster that it belongs to.
+        cluster_numbers: For each row the number of the cluster that it belongs to.
     """
     from pyarrow import compute
 
@@ -535,8 +542,10 @@ def _add_results(
     tally.scores.extend(cells["value"].filter(is_scored).to_pylist())
     _add_useful(tally, cells["useful"].filter(is_scored))
     tally.n_uncertain += _n_uncertain(cells, is_scored)
-    tally.clusters_of_scored.extend(keys.filter(is_scored).to_pylist())
-    tally.clusters_of_unknown.extend(keys.filter(is_unknown).to_pylist())
+    clusters_of_scored = cluster_numbers.filter(is_scored)
+    tally.clusters_of_scored.extend(clusters_of_scored.to_pylist())
+    clusters_of_unknown = cluster_numbers.filter(is_unknown)
+    tally.clusters_of_unknown.extend(clusters_of_unknown.to_pylist())
     undefined_codes = cells["code"].filter(is_undefined)
     tally.n_undefined_by_code.update(_counts_by_value(undefined_codes))
     error_types = cells["type"].filter(is_failed)
@@ -576,22 +585,25 @@ class ParquetReport(Report):
     def __init__(self, path: str | Path, columns: Mapping[str, Any]) -> None:
         """Make the facts of the run from the signatures that the rows hold.
 
-        A **signature** says with which settings, judge and prompt a score was made.
+        A **signature** says with which settings, judge and prompt a score was made. Each
+        result holds its signature as text.
         """
         self.results = ParquetRows(path, columns)
         signatures: dict[str, Signature] = {}
         details_by_judge: dict[str, dict[str, str]] = {}
         notes: list[str] = []
-        for name in self.results.metrics:
-            lines: set[str] = set()  # the different signatures, as they are written
-            for column in self.results.columns(name, "signature"):
-                lines.update(_counts_by_value(column))
-            if len(lines) > 1:
-                notes.append(f"{name}: rows of {len(lines)} signatures")
+        for metric in self.results.metrics:
+            different_texts: set[str] = set()
+            # the column of signatures comes in parts, one for each batch of rows
+            for part in self.results.columns(metric, "signature"):
+                different_texts.update(_counts_by_value(part))
+            if len(different_texts) > 1:
+                notes.append(f"{metric}: rows of {len(different_texts)} signatures")
             # Of several the first in the alphabet, so that every reading is the same.
-            signature = Signature.model_validate(min(lines, default=name))
+            # Without any, the metric's name alone is read as a signature.
+            signature = Signature.model_validate(min(different_texts, default=metric))
             # The facts of a run name its judges apart from its metrics.
-            signatures[name] = signature.without_judge()
+            signatures[metric] = signature.without_judge()
             details_by_judge[signature.judge] = signature.details
         judges = sorted(judge for judge in details_by_judge if judge)
         self.run = RunFacts(

@@ -68,21 +68,23 @@ class Scorer:
         """Check the settings; nothing is opened before the first table."""
         self.metrics = tuple(choose_metrics(metrics))
         self.limits = limits
-        # Makes the budget of this process. None where the limits hold for this process
-        # alone; an engine that keeps one budget for the whole job sets it.
+        # Makes the budget of this process, where an engine keeps one budget for all
+        # processes of a job and sets this. None: the limits hold for this process alone.
         self.budget: Callable[[], Budget] | None = None
         if any(metric.name == _SAMPLE_COLUMN for metric in self.metrics):
             raise SettingError(
                 f"a metric is named {_SAMPLE_COLUMN!r}, which is the column of the"
                 " samples in the scored table; give it another name="
             )
-        # Which other rows a worker has depends on how the engine divides the table.
+        # A metric may need contexts of other rows. Which rows a worker has depends on
+        # how the engine divides the table.
         needing_others = [metric.name for metric in self.metrics if metric.needs_others]
         if needing_others:
             raise SettingError(
                 f"{', '.join(needing_others)} as set here takes contexts of other rows,"
                 " which depend on how they are divided: give control_contexts="
             )
+        # a misspelt column may mean one of the other arguments, which the error names
         self._columns = columns_by_field(
             columns, beside=Scorer.__init__.__annotations__
         )

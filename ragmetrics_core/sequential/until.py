@@ -309,10 +309,11 @@ class Decider:
     def _draw_indices(self, samples: Sequence[Sample | None]) -> list[int]:
         """Draw the order in which rows are judged, and return their indices.
 
-        Rows of one cluster are a unit: they come together, or not at all where they
-        would be more than ``max_samples`` with those before. The sizes of the units are
-        noted. The gates are made anew, because a gate, which sums up the evidence on
-        one claim, has to know how many rows a unit may have.
+        Rows of one cluster are a unit, and stay together. Drawing stops at the first
+        unit that does not fit into ``max_samples``.
+
+        The sizes of the units are noted. A gate, the test of one claim, has to know how
+        many rows a unit may have, so the gates are made anew.
         """
         clusters = self._clusters(samples)
         units = draw_order(self._texts, seed=self.until.seed, clusters=clusters)
@@ -324,11 +325,10 @@ class Decider:
         )
         max_rows = self.until.max_samples or n_samples
         indices: list[int] = []
-        n_rows_up_to_here = 0
         for unit in units:
-            n_rows_up_to_here += len(unit)
-            if n_rows_up_to_here <= max_rows:
-                indices += unit
+            if len(indices) + len(unit) > max_rows:
+                break
+            indices += unit
         return indices
 
     def _clusters(self, samples: Sequence[Sample | None]) -> list[str | None]:
@@ -348,21 +348,20 @@ class Decider:
     def take(self, row: SampleResult) -> None:
         """Take the result of a row, in the order in which rows were started.
 
-        The row is counted. Once all rows of its unit (its cluster, else itself) are
-        there, the gates, the tests of the claims, take the scores of the unit. If all
-        is decided with this row, the decisions are logged.
-
-        A limit of the run may cut off the results of a row. Then neither that row nor
-        any later one counts, and the reason is kept.
+        The row is counted. Once all rows of its unit (its cluster, else the row alone)
+        are there, each gate takes their scores; a gate is the test of one claim. If
+        this decides the run, the decisions are logged.
         """
         was_done = self.done
         if not self._stop_reason:
+            # a limit of the run may have cut off the results of the row
             self._stop_reason = self._reason_to_stop(row)
-        if self._stop_reason:
+        if self._stop_reason:  # neither this row nor any later one counts
             return
         self._judged.n_rows += 1
         self._judged.n_calls += row.usage.calls
         if self._texts:  # the texts of an iterator's rows are not known
+            # rows of equal texts cost one call, so the different ones are counted
             self._judged.texts.add(self._texts[row.index])
         score_for_each_gate = [
             self._take_score(row, index) for index in range(len(self._claims))
