@@ -65,16 +65,16 @@ TRAITS: dict[str, Callable[[Sample], int]] = {
 def correlations(
     rows: Iterable[SampleResult], metrics: Sequence[str]
 ) -> list[Correlation]:
-    """How each metric's score goes with traits that should not matter, such as length.
+    """Correlate each metric's scores with traits that should not matter, such as length.
 
-    That is the rank correlation of the score and the trait, for each metric and each of
-    ``TRAITS``. A metric with fewer than ten scores is left out.
+    Each metric and each of ``TRAITS`` has a rank correlation. A metric with fewer than
+    ten scores is left out.
 
     Source:
         Interval: Bonett & Wright (2000), Psychometrika 65(1).
     """
-    # for each metric the scores, each with the sample's sizes in the order of TRAITS
-    scores_and_sizes: dict[str, list[tuple[float, list[int]]]] = {
+    # by metric its scores, each with the sample's sizes in the order of TRAITS
+    scores_and_sizes_by_metric: dict[str, list[tuple[float, list[int]]]] = {
         metric: [] for metric in metrics
     }
     for row in rows:
@@ -82,16 +82,16 @@ def correlations(
             continue
         sizes = [size_of(row.sample) for size_of in TRAITS.values()]
         for metric, result in row.results.items():
-            if metric in scores_and_sizes and result.value is not None:
-                scores_and_sizes[metric].append((result.value, sizes))
-    found_correlations = []
-    for metric, scores_of_metric in scores_and_sizes.items():
-        if len(scores_of_metric) < _FEWEST:
+            if metric in scores_and_sizes_by_metric and result.value is not None:
+                scores_and_sizes_by_metric[metric].append((result.value, sizes))
+    all_correlations = []
+    for metric, scores_and_sizes in scores_and_sizes_by_metric.items():
+        if len(scores_and_sizes) < _FEWEST:
             continue
         for trait_index, trait in enumerate(TRAITS):
-            pairs = [(score, sizes[trait_index]) for score, sizes in scores_of_metric]
-            found_correlations.append(_correlation(metric, trait, pairs))
-    return found_correlations
+            pairs = [(score, sizes[trait_index]) for score, sizes in scores_and_sizes]
+            all_correlations.append(_correlation(metric, trait, pairs))
+    return all_correlations
 
 
 def _correlation(
@@ -115,10 +115,10 @@ def _correlation(
 
 
 def usefulness_by_rank(rows: Iterable[SampleResult]) -> list[RankShare]:
-    """The share of chunks that were judged useful, at each of the first 15 ranks.
+    """Compute the share of chunks judged useful at each of the first 15 ranks.
 
-    All chunks below rank 15 are counted together, as rank 16. Ranks without a verdict
-    are left out. A judge that prefers the first chunks whatever they say shows here.
+    It shows a judge that prefers the first chunks, whatever they say. All chunks below
+    rank 15 are counted together, as rank 16. Ranks without a verdict are left out.
     """
     verdicts_by_rank: dict[int, list[bool]] = {}
     for row in rows:

@@ -72,8 +72,8 @@ def write_comparison(path: str | Path, comparison: Comparison) -> None:
     data = {
         "comparison": comparison,
         "wordings": WORDINGS,
-        "shown": drawn_changes,
-        "reach": _axis_limit(comparison, drawn_changes),
+        "drawn_changes": drawn_changes,
+        "axis_limit": _axis_limit(comparison, drawn_changes),
         "n_lost": _count_lost(comparison, metrics),
         "lost": _lost_samples_to_show(lost, comparison),
         "won": won[:_MOST_SAMPLES],

@@ -554,9 +554,9 @@ class ScreenTally:
     ) -> str:
         """Word the 95 % range of the share of rows in some groups.
 
-        Rows on which the judge or a metric failed belong to the denominator, and may be
-        in these groups or not. The low end of the range is the low end of the interval
-        if none is, and the high end that of the interval if all are.
+        Rows on which the judge or a metric failed belong to the denominator, but nobody
+        knows whether they belong to the groups. The low end of the range is that of the
+        interval if none of them does; the high end is that of the interval if all do.
 
         Args:
             codes: The codes of the groups.

@@ -223,10 +223,10 @@ def _settings_of_role(role: str, details: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sentences_on_intervals(summary: Summary) -> Iterator[str]:
-    """Say by which methods intervals were made, and what the means leave out.
+    """Say by which methods the intervals of the means were made.
 
-    Left out are undefined and failed results. It is also said of how many scores the
-    judge was uncertain.
+    Further sentences say of how many scores the judge was uncertain, and how many
+    undefined and failed results the means leave out.
     """
     methods = dict.fromkeys(
         numbers.interval.method for numbers in summary.metrics if numbers.interval

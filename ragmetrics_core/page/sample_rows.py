@@ -48,12 +48,16 @@ def cut(text: str) -> str:
 
 
 def entry_of(row: SampleResult, metrics: Sequence[str]) -> list[Any]:
-    """What the table of the page shows of a row and sorts by, as a list for its script.
+    """Make the entry of a row in the page's table, as a list for the page's script.
 
-    It holds the index, the id, an excerpt of the question (or the problem), for each
-    metric a score or a status, the group, the scores that a diagnosis rests on, and how
-    surely the sample was captured, or None. Where the sample has a ledger (a record of
-    its conversation), the conversation and the turn follow.
+    Returns:
+        In this order:
+
+        - the row's index, its id, and an excerpt of the question (or of the problem);
+        - a list with a score or a status for each metric;
+        - the group, and the scores that its diagnosis rests on;
+        - how surely the contexts of a captured sample are known, else None;
+        - if the sample is a turn of a conversation: the conversation, and the turn.
     """
     sample = row.sample
     diagnosis = diagnose(row)
@@ -159,8 +163,8 @@ def _fact_data(fact: FactOnItsWay) -> dict[str, Any]:
 def facets_of(rows: Iterable[SampleResult]) -> dict[str, dict[str, list[Any]]]:
     """The fields of the metadata by which people can filter rows on the page.
 
-    A field is taken if it holds short words, whole numbers or truth values; if it has 2
-    to 40 different ones; and if these are fewer than the rows that have one.
+    A field is taken if its values are short words, whole numbers or truth values; if it
+    has 2 to 40 different values; and if some value stands in several rows.
 
     Returns:
         For each field its ``values``, the most frequent first, and ``of``, for each row
