@@ -83,15 +83,15 @@ class FoundAnswer:
         return self.writing_call.model
 
 
-def answers(turn: Turn, showings: PromptContents) -> tuple[FoundAnswer, ...]:
+def answers(turn: Turn, prompt_contents: PromptContents) -> tuple[FoundAnswer, ...]:
     """The answers of a turn, by the first rule that finds any.
 
     Args:
         turn: The turn.
-        showings: What its calls were shown: an answer rests on a call that was shown
+        prompt_contents: What its calls were shown: an answer rests on a call that was shown
             documents.
     """
-    search = _AnswerSearch(turn, showings)
+    search = _AnswerSearch(turn, prompt_contents)
     # the last rule always gives one
     results = (rule(search) for rule in ANSWER_RULES)
     by_first_rule = next(answered for answered in results if answered)
@@ -116,11 +116,11 @@ class _AnswerSearch:
 
     Attributes:
         turn: The turn.
-        showings: What its calls were shown.
+        prompt_contents: What its calls were shown.
     """
 
     turn: Turn
-    showings: PromptContents
+    prompt_contents: PromptContents
 
     @property
     def tree(self) -> Tree:
@@ -189,7 +189,11 @@ class _AnswerSearch:
 
     def with_documents_shown(self, calls: Sequence[Node]) -> list[Node]:
         """Those of some calls that were shown documents."""
-        return [call for call in calls if self.showings.shown_to(call).shown_documents]
+        return [
+            call
+            for call in calls
+            if self.prompt_contents.shown_to(call).shown_documents
+        ]
 
 
 # What the answer is
@@ -679,7 +683,7 @@ def _with_doubts(
         return FoundAnswer(answer, call, (_MAY_BE_A_VERDICT,))
     if call in search.likely_calls_shown_question:
         # the call itself, and the earlier calls whose replies its prompt holds
-        used_calls = search.showings.shown_to(call).calls
+        used_calls = search.prompt_contents.shown_to(call).calls
         choice = "the last that was shown the question"
     else:
         # It may only have written a title for an earlier reply, which is the answer:

@@ -1,5 +1,10 @@
 """The contexts of an answer, by a table of rules. A part of stage 3.
 
+The **contexts** are the texts that reached the model which wrote the answer. The prompt
+of that call usually tells them: of three passages found, the two that stand in it are
+the contexts. Where no prompt tells, what the framework says counts, and at last
+everything that was retrieved.
+
 The rules stand in ``CONTEXT_RULES`` and are tried in order; the first that finds
 something decides.
 """
@@ -70,17 +75,18 @@ _IMAGINED = (
 
 @dataclass(frozen=True)
 class Contexts:
-    """What reached the generator, as one rule found it.
+    """The contexts of one answer, as one rule found them.
 
     Attributes:
         items: The contexts, in their order.
-        keys: The keys of the documents behind them; numbers where the user named them.
-        place: Where they were found, in words.
-        evidence_from: What tells them; None if nothing does.
-        grades: What weakens the grade of the sample; empty if nothing does.
-        warnings: What the user should know of them.
-        n_from_elsewhere: How many passages stand beside them in the prompt that nothing
-            recorded has found.
+        keys: The keys of the documents behind the contexts; numbers where the user
+            named the contexts.
+        place: Where the contexts were found, in words.
+        evidence_from: What tells the contexts, such as "prompt"; None if nothing does.
+        grades: The grades to which doubts lower the sample; empty without a doubt.
+        warnings: What the user should know of the contexts.
+        n_from_elsewhere: How many passages stand beside the contexts in the prompt,
+            labelled like them, that no recorded search found.
     """
 
     items: tuple[Context, ...] = ()
@@ -93,7 +99,7 @@ class Contexts:
 
     @property
     def by_key(self) -> dict[DocumentKey, Context]:
-        """The contexts by the documents behind them."""
+        """Each context by the key of the document behind it."""
         return dict(zip(self.keys, self.items, strict=True))
 
 
@@ -105,15 +111,15 @@ class ContextSearch:
     """What the rules of the contexts look at.
 
     Attributes:
-        turn: The turn.
+        turn: The question, and the calls that were made for it.
         found_answer: The answer, and the call that wrote it.
-        showings: What the turn's calls were shown.
-        arrivals: What arrived in the turn.
+        prompt_contents: What the prompts of the turn's calls show.
+        arrivals: What the searches and tools of the turn returned.
     """
 
     turn: Turn
     found_answer: FoundAnswer
-    showings: PromptContents
+    prompt_contents: PromptContents
     arrivals: Arrivals
 
     @property
@@ -131,7 +137,7 @@ class ContextSearch:
         """What the answering call was shown; None if no call is known."""
         if self.found_answer.writing_call is None:
             return None
-        return self.showings.shown_to(self.found_answer.writing_call)
+        return self.prompt_contents.shown_to(self.found_answer.writing_call)
 
 
 def by_the_users_place(search: ContextSearch) -> Contexts | None:
@@ -155,7 +161,7 @@ def by_the_users_place(search: ContextSearch) -> Contexts | None:
 
 
 def by_the_prompt(search: ContextSearch) -> Contexts | None:
-    """What occurs in the prompts of the answering call and of those that feed it, in their order.
+    """The documents whose text stands in the prompts of the answering call and of the calls whose replies it was shown.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_1_to_4.ipynb: what was retrieved is
     put into the prompt.
@@ -164,9 +170,9 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
     shown = search.shown
     if call is None or shown is None or not shown.shown_documents:
         return None
-    contexts = tuple(_context_of_showing(key, shown) for key in shown.keys_in_order)
-    n_foreign = _passages_from_elsewhere(search, call, contexts)
-    doubts = list(_doubts_of_prompt(search, shown, contexts, n_foreign))
+    contexts = tuple(_context_as_shown(key, shown) for key in shown.keys_in_order)
+    n_from_elsewhere = _count_passages_from_elsewhere(search, call, contexts)
+    doubts = list(_doubts_of_prompt(search, shown, contexts, n_from_elsewhere))
     # a tool's text may hold several documents that nobody has divided
     tool_texts = {node.text for node in search.calls.context_tool_calls}
     texts_found = {document.text for document, _ in shown.shown_documents.values()}
@@ -180,7 +186,7 @@ def by_the_prompt(search: ContextSearch) -> Contexts | None:
         evidence_from,
         frozenset(grade for grade, _ in doubts),
         tuple(warning for _, warning in doubts),
-        n_foreign,
+        n_from_elsewhere,
     )
 
 
@@ -188,62 +194,71 @@ def _doubts_of_prompt(
     search: ContextSearch,
     shown: ShownToCall,
     contexts: Sequence[Context],
-    n_foreign: int,
+    n_from_elsewhere: int,
 ) -> Iterator[tuple[Grade, str]]:
-    """Yield what is uncertain about contexts that a prompt shows: the grade, and why.
+    """Yield what is uncertain about contexts that a prompt shows.
+
+    Each doubt is the grade to which it lowers the sample, and the reason in words.
 
     Args:
         search: What the rules of the contexts look at.
         shown: What the answering call was shown.
         contexts: The contexts that it was shown.
-        n_foreign: How many passages beside them no recorded search found.
+        n_from_elsewhere: How many passages beside them no recorded search found.
     """
     for rank, key in enumerate(shown.keys_in_order, start=1):
         doubt = _doubt_of(rank, key, shown)
         if doubt is not None:
             yield doubt
-    for rank in _ranks_quoted_in_a_talk(search, shown, contexts):
+    for rank in _ranks_quoted_by_assistant(search, shown, contexts):
         yield "inferred", _QUOTED.format(rank)
-    if n_foreign:
-        yield "inferred", _FROM_ELSEWHERE.format(n_foreign)
+    if n_from_elsewhere:
+        yield "inferred", _FROM_ELSEWHERE.format(n_from_elsewhere)
 
 
-def _ranks_quoted_in_a_talk(
+def _ranks_quoted_by_assistant(
     search: ContextSearch, shown: ShownToCall, contexts: Sequence[Context]
 ) -> list[int]:
-    """The ranks of contexts that stand in what a prompt tells as said by the assistant.
+    """List the ranks of contexts that an earlier answer of the assistant may quote.
 
-    An application may print the earlier talk into its prompt, and an answer may quote a
-    document. What is known to be said earlier explains its words already.
+    An application may print the earlier conversation into its prompt: "User: …
+    Assistant: …". A context that stands in the assistant's words there may be such a
+    quote, and not a document that was put into the prompt.
 
     Args:
         search: What the rules of the contexts look at.
         shown: What the answering call was shown.
         contexts: The contexts that it was shown.
+
+    Returns:
+        Ranks among the contexts, from 1.
     """
+    # the history and other texts that are known to stand in prompts raise no doubt:
+    # they were set apart before the documents were located
     known_lines = {as_one_line(text) for text in search.turn.texts_besides_documents}
-    quoting: list[bytes] = []
+    letters_of_answers: list[bytes] = []
     for call in shown.calls:
         for message in call.prompt:
-            for words in words_of_assistant(message.text):
-                if as_one_line(words) not in known_lines:
-                    quoting.append(letters_of(words))
+            for earlier_answer in words_of_assistant(message.text):
+                if as_one_line(earlier_answer) not in known_lines:
+                    letters_of_answers.append(letters_of(earlier_answer))
     ranks = []
     for rank, context in enumerate(contexts, start=1):
         letters = letters_of(context.text)
-        if any(is_contained_in(letters, words) for words in quoting):
+        if any(is_contained_in(letters, answer) for answer in letters_of_answers):
             ranks.append(rank)
     return ranks
 
 
-def _passages_from_elsewhere(
+def _count_passages_from_elsewhere(
     search: ContextSearch, call: Node, contexts: Sequence[Context]
 ) -> int:
-    """Count passages that look like contexts in a prompt and come from nowhere known.
+    """Count passages of a prompt that are labelled like the contexts and come from nowhere known.
 
-    Such a passage stands beside the contexts under a label of the same form. It counts
-    unless its text is known: from a list of documents, an earlier reply or result, an
-    earlier turn, the question, the history or the instructions.
+    Say the contexts stand under "Source 1:" and "Source 2:", and "Source 3:" is above a
+    text that no recorded call returned. It is not counted if its text is known: from a
+    list of documents, an earlier reply or result, an earlier turn, the question, the
+    history or the instructions.
 
     Args:
         search: What the rules of the contexts look at.
@@ -269,7 +284,7 @@ def _passages_from_elsewhere(
 
 
 def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
-    """None, where all results of tools were taken out of the prompt before the answer.
+    """No contexts, where all results of tools were taken out of the prompt before the answer.
 
     langchain-ai/langchain,
     libs/langchain_v1/langchain/agents/middleware/context_editing.py:
@@ -286,7 +301,7 @@ def by_a_cleared_prompt(search: ContextSearch) -> Contexts | None:
 
 
 def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
-    """None, where calls that judge were shown what was found, and the answering call nothing of it.
+    """No contexts, where only calls that judge or route were shown documents, and the answering call none.
 
     NirDiamant/RAG_Techniques, all_rag_techniques/self_rag.ipynb: no document is
     relevant, and the model is told that nothing was found.
@@ -296,18 +311,16 @@ def by_a_prompt_without_documents(search: ContextSearch) -> Contexts | None:
     if call is None or shown is None or search.found_answer.text is None:
         return None
     if shown.shown_documents or shown.keys_with_some_words:
-        return None
+        return None  # it was shown documents, or some words of them
     judging_calls = search.calls.step_calls - search.calls.query_writers
-    for other in judging_calls:
-        is_earlier = end_of(other) <= call.began
-        # what an engine inside answered in a word or two is no verdict
-        around = search.calls.paths[other][1:-1]
-        is_in_engine = any(caller.kind == "agent" for caller in around)
-        if (
-            is_earlier
-            and not is_in_engine
-            and search.showings.shown_to(other).shown_documents
-        ):
+    for judging_call in judging_calls:
+        if end_of(judging_call) > call.began:
+            continue
+        # a nested engine may answer its own question in a word, which is no verdict
+        callers_below_root = search.calls.paths[judging_call][1:-1]
+        if any(caller.kind == "agent" for caller in callers_below_root):
+            continue
+        if search.prompt_contents.shown_to(judging_call).shown_documents:
             return Contexts(
                 place=f"the prompt of {call.name}",
                 evidence_from="prompt",
@@ -344,17 +357,17 @@ def by_the_frameworks_flow(search: ContextSearch) -> Contexts | None:
 
 
 def by_the_last_step(search: ContextSearch) -> Contexts | None:
-    """What the last step behind the retrieval returned: a reranker, a filter, a compressor; of parallel ones all.
+    """The documents that the last step after the retrieval returned, such as a reranker or a filter.
 
     langchain-ai/rag-from-scratch, rag_from_scratch_5_to_9.ipynb: a chain that only
-    searches ends in a function that fuses ranks.
+    searches ends in a function that fuses ranks. Where several last steps ran beside
+    each other, the documents of all of them count.
     """
     calls = search.calls
-    ends = [node.ended or 0.0 for node in calls.retrievals]
-    last_retrieval = max(ends, default=0.0)
-    if not any(
-        (node.ended or 0.0) > last_retrieval for node in calls.steps_with_documents
-    ):
+    ends_of_retrievals = [node.ended or 0.0 for node in calls.retrievals]
+    ends_of_steps = [node.ended or 0.0 for node in calls.steps_with_documents]
+    last_retrieval = max(ends_of_retrievals, default=0.0)
+    if not any(end > last_retrieval for end in ends_of_steps):
         return None
     document_by_key: dict[DocumentKey, Document] = {}
     steps = _last_steps(calls)
@@ -367,7 +380,7 @@ def by_the_last_step(search: ContextSearch) -> Contexts | None:
 
 
 def _last_steps(calls: Calls) -> list[Node]:
-    """Those steps behind the retrieval whose documents no later step worked on."""
+    """List the steps whose documents no later step worked on."""
     lists_retrieved = [_ids_of(documents) for documents in calls.retrievals.values()]
     last_steps = []
     for index, step in enumerate(calls.steps_with_documents):
@@ -383,31 +396,31 @@ def _last_steps(calls: Calls) -> list[Node]:
 def _works_on_documents_of(
     step: Node, later: Node, lists_retrieved: Sequence[Collection[str]]
 ) -> bool:
-    """Whether a later step worked on what a step gave.
-
-    It did if it took some of that, or that and more. A step of which nobody knows what
-    it took worked on all. A step that took just what a retrieval found, and more than
-    the other gave, worked beside it: two searches may find the same.
+    """Whether a later step worked on the documents that a step returned.
 
     Args:
         step: The step.
         later: The later step.
-        lists_retrieved: The ids of what each retrieval found.
+        lists_retrieved: For each retrieval the ids of the documents that it found.
     """
-    gave = _ids_of(step.documents or ())
-    took = _ids_of(later.input_documents)
-    if not took or took <= gave:
+    ids_returned = _ids_of(step.documents or ())
+    ids_taken = _ids_of(later.input_documents)
+    if not ids_taken:
+        return True  # nobody recorded what it took
+    if ids_taken <= ids_returned:
         return True
-    return gave <= took and took not in lists_retrieved
+    # It took all that the step returned, and more. If that is exactly what one search
+    # found, it worked on the search: two searches may have found the same documents.
+    return ids_returned <= ids_taken and ids_taken not in lists_retrieved
 
 
 def _ids_of(documents: Iterable[Document]) -> set[str]:
-    """The stores' ids of some documents; of those without one the texts."""
+    """The stores' ids of some documents; the text of a document without an id."""
     return {document.own_id or document.text for document in documents}
 
 
 def by_everything_retrieved(search: ContextSearch) -> Contexts | None:
-    """Everything retrieved, else what was handed in; none where a search found none.
+    """Everything that was retrieved, else the documents that were handed in; none where a search found none.
 
     samwiserr/volverag, advanced_rag/src/graph/generation/answer.py: no model is called.
     """
@@ -444,10 +457,10 @@ def contexts_of(search: ContextSearch) -> Contexts:
 
 
 def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contexts:
-    """The contexts, in doubt where a provider found something for an earlier call alone.
+    """Add a doubt where a model's provider searched for a call that the answer did not use.
 
-    Providers may show it to later calls of the same conversation without a word of it
-    in the prompt.
+    The provider may show what it found to later calls of the same conversation, too,
+    and no prompt says so. Then contexts may be missing.
     """
     shown = search.shown
     if shown is None or contexts.evidence_from == "named":
@@ -455,18 +468,23 @@ def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contex
     prompts: list[bytes] = []
     for call in shown.calls:
         prompts += [letters_of(message.text) for message in call.prompt]
-    searches_out_of_sight = []
+    hidden_searches = []
     for node in search.calls.nodes:
         if not node.by_provider:
             continue
-        *_, searching_call, _ = search.calls.paths[node]
-        is_read = searching_call in shown.calls
-        if not is_read and not _is_in_prompts(node, prompts):
-            searches_out_of_sight.append(node)
-    if not searches_out_of_sight:
+        # a provider's search stands directly below the model's call that it served
+        *_, served_call, _ = search.calls.paths[node]
+        is_of_the_answer = served_call in shown.calls
+        if not is_of_the_answer and not _is_in_prompts(node, prompts):
+            hidden_searches.append(node)
+    if not hidden_searches:
         return contexts
-    names = names_of(searches_out_of_sight)
-    warnings = [_FOUND_BY_PROVIDER.format(name) for name in names]
+    warnings = [_FOUND_BY_PROVIDER.format(name) for name in names_of(hidden_searches)]
+    return _with_inferred_doubts(contexts, warnings)
+
+
+def _with_inferred_doubts(contexts: Contexts, warnings: Sequence[str]) -> Contexts:
+    """The contexts with further warnings, which lower the sample to *inferred*."""
     return replace(
         contexts,
         grades=contexts.grades | {"inferred"},
@@ -475,47 +493,45 @@ def _with_doubt_of_provider(search: ContextSearch, contexts: Contexts) -> Contex
 
 
 def _with_doubt_of_imagined_documents(calls: Calls, contexts: Contexts) -> Contexts:
-    """The contexts, in doubt where a model inside a retriever wrote one of them.
+    """Add a doubt where a model inside a retriever wrote one of the contexts.
 
-    A retriever may ask a model for a page and hand it on as a document. What a model
-    wrote is no evidence, but the model may have searched by itself.
+    A retriever may ask a model for a page and return the page as a document. The
+    context stays, since the model may have searched for what it wrote.
     """
-    lines = {as_one_line(context.text) for context in contexts.items}
-    names = [
-        node.name
-        for node in calls.nodes
-        if node.kind == "retriever" and not lines.isdisjoint(_imagined_lines(node))
-    ]
-    if not names or contexts.evidence_from == "named":
+    if contexts.evidence_from == "named":
+        return contexts  # the user said that these are the contexts
+    context_lines = {as_one_line(context.text) for context in contexts.items}
+    retrievers = []
+    for node in calls.nodes:
+        is_retriever = node.kind == "retriever"
+        if is_retriever and not context_lines.isdisjoint(_lines_written_inside(node)):
+            retrievers.append(node)
+    if not retrievers:
         return contexts
-    warnings = [_IMAGINED.format(name) for name in dict.fromkeys(names)]
-    return replace(
-        contexts,
-        grades=contexts.grades | {"inferred"},
-        warnings=(*contexts.warnings, *warnings),
-    )
+    warnings = [_IMAGINED.format(name) for name in names_of(retrievers)]
+    return _with_inferred_doubts(contexts, warnings)
 
 
-def _imagined_lines(retriever: Node) -> set[str]:
-    """Documents of a retriever that a model inside it wrote, each in one line.
+def _lines_written_inside(retriever: Node) -> set[str]:
+    """The documents of a retriever that a model inside it wrote, each in one line.
 
-    A model that began when something was found already may have compressed that: its
-    words count as those of what was found.
+    A model that began after a search inside the retriever had found something does not
+    count: it may have shortened what was found.
     """
-    _, *inside = retriever.walk()
-    found_at = [end_of(node) for node in inside if node.documents]
-    first_found = min(found_at, default=float("inf"))
-    replies = {
+    _, *inner_calls = retriever.walk()
+    ends_of_searches = [end_of(node) for node in inner_calls if node.documents]
+    first_found = min(ends_of_searches, default=float("inf"))
+    reply_lines = {
         as_one_line(node.reply.text)
-        for node in inside
+        for node in inner_calls
         if node.reply is not None and node.began < first_found
     }
     lines = {as_one_line(document.text) for document in retriever.documents or ()}
-    return lines & replies
+    return lines & reply_lines
 
 
 def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:
-    """Whether all texts that a search brought stand in prompts, by their letters."""
+    """Whether each text that a search returned stands in a prompt, by its letters."""
     texts = [document.text for document in search.documents or ()]
     texts.append(search.text or "")
     for text in texts:
@@ -528,46 +544,58 @@ def _is_in_prompts(search: Node, prompts: Sequence[bytes]) -> bool:
 def _contexts_of_list(
     search: ContextSearch, documents: Sequence[Document], place: str
 ) -> Contexts:
-    """Documents of a list as contexts, where no prompt tells that they were shown.
+    """Make contexts of a list of documents, where no prompt tells that they were shown.
 
-    They are inferred. Without documents there are no contexts, and it is said whether a
-    search found none, or found documents whose texts were not recorded.
+    The contexts are *inferred*, with a warning that says why.
+
+    Args:
+        search: What the rules of the contexts look at.
+        documents: The documents. Without any there are no contexts, and
+            ``evidence_from`` says whether a search found none.
+        place: Where the documents were found, in words.
     """
     if not documents:
         return Contexts(evidence_from=_why_no_contexts(search))
+    # somebody lists the documents: the framework, or a step that returned them
     evidence_from: EvidenceFrom = "listed"
     if search.found_answer.writing_call is None and search.tree.gives_only_documents:
+        # a pipeline that only searches: another run may answer from the documents
         evidence_from = "retrieved_only"
-    warnings = (_NO_PROMPT.format(place),)
+    # no call that answered is known, or it gave no answer
+    warning = _NO_PROMPT.format(place)
     if search.shown is not None and search.found_answer.text is not None:
-        is_traced = any(
-            document.key in search.shown.keys_with_some_words for document in documents
-        )
-        warnings = (_UNTOLD if is_traced else _UNSEEN,)
+        keys = {document.key for document in documents}
+        if keys.isdisjoint(search.shown.keys_with_some_words):
+            warning = _UNSEEN  # the prompt holds no words of any document
+        else:
+            warning = _UNTOLD  # it holds some words, too few to tell which documents
     return Contexts(
         tuple(document.context() for document in documents),
         tuple(document.key for document in documents),
         place,
         evidence_from,
         frozenset({"inferred"}),
-        warnings,
+        (warning,),
     )
 
 
 def _why_no_contexts(search: ContextSearch) -> EvidenceFrom | None:
-    """Where contexts are found of which there are none; None if nothing searched.
+    """Say why a list of documents is empty.
 
-    A search found none, or documents whose texts were not recorded.
+    Returns:
+        "ids_only" if a search found documents whose texts were not recorded,
+        "none_found" if a search found nothing, None if nothing was searched.
     """
     if not search.calls.tried:
         return None
     return "ids_only" if search.calls.n_without_text else "none_found"
 
 
-def _context_of_showing(key: DocumentKey, shown: ShownToCall) -> Context:
-    """A document as a context, in the words that were shown of it.
+def _context_as_shown(key: DocumentKey, shown: ShownToCall) -> Context:
+    """Make a context of a document, with the words of it that were shown.
 
-    It has all of its text where the prompts do not tell.
+    The context has all of the document's text where the prompts do not tell whether it
+    was shown.
     """
     if key not in shown.shown_documents:
         return shown.unknown_documents[key].context()
@@ -578,10 +606,11 @@ def _context_of_showing(key: DocumentKey, shown: ShownToCall) -> Context:
 def _doubt_of(
     rank: int, key: DocumentKey, shown: ShownToCall
 ) -> tuple[Grade, str] | None:
-    """The grade that a context lowers the sample to, with the reason in words.
+    """Return the grade to which a context lowers the sample, with the reason in words.
 
-    A context of which the prompts do not tell makes the sample *inferred*. One that was
-    cut makes it *located*. None if the context was shown whole.
+    Returns:
+        *inferred* if the prompts do not tell whether the context was shown, *located*
+        if the context was cut, None if it was shown whole.
     """
     if key not in shown.shown_documents:
         return "inferred", _UNKNOWN.format(rank)
@@ -594,7 +623,8 @@ def _doubt_of(
 def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
     """Say in words which prompts show the contexts.
 
-    These may be earlier prompts: the answering call read only what was written there.
+    These may be prompts of earlier calls, of which the answering call was shown only
+    the replies.
     """
     if not showing or call in showing:
         return f"what occurs in the prompt of {call.name}"
@@ -611,32 +641,33 @@ def _place_of_prompts(call: Node, showing: Sequence[Node]) -> str:
 
 
 def _is_cleared(calls: Calls, call: Node) -> bool:
-    """Whether the results of tools that earlier prompts showed are gone from this one.
+    """Whether all tool results that earlier prompts showed are missing from a call's prompt.
 
-    Some results must still stand there in other words: a prompt without any result
-    tells nothing. Calls inside tools are loops of their own, and do not count.
+    The prompt must still hold messages of tools, such as "[cleared]": a prompt without
+    any such message may be of a step that never showed them.
     """
-    # calls in no tool, in the order in which they began
-    loop_calls = []
+    # An agent inside a tool has prompts of its own, which do not count here.
+    calls_in_no_tool = []
     for node, path in calls.paths.items():
-        *around, _ = path
-        if not any(caller.kind == "tool" for caller in around):
-            loop_calls.append(node)
-    if call not in loop_calls:
+        callers = path[:-1]
+        if not any(caller.kind == "tool" for caller in callers):
+            calls_in_no_tool.append(node)
+    if call not in calls_in_no_tool:
         return False
-    results = {as_one_line(node.text) for node in loop_calls if node.kind == "tool"}
+    tools = [node for node in calls_in_no_tool if node.kind == "tool"]
+    results = {as_one_line(tool.text) for tool in tools}
     models = set(calls.models)
-    shown_before: set[str] = set()
-    for earlier_call in loop_calls:
+    results_shown_before: set[str] = set()
+    for earlier_call in calls_in_no_tool:
         if earlier_call in models and earlier_call.began < call.began:
-            shown_before |= _results_in(earlier_call) & results
-    shown_now = _results_in(call)
-    if not shown_before or not shown_now:
+            results_shown_before |= _tool_messages_of(earlier_call) & results
+    messages_now = _tool_messages_of(call)
+    if not results_shown_before or not messages_now:
         return False
-    return shown_before.isdisjoint(shown_now)
+    return results_shown_before.isdisjoint(messages_now)
 
 
-def _results_in(call: Node) -> set[str]:
-    """The results of tools in a prompt, each in one line."""
-    results = [message.text for message in call.prompt if message.role == "tool"]
-    return {as_one_line(result) for result in results}
+def _tool_messages_of(call: Node) -> set[str]:
+    """The messages of tools in a call's prompt, each in one line."""
+    texts = [message.text for message in call.prompt if message.role == "tool"]
+    return {as_one_line(text) for text in texts}

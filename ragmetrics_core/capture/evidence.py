@@ -79,17 +79,20 @@ class AnswerEvidence:
 
 
 def evidence(
-    turn: Turn, found_answer: FoundAnswer, showings: PromptContents, arrivals: Arrivals
+    turn: Turn,
+    found_answer: FoundAnswer,
+    prompt_contents: PromptContents,
+    arrivals: Arrivals,
 ) -> AnswerEvidence:
     """Find what one answer of a turn could rest on.
 
     Args:
         turn: The question, and the calls that were made for it.
         found_answer: The answer, and the call that wrote it.
-        showings: What the prompts of the turn's calls show.
+        prompt_contents: What the prompts of the turn's calls show.
         arrivals: What the searches and tools of the turn returned.
     """
-    search = ContextSearch(turn, found_answer, showings, arrivals)
+    search = ContextSearch(turn, found_answer, prompt_contents, arrivals)
     contexts = contexts_of(search)
     # where the user named the contexts, what the prompts show does not matter
     is_named = contexts.evidence_from == "named"
