@@ -7,7 +7,7 @@ import pytest
 from ragmetrics_core.capture.origins import (
     context_keys_of,
     derives_from,
-    keys_without_origin,
+    keys_of_unmatched_contexts,
 )
 from ragmetrics_core.capture.tree import Document
 from ragmetrics_core.data import Context
@@ -82,6 +82,6 @@ def test_a_document_that_was_cut_or_merged_stands_behind_what_is_half_of_it(
     contexts = contexts_of(context)
     assert context_keys_of([document], contexts) == [context.key if stands else None]
     assert derives_from(shown, [document]) == stands
-    assert keys_without_origin([document], contexts) == (
+    assert keys_of_unmatched_contexts([document], contexts) == (
         [] if stands else [context.key]
     )

@@ -13,9 +13,9 @@ from typing import Literal
 
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.order import CallOrder, tools_of
-from ragmetrics_core.capture.origins import derives_from, keys_without_origin
+from ragmetrics_core.capture.origins import derives_from, keys_of_unmatched_contexts
 from ragmetrics_core.capture.plain_values import as_one_line
-from ragmetrics_core.capture.rewriting import documents_written_anew
+from ragmetrics_core.capture.rewriting import rewritten_documents
 from ragmetrics_core.capture.tool_results import (
     documents_behind,
     is_made_of_documents,
@@ -184,7 +184,7 @@ class Arrivals:
         for arrival in self.all_arrivals:
             arrived += arrival.documents
         # keys of the contexts that nothing has brought so far
-        missing_keys = set(keys_without_origin(arrived, contexts))
+        missing_keys = set(keys_of_unmatched_contexts(arrived, contexts))
         documents_by_step: dict[Node, tuple[Document, ...]] = {}
         if not missing_keys:
             return documents_by_step
@@ -244,7 +244,7 @@ class Arrivals:
         keys: set[DocumentKey] = set()
         for step in self.calls.steps_with_documents:
             later_lists = self.calls.lists_after(end_of(step))
-            for document in documents_written_anew(step, later_lists):
+            for document in rewritten_documents(step, later_lists):
                 keys.add(document.key)
         return frozenset(keys)
 

@@ -6,7 +6,7 @@ answering call shows two. Then these two are the contexts, all three were retrie
 the ledger has one entry, for the search, with two of its three items marked as shown.
 
 The rules of the contexts stand in ``context_rules``. This stage and its parts
-(``context_rules``, ``showings``, ``arrivals``, ``origins``, ``retrieved``, ``brought``)
+(``context_rules``, ``prompt_contents``, ``arrivals``, ``origins``, ``retrieved``, ``brought``)
 are the only ones that locate texts.
 """
 

@@ -1,8 +1,9 @@
-"""Engines inside a retriever: what they wrote is no document that was found.
+"""Query engines inside a retriever: the answer that an engine wrote was not found by a search.
 
 LlamaIndex's ``RecursiveRetriever``, and every retriever whose nodes point to objects,
 may ask a query engine instead of a store. The engine's answer then stands among the
-nodes of the retriever. What the engine itself found is the evidence.
+documents of the retriever, often as "Query: …  Response: …". The evidence is what the
+engine itself found.
 """
 
 from collections.abc import Sequence
@@ -10,8 +11,9 @@ from dataclasses import replace
 
 from ragmetrics_core.capture.tree import Document, Node
 
-# Letters around an answer: "Query: …\nResponse: …" has fewer. A page that quotes an
-# answer has more.
+# A **frame** is what stands around an answer in a text, without the query: of
+# "Query: …\nResponse: …" it is "Query: \nResponse: ". A page that quotes an answer has
+# a longer frame. Letters:
 LONGEST_FRAME = 32
 
 
@@ -40,7 +42,7 @@ def separate_engines(root: Node) -> None:
 
 
 def frame_of(text: str, answer: str, query: str | None) -> str:
-    """What stands around an answer in a text, without the query that it answers."""
+    """Return what stands around an answer in a text, without the query that it answers."""
     frame = text.replace(answer, "")
     if query:
         frame = frame.replace(query, "")
@@ -75,17 +77,29 @@ def _documents_found_inside(retriever: Node) -> set[str]:
 def _engine_that_wrote(
     document: Document, engines: Sequence[Node], found_inside: set[str]
 ) -> Node | None:
-    """The engine whose answer a document is, perhaps in a frame; None if it was found."""
+    """Find the engine that wrote a document of a retriever.
+
+    The document holds the engine's answer, with the query or with few words around it.
+
+    Args:
+        document: The document.
+        engines: The engines inside the retriever.
+        found_inside: The texts that searches inside the retriever found.
+
+    Returns:
+        The engine; None if no engine wrote the document.
+    """
     if document.text in found_inside:
-        return None
+        return None  # an engine may have repeated a found text as its answer
     for engine in engines:
         answer = (engine.text or "").strip()
         if answer not in document.text:
             continue
         query = engine.query or ""
-        repeats_the_query = query != "" and query in document.text
-        frame = frame_of(document.text, answer, query)
-        if repeats_the_query or len(frame) < LONGEST_FRAME:
+        # "Query: …\nResponse: …": a page that was found does not repeat the query
+        has_query = query != "" and query in document.text
+        words_around = frame_of(document.text, answer, query)
+        if has_query or len(words_around) < LONGEST_FRAME:
             return engine
     return None
 
@@ -93,13 +107,17 @@ def _engine_that_wrote(
 def _separate(
     retriever: Node, engines: Sequence[Node], authors: Sequence[Node | None]
 ) -> None:
-    """Make a retriever a step that holds its engines and, beside them, its search.
+    """Turn a retriever into a step, with its engines and a copy of the retriever below it.
+
+    The copy stands for the search: it has only the documents that were found, and the
+    engines are removed from it. If nothing was found, the copy is ignored.
 
     Args:
-        retriever: The retriever; it keeps its documents, with their authors.
+        retriever: The retriever; it is changed. It keeps its documents, each with the
+            engine that wrote it.
         engines: The engines inside it.
-        authors: The engine that wrote each of its documents; None for one that was
-            found.
+        authors: For each document of the retriever the engine that wrote it; None for
+            a document that was found.
     """
     documents = tuple(
         replace(document, author=author)

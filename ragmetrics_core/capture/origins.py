@@ -1,8 +1,10 @@
-"""Which of the documents that arrived stands behind each context. Pure.
+"""Which document each context shows. Pure.
 
-A context stands under the **key** of the document of which it was made
-(``Document.key``). A step between search and prompt may have cut, merged or renamed
-documents, so that the key of a document that arrived is not always that of its context.
+The **key** of a document is its id and text, or its text and metadata
+(``Document.key``). A context has the key of the document of which it was made. A step
+between search and prompt may have cut, merged or renamed documents: a search found
+"It is old. It fell in 1874.", and the prompt shows "It fell in 1874." under another id.
+Then the keys differ, and the texts tell that the context shows this document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,33 +20,33 @@ HALF = 0.5
 def context_keys_of(
     documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
 ) -> list[DocumentKey | None]:
-    """For each document the key of the context that shows it.
+    """Find for each document the context that shows it, and return the context's key.
 
-    It is the context of the same key, else of the same id, else the one that has or
-    holds its text. An id counts where it names one document alone. A document of which
-    none of these is shown may have been cut or merged by a step that kept no id. Then
-    it stands behind a context that no other document accounts for: chunks overlap, and
-    a few shared sentences make no other chunk out of one.
+    A context shows a document if it has its key, its id, or its whole text. A document
+    without such a context may have been cut or merged. It is then compared with the
+    contexts that show no other document: chunks overlap, so that a context which shows
+    one chunk shares sentences with its neighbour.
 
     Args:
-        documents: All documents that arrived, in any order.
-        contexts: The contexts, each by the key of the document behind it.
+        documents: The documents, in any order.
+        contexts: The contexts, each by the key of the document of which it was made.
 
     Returns:
-        A key of a context for each document, in the same order; None for one that is
-        not shown.
+        For each document, in the same order, the key of its context; None if no context
+        shows it.
     """
     context_keys = _context_keys_by_name_or_text(documents, contexts)
-    # a step may have cut or merged these, and kept no id
-    unplaced = [index for index, key in enumerate(context_keys) if key is None]
-    unaccounted = [key for key in contexts if key not in context_keys]
-    if not unplaced or not unaccounted:
+    indexes_without_context = [
+        index for index, key in enumerate(context_keys) if key is None
+    ]
+    keys_without_document = [key for key in contexts if key not in context_keys]
+    if not indexes_without_context or not keys_without_document:
         return context_keys
-    reworked_keys = _keys_of_most_text(
-        [documents[index] for index in unplaced],
-        {key: contexts[key].text for key in unaccounted},
+    keys_by_shared_text = _keys_of_most_text(
+        [documents[index] for index in indexes_without_context],
+        {key: contexts[key].text for key in keys_without_document},
     )
-    for index, key in zip(unplaced, reworked_keys, strict=True):
+    for index, key in zip(indexes_without_context, keys_by_shared_text, strict=True):
         context_keys[index] = key
     return context_keys
 
@@ -52,9 +54,11 @@ def context_keys_of(
 def _context_keys_by_name_or_text(
     documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
 ) -> list[DocumentKey | None]:
-    """For each document the context of its key, its id or its text.
+    """Find for each document the context that has its key, its id or its text.
 
-    None for a document of which no context has any of these, nor holds its text.
+    Returns:
+        For each document the key of that context, else of a context that holds its text
+        as a part; None if there is none.
     """
     first_of_id: dict[str, DocumentKey] = {}
     first_of_text: dict[str, DocumentKey] = {}
@@ -95,10 +99,10 @@ def _key_of_holder(
 def _keys_of_most_text(
     documents: Sequence[Document], text_by_key: Mapping[DocumentKey, str]
 ) -> list[DocumentKey | None]:
-    """For each document the key of the text that was made of it; None if there is none.
+    """Find for each document the text that was made of it, and return the text's key.
 
-    Either the text holds at least half of the document, or it is cut out of it: at
-    least half of the text stands in the document.
+    Either the text holds at least half of the document, or it was cut out of the
+    document: at least half of the text stands there. None if there is no such text.
     """
     keys = list(text_by_key)
     texts = list(text_by_key.values())
@@ -121,20 +125,25 @@ def _keys_of_most_text(
     return found_keys
 
 
-def keys_without_origin(
+def keys_of_unmatched_contexts(
     documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
 ) -> list[DocumentKey]:
-    """The keys of contexts behind which none of the documents stands."""
+    """List the keys of contexts that show none of some documents.
+
+    Args:
+        documents: The documents.
+        contexts: The contexts, each by the key of the document of which it was made.
+    """
     context_keys = context_keys_of(documents, contexts)
-    return keys_unexplained(context_keys, documents, contexts)
+    return _keys_without_document(context_keys, documents, contexts)
 
 
-def keys_unexplained(
+def _keys_without_document(
     context_keys: Sequence[DocumentKey | None],
     documents: Sequence[Document],
     contexts: Mapping[DocumentKey, Context],
 ) -> list[DocumentKey]:
-    """The keys of contexts behind which none of the documents stands.
+    """List the keys of contexts that show none of some documents, nor are made of them.
 
     Args:
         context_keys: For each document the key of the context that shows it, as
@@ -142,79 +151,89 @@ def keys_unexplained(
         documents: The documents.
         contexts: The contexts by key.
     """
-    unexplained_keys = []
-    explained_keys = set(context_keys)
+    keys_without_document = []
+    keys_with_document = set(context_keys)
     for key, context in contexts.items():
-        if key in explained_keys or derives_from(context.text, documents):
+        if key in keys_with_document or derives_from(context.text, documents):
             continue
-        unexplained_keys.append(key)
-    return unexplained_keys
+        keys_without_document.append(key)
+    return keys_without_document
 
 
 @dataclass(frozen=True)
-class ContextOrigins:
-    """Which contexts show which of some documents, and which contexts show none.
+class MatchedContexts:
+    """Which context shows which document.
 
     Attributes:
         context_keys: For each document the key of the context that shows it; None if
-            none does.
-        foreign_keys: The keys of contexts behind which none of the documents stands.
-        keys_by_id_alone: The keys of contexts that have the id of a document, and no
-            words of it.
+            no context does.
+        unmatched_keys: The keys of contexts that show none of the documents.
+        keys_matched_by_id_alone: The keys of contexts that have the id of a document,
+            but other words: the text was rewritten.
     """
 
     context_keys: list[DocumentKey | None]
-    foreign_keys: list[DocumentKey]
-    keys_by_id_alone: frozenset[DocumentKey]
+    unmatched_keys: list[DocumentKey]
+    keys_matched_by_id_alone: frozenset[DocumentKey]
+
+
+def match_contexts(
+    documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
+) -> MatchedContexts:
+    """Find out which context shows which document.
+
+    Args:
+        documents: The documents.
+        contexts: The contexts, each by the key of the document of which it was made.
+
+    Returns:
+        The context of each document, the contexts of no document, and the contexts that
+        have a document's id and none of its words.
+    """
+    context_keys = context_keys_of(documents, contexts)
+    unmatched_keys = _keys_without_document(context_keys, documents, contexts)
+    keys_by_id_alone: set[DocumentKey] = set()
+    for document, key in zip(documents, context_keys, strict=True):
+        if key is None or key == document.key:
+            continue
+        # a context of another key was matched by its id or by its words
+        context_text = contexts[key].text
+        holds_document = document.text in context_text
+        if not holds_document and not derives_from(context_text, [document]):
+            keys_by_id_alone.add(key)
+    return MatchedContexts(context_keys, unmatched_keys, frozenset(keys_by_id_alone))
 
 
 @dataclass(frozen=True)
 class MatchedDocuments:
-    """Which of some given documents stand behind others.
+    """Which later document was made of which earlier document.
 
     Attributes:
-        keys: For each of the others the key of the given document that holds it, or was
-            made of it; None if there is none.
-        unexplained: The keys of the given documents behind which none stands.
+        later_keys: For each earlier document the key of the later document that holds
+            it or was made of it; None if there is none.
+        unmatched_keys: The keys of the later documents that were made of no earlier
+            document.
     """
 
-    keys: list[DocumentKey | None]
-    unexplained: list[DocumentKey]
+    later_keys: list[DocumentKey | None]
+    unmatched_keys: list[DocumentKey]
 
 
-def explain(
-    documents: Sequence[Document], given: Sequence[Document]
+def match_documents(
+    earlier: Sequence[Document], later: Sequence[Document]
 ) -> MatchedDocuments:
-    """Find out which given documents hold, or are made of, which of some documents.
+    """Find out which later document was made of which earlier document.
+
+    Documents are matched by key, by id, and by the words that they share.
 
     Args:
-        documents: Documents that were there before.
-        given: Documents that a call gave.
+        earlier: Documents that were there before.
+        later: Documents that a call took or returned.
     """
-    given_by_key = {document.key: document.context() for document in given}
-    keys = context_keys_of(documents, given_by_key)
-    return MatchedDocuments(keys, keys_unexplained(keys, documents, given_by_key))
-
-
-def origins_of(
-    documents: Sequence[Document], contexts: Mapping[DocumentKey, Context]
-) -> ContextOrigins:
-    """Find out which contexts show which documents.
-
-    Args:
-        documents: The documents.
-        contexts: The contexts, each by the key of the document behind it.
-    """
-    context_keys = context_keys_of(documents, contexts)
-    foreign_keys = keys_unexplained(context_keys, documents, contexts)
-    by_id_alone: set[DocumentKey] = set()
-    for document, key in zip(documents, context_keys, strict=True):
-        if key is None or key == document.key:
-            continue
-        text = contexts[key].text
-        if document.text not in text and not derives_from(text, [document]):
-            by_id_alone.add(key)
-    return ContextOrigins(context_keys, foreign_keys, frozenset(by_id_alone))
+    context_by_key = {document.key: document.context() for document in later}
+    later_keys = context_keys_of(earlier, context_by_key)
+    unmatched_keys = _keys_without_document(later_keys, earlier, context_by_key)
+    return MatchedDocuments(later_keys, unmatched_keys)
 
 
 def derives_from(text: str, documents: Sequence[Document]) -> bool:

@@ -1,19 +1,25 @@
-"""What became of each retrieved passage on its way to the model. Pure.
+"""What became of each retrieved document on its way to the model. Pure.
 
-A part of the evidence: which call found the passage at which rank, whether a reranker
-or filter handed it on, and which context shows how much of it. A **passage** is one of
-the retrieved documents; its place is its index among them.
+Each retrieved document has a note (``PassageNote``): which call found it at which rank,
+whether a reranker or filter kept it, and which context shows how much of it. Say a
+search finds A and B, a reranker drops B, and half of A stands in the prompt as the
+first context. Then A was kept, its context is 0 and its share 0.5; B was dropped by
+the reranker and has the share 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import end_of
-from ragmetrics_core.capture.origins import ContextOrigins
+from ragmetrics_core.capture.origins import MatchedContexts
 from ragmetrics_core.capture.prompt_contents import ShownToCall
-from ragmetrics_core.capture.step_effects import HandingOn, StepEffect, StepEffects
+from ragmetrics_core.capture.step_effects import (
+    RetrieverEffect,
+    StepEffect,
+    StepEffects,
+)
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 from ragmetrics_core.data import Context, EvidenceFrom, PassageNote
 
@@ -28,19 +34,21 @@ _WRITTEN_ANEW = (
     " retrieved documents they were made of is not known"
 )
 _HIDDEN = "{} of {} retrieved documents were not shown to the model"
-# where contexts come from prompts or from the user, what they show of a passage is known
-_SAYING_WHAT_WAS_SHOWN = ("prompt", "undivided", "named")
+# Where the contexts come from prompts, a tool's text or the user, it is known what the
+# model was shown of each document.
+_SOURCES_THAT_TELL_WHAT_WAS_SHOWN = ("prompt", "undivided", "named")
 
 
 @dataclass(frozen=True)
 class Passages:
-    """What became of all retrieved passages.
+    """What became of all retrieved documents.
 
     Attributes:
-        notes: What became of each; None where it is unknown what was retrieved.
-        dropped_inside: How many were found inside a retriever that did not hand them
-            on, by its name.
-        warnings: How many were not shown, how many contexts were not retrieved.
+        notes: A note for each document; None where it is unknown what was retrieved.
+        dropped_inside: For the name of each retriever how many documents it dropped of
+            those that searches inside it found.
+        warnings: How many documents were not shown, and how many contexts were not
+            retrieved.
     """
 
     notes: tuple[PassageNote, ...] | None
@@ -52,128 +60,140 @@ def passages_of(
     retrieved: Sequence[Document] | None,
     documents_by_search: Mapping[Node, Documents],
     effects: StepEffects,
-    origins: ContextOrigins,
-    written_anew: Mapping[DocumentKey, str],
+    matched_contexts: MatchedContexts,
+    rewriting_steps: Mapping[DocumentKey, str],
     contexts: Mapping[DocumentKey, Context],
     evidence_from: EvidenceFrom | None,
     shown: ShownToCall | None,
     *,
     has_passages_from_elsewhere: bool,
 ) -> Passages:
-    """Say what became of the retrieved documents between the searches and the answer.
+    """Note what became of each retrieved document between its search and the answer.
 
     Args:
         retrieved: The documents, as the sample lists them; None where that is unknown.
         documents_by_search: What each search brought, in the order of the calls.
-        effects: What steps and retrievers made of the documents.
-        origins: Which of the contexts show which of the documents.
-        written_anew: The contexts that a step wrote anew, with the name of the step.
+        effects: What steps and retrievers did to the documents.
+        matched_contexts: Which context shows which document.
+        rewriting_steps: For the key of each context that a step rewrote the name of the
+            step.
         contexts: The contexts, each by the key of the document of which it was made.
-        evidence_from: Where the contexts were found; None if there are none.
+        evidence_from: What tells the contexts; None if there are none.
         shown: What the answering call was shown; None where no prompt says so.
-        has_passages_from_elsewhere: Whether the prompt shows passages beside the
-            contexts that nothing recorded has found. They may be retrieved ones that a
-            function of the application wrote anew.
+        has_passages_from_elsewhere: Whether the prompt shows passages that no recorded
+            search found. They may be retrieved ones that a function of the application
+            rewrote.
     """
-    n_dropped_by_name = _count_dropped_inside(effects.handings_on)
+    n_dropped_by_name = _count_dropped_inside(effects.retrievers)
     if retrieved is None:
         return Passages(None, n_dropped_by_name)
     notes = _notes_of_searches_and_steps(retrieved, documents_by_search, effects.steps)
-    notes = _add_retrievers_that_write(notes, retrieved, effects.handings_on)
-    context_keys = origins.context_keys
-    foreign_keys = origins.foreign_keys
-    n_hidden = context_keys.count(None)
-    if evidence_from in _SAYING_WHAT_WAS_SHOWN:
+    notes = _add_rewriting_retrievers(notes, retrieved, effects.retrievers)
+    if evidence_from in _SOURCES_THAT_TELL_WHAT_WAS_SHOWN:
+        context_keys = matched_contexts.context_keys
         notes = _add_shown_parts(notes, retrieved, context_keys, contexts, shown)
-        if written_anew:
-            notes = _add_writers(notes, effects.writer_by_place)
-        notes = _add_writers_of_contexts(
-            notes, context_keys, written_anew, origins.keys_by_id_alone
+        if rewriting_steps:
+            notes = _add_rewriting_steps(notes, effects.writer_by_index)
+        notes = _add_rewriting_steps_of_contexts(
+            notes, matched_contexts, rewriting_steps
         )
         if has_passages_from_elsewhere:
             notes = [_without_share_if_not_shown(note) for note in notes]
-        n_hidden = sum(note.share == 0.0 for note in notes)
-    n_foreign = sum(key not in written_anew for key in foreign_keys)
     warnings: list[str] = []
-    # where no passage is shown at all, that is said elsewhere
-    if evidence_from == "prompt" and 0 < n_hidden < len(retrieved):
-        warnings.append(_HIDDEN.format(n_hidden, len(retrieved)))
-    warnings += _warnings_of_contexts(written_anew, n_foreign, len(contexts))
+    if evidence_from == "prompt":
+        warnings += _warnings_of_hidden_documents(notes)
+    unmatched_keys = matched_contexts.unmatched_keys
+    warnings += _warnings_of_contexts(unmatched_keys, rewriting_steps, len(contexts))
     return Passages(tuple(notes), n_dropped_by_name, tuple(warnings))
 
 
+def _warnings_of_hidden_documents(notes: Sequence[PassageNote]) -> list[str]:
+    """Say how many retrieved documents the model was not shown.
+
+    Nothing is said where it was shown none at all: the rules of the contexts say that.
+    """
+    hidden = [note for note in notes if note.share == 0.0]
+    if not hidden or len(hidden) == len(notes):
+        return []
+    return [_HIDDEN.format(len(hidden), len(notes))]
+
+
 def _warnings_of_contexts(
-    written_anew: Mapping[DocumentKey, str], n_foreign: int, n_contexts: int
+    unmatched_keys: Iterable[DocumentKey],
+    rewriting_steps: Mapping[DocumentKey, str],
+    n_contexts: int,
 ) -> list[str]:
-    """What the user should know of contexts that are none of the retrieved documents.
+    """Say how many contexts show no retrieved document in its own words.
 
     Args:
-        written_anew: The contexts that a step wrote anew, with its name.
-        n_foreign: How many others there are.
+        unmatched_keys: The keys of the contexts that show no retrieved document.
+        rewriting_steps: For the key of each context that a step rewrote the name of the
+            step.
         n_contexts: How many contexts there are in all.
     """
     warnings = []
-    if written_anew:
-        names = ", ".join(dict.fromkeys(written_anew.values()))
-        warnings.append(_WRITTEN_ANEW.format(names, len(written_anew), n_contexts))
-    if n_foreign:
-        warnings.append(_FOREIGN.format(n_foreign, n_contexts))
+    if rewriting_steps:
+        names = ", ".join(dict.fromkeys(rewriting_steps.values()))
+        warnings.append(_WRITTEN_ANEW.format(names, len(rewriting_steps), n_contexts))
+    keys_from_elsewhere = [key for key in unmatched_keys if key not in rewriting_steps]
+    if keys_from_elsewhere:
+        warnings.append(_FOREIGN.format(len(keys_from_elsewhere), n_contexts))
     return warnings
 
 
-def _add_writers(
-    notes: Sequence[PassageNote], writer_by_place: Mapping[int, str]
+def _add_rewriting_steps(
+    notes: Sequence[PassageNote], writer_by_index: Mapping[int, str]
 ) -> list[PassageNote]:
-    """Say of each passage that seems not shown whether a step may have written it anew.
+    """Name the step that may have rewritten a document which no context shows.
 
-    It may if a step that writes documents anew took the passage and did not hand it on,
-    and contexts of such a step were shown. What became of the passage is then not
-    known.
+    Such a document may stand in the prompt in other words, so that its share becomes
+    unknown.
 
     Args:
         notes: The notes so far, one for each retrieved document.
-        writer_by_place: By the place of a passage the name of such a step.
+        writer_by_index: For the index of each document that a rewriting step took and
+            did not return, the name of the step.
     """
-    notes_with_writers: list[PassageNote] = []
-    for place, note in enumerate(notes):
-        writer = writer_by_place.get(place)
-        is_lost = note.share == 0.0 and note.kept is not False
-        if is_lost and writer is not None:
+    new_notes: list[PassageNote] = []
+    for index, note in enumerate(notes):
+        writer = writer_by_index.get(index)
+        # a document that a reranker or filter is known to have dropped stays so
+        is_known_as_dropped = note.kept is False
+        if note.share == 0.0 and not is_known_as_dropped and writer is not None:
             update = {"share": None, "written_anew_by": writer}
             note = note.model_copy(update=update)
-        notes_with_writers.append(note)
-    return notes_with_writers
+        new_notes.append(note)
+    return new_notes
 
 
-def _add_writers_of_contexts(
+def _add_rewriting_steps_of_contexts(
     notes: Sequence[PassageNote],
-    context_keys: Sequence[DocumentKey | None],
-    written_anew: Mapping[DocumentKey, str],
-    keys_by_id_alone: Collection[DocumentKey],
+    matched_contexts: MatchedContexts,
+    rewriting_steps: Mapping[DocumentKey, str],
 ) -> list[PassageNote]:
-    """Say of each passage whether the context of its id is written in other words.
+    """Name the step that rewrote a document and kept its id.
 
-    A step may keep the id and write the text anew. How much of the passage the model
-    was shown is then not known, although the context stands for it.
+    The document's context was then matched by the id alone. How much of the document
+    the model was shown becomes unknown.
 
     Args:
         notes: The notes so far, one for each retrieved document.
-        context_keys: For each document the key of the context that shows it.
-        written_anew: The contexts that a step wrote anew, with its name.
-        keys_by_id_alone: The keys of contexts that have the id of a retrieved document,
-            and no words of it.
+        matched_contexts: Which context shows which document.
+        rewriting_steps: For the key of each context that a step rewrote the name of the
+            step.
     """
-    notes_with_writers: list[PassageNote] = []
-    for note, key in zip(notes, context_keys, strict=True):
-        if key is not None and key in written_anew and key in keys_by_id_alone:
-            update = {"share": None, "written_anew_by": written_anew[key]}
+    new_notes: list[PassageNote] = []
+    for note, key in zip(notes, matched_contexts.context_keys, strict=True):
+        is_by_id_alone = key in matched_contexts.keys_matched_by_id_alone
+        if key is not None and is_by_id_alone and key in rewriting_steps:
+            update = {"share": None, "written_anew_by": rewriting_steps[key]}
             note = note.model_copy(update=update)
-        notes_with_writers.append(note)
-    return notes_with_writers
+        new_notes.append(note)
+    return new_notes
 
 
 def _without_share_if_not_shown(note: PassageNote) -> PassageNote:
-    """The note of a passage that no step dropped, without the word that it was not shown."""
+    """Make the share of a note unknown if it is 0 and no step dropped the document."""
     if note.share == 0.0 and note.kept is not False:
         return note.model_copy(update={"share": None})
     return note
@@ -189,17 +209,17 @@ def _notes_of_searches_and_steps(
     Args:
         retrieved: The retrieved documents.
         documents_by_search: What each search returned.
-        steps: The rerankers and filters, with the places of the documents that each
-            took and gave.
+        steps: The rerankers and filters, with the indexes of the documents that each
+            took and returned.
     """
     search_by_document = _first_searches(documents_by_search)
-    # those whose output no other reranker or filter took
+    # steps whose output no other reranker or filter took
     last_steps = [step for step in steps if not _is_worked_on(step, steps)]
     notes: list[PassageNote] = []
-    for place, document in enumerate(retrieved):
+    for index, document in enumerate(retrieved):
         search, rank = search_by_document.get(document.identity, (None, None))
-        steps_that_took = [step for step in steps if place in step.took]
-        kept, rank_kept, dropped_by = _kept_by_steps(place, steps_that_took, last_steps)
+        steps_that_took = [step for step in steps if index in step.indexes_taken]
+        kept, rank_kept, dropped_by = _kept_by_steps(index, steps_that_took, last_steps)
         notes.append(
             PassageNote(
                 retriever=search,
@@ -213,12 +233,12 @@ def _notes_of_searches_and_steps(
 
 
 def _kept_by_steps(
-    place: int, steps_that_took: Sequence[StepEffect], last_steps: Sequence[StepEffect]
+    index: int, steps_that_took: Sequence[StepEffect], last_steps: Sequence[StepEffect]
 ) -> tuple[bool | None, int | None, str | None]:
     """Tell whether rerankers and filters kept one retrieved document.
 
     Args:
-        place: The place of the document among the retrieved ones.
+        index: The index of the document among the retrieved ones.
         steps_that_took: The steps that were given the document.
         last_steps: The steps whose output no other step took.
 
@@ -228,29 +248,31 @@ def _kept_by_steps(
     """
     if not steps_that_took:
         return None, None, None
-    if any(place in step.gave for step in last_steps):
+    if any(index in step.indexes_returned for step in last_steps):
         if len(last_steps) > 1:  # several results have no common order
             return True, None, None
-        rank_kept = last_steps[0].gave.index(place) + 1
+        rank_kept = last_steps[0].indexes_returned.index(index) + 1
         return True, rank_kept, None
-    dropper = _first_that_dropped(place, steps_that_took)
+    dropper = _first_that_dropped(index, steps_that_took)
     if dropper is None:
         return False, None, None
-    if dropper.wrote_anew:
-        # the document may live on in a text that the step wrote
+    if dropper.returns_unknown_texts:
+        # one of these texts may be this document in other words
         return None, None, None
     return False, None, dropper.name
 
 
 def _first_that_dropped(
-    place: int, steps_that_took: Sequence[StepEffect]
+    index: int, steps_that_took: Sequence[StepEffect]
 ) -> StepEffect | None:
-    """The first step that took a passage and did not give it.
+    """Find the first step that took a document and did not return it.
 
-    None if each that took it gave it: then a step beside them was the last.
+    None if every step that took the document returned it.
     """
-    droppers = (step for step in steps_that_took if place not in step.gave)
-    return next(droppers, None)
+    for step in steps_that_took:
+        if index not in step.indexes_returned:
+            return step
+    return None
 
 
 def _add_shown_parts(
@@ -262,10 +284,13 @@ def _add_shown_parts(
 ) -> list[PassageNote]:
     """Add to each note which context shows its document, and how much of it.
 
-    The context is given by its place, from 0. There are three outcomes. No context
-    shows the document: it has no place, and the share is 0. A context shows it: it has
-    a place and a share. A context stands for it and the prompts do not tell whether it
-    was shown: it has a place, and the share is None.
+    There are three outcomes:
+
+    - no context shows the document: ``context`` is None, and ``share`` is 0;
+    - a context was found in a prompt: ``context`` is its index, from 0, and ``share``
+      is the part of the document that it shows;
+    - a context was not found in a prompt, and is listed because the documents before
+      and behind it in a list were: ``context`` is its index, and ``share`` is None.
 
     Args:
         notes: The notes so far, one for each retrieved document.
@@ -273,65 +298,65 @@ def _add_shown_parts(
         context_keys: For each document the key of the context that shows it; None if
             none does.
         contexts: The contexts, in the order of the prompt.
-        shown: What was located in the prompts; None where the user named the contexts.
-            These count as shown.
+        shown: What was found in the prompts; None where the user named the contexts.
+            Named contexts count as shown.
     """
-    place_of_context = {key: place for place, key in enumerate(contexts)}
-    notes_with_parts: list[PassageNote] = []
+    index_by_key = {key: index for index, key in enumerate(contexts)}
+    new_notes: list[PassageNote] = []
     for note, document, key in zip(notes, retrieved, context_keys, strict=True):
-        place: int | None = None
+        index: int | None = None
         share: float | None = 0.0
         if key is not None:
-            place = place_of_context[key]
-            # a context may be there only because its neighbours in a list were shown
-            is_located = shown is None or key in shown.shown_documents
+            index = index_by_key[key]
+            is_in_prompt = shown is None or key in shown.shown_documents
             share = None
-            if is_located:
+            if is_in_prompt:
                 share = _share_shown(document, key, contexts[key], shown)
-        update = {"context": place, "share": share}
-        notes_with_parts.append(note.model_copy(update=update))
-    return notes_with_parts
+        update = {"context": index, "share": share}
+        new_notes.append(note.model_copy(update=update))
+    return new_notes
 
 
-def _count_dropped_inside(handings_on: Iterable[HandingOn]) -> dict[str, int]:
-    """By the name of a retriever, how much it dropped of what searches inside it found."""
+def _count_dropped_inside(retrievers: Iterable[RetrieverEffect]) -> dict[str, int]:
+    """Count the documents that each retriever dropped of those found inside it, by its name."""
     n_dropped_by_name: dict[str, int] = {}
-    for handing_on in handings_on:
-        if handing_on.n_dropped:
-            name = handing_on.retriever.name
+    for effect in retrievers:
+        if effect.n_dropped:
+            name = effect.retriever.name
             n_before = n_dropped_by_name.get(name, 0)
-            n_dropped_by_name[name] = n_before + handing_on.n_dropped
+            n_dropped_by_name[name] = n_before + effect.n_dropped
     return n_dropped_by_name
 
 
-def _add_retrievers_that_write(
+def _add_rewriting_retrievers(
     notes: Sequence[PassageNote],
     retrieved: Sequence[Document],
-    handings_on: Sequence[HandingOn],
+    retrievers: Sequence[RetrieverEffect],
 ) -> list[PassageNote]:
-    """Say of each passage whether its retriever wrote it anew, of what was found inside."""
-    notes_with_writers = []
+    """Name the retriever that rewrote a document, in the notes of such documents."""
+    new_notes = []
     for note, document in zip(notes, retrieved, strict=True):
-        for handing_on in handings_on:
-            if document.key in handing_on.keys_written_anew:
-                update = {"written_anew_by": handing_on.retriever.name}
+        for effect in retrievers:
+            if document.key in effect.rewritten_keys:
+                update = {"written_anew_by": effect.retriever.name}
                 note = note.model_copy(update=update)
-        notes_with_writers.append(note)
-    return notes_with_writers
+        new_notes.append(note)
+    return new_notes
 
 
 def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
-    """Whether a later step took what this one gave.
+    """Whether a later step took documents that a step returned.
 
-    One that also took what this one had dropped stands beside it.
+    A later step that also took a document which the step had dropped does not count: it
+    worked beside the step, on what the search had found.
     """
-    dropped = step.took.difference(step.gave)
+    indexes_dropped = step.indexes_taken.difference(step.indexes_returned)
     for later in steps:
         if later is step or later.node.began < end_of(step.node):
             continue
-        took_its_documents = not later.took.isdisjoint(step.gave)
-        stands_beside = not later.took.isdisjoint(dropped)
-        if took_its_documents and not stands_beside:
+        took_its_documents = not later.indexes_taken.isdisjoint(step.indexes_returned)
+        took_dropped_ones = not later.indexes_taken.isdisjoint(indexes_dropped)
+        if took_its_documents and not took_dropped_ones:
             return True
     return False
 
@@ -339,9 +364,11 @@ def _is_worked_on(step: StepEffect, steps: Sequence[StepEffect]) -> bool:
 def _first_searches(
     documents_by_search: Mapping[Node, Documents],
 ) -> dict[DocumentKey, tuple[str | None, int]]:
-    """By document the name of the call that found it first, and its rank there.
+    """Find for each document the call that found it first.
 
-    The name is None if the call has none. Ranks count from 1.
+    Returns:
+        By the identity of a document the name of that call, None if it has none, and
+        the document's rank there, from 1.
     """
     searches: dict[DocumentKey, tuple[str | None, int]] = {}
     for node, documents in documents_by_search.items():
@@ -353,17 +380,25 @@ def _first_searches(
 def _share_shown(
     document: Document, key: DocumentKey, context: Context, shown: ShownToCall | None
 ) -> float:
-    """The share of a document's letters that its context shows, 0 to 1.
+    """Return the share of a document's letters that its context shows, from 0 to 1.
 
-    It was measured where the document was located itself. Otherwise the context is a
-    rework of the document, or the user named it: then the numbers of letters are
-    compared. A document without letters counts as shown whole.
+    A document without letters counts as shown whole.
+
+    Args:
+        document: The retrieved document.
+        key: The key of the document of which the context was made.
+        context: The context.
+        shown: What was found in the prompts, by key; None where the user named the
+            contexts.
     """
     if shown is not None and key == document.key:
-        _, showing = shown.shown_documents[key]
-        return 1.0 if showing.extent == "whole" else showing.coverage
+        # the prompt shows this very document, and the share was measured there
+        _, finding = shown.shown_documents[key]
+        return 1.0 if finding.extent == "whole" else finding.coverage
     if document.text in context.text:
         return 1.0
+    # A step cut or shortened the document, or the user named the context: the lengths
+    # are compared.
     n_letters = sum(map(str.isalnum, document.text))
     if n_letters == 0:
         return 1.0

@@ -9,16 +9,21 @@ from collections.abc import Iterable
 
 from ragmetrics_core.capture.letters import letters_of
 
-PASSAGE = 48  # bytes that two texts share by no chance
-EDGE = 32  # as many at the beginning or the end of one of them
-SHORTEST = 16  # a text of fewer bytes stands in others by chance
+# Lengths in bytes of the letters. A shorter text stands in another one by chance.
+PASSAGE = 48  # from the middle of a text
+EDGE = 32  # from the beginning or the end of a text
+SHORTEST = 16  # a whole text
 _STEP = 16
-# of each shared passage one such window, taken at every step, lies inside it
+# Windows of this length are taken at every step. So long a window lies inside each
+# shared passage, wherever the passage begins.
 _WINDOW = PASSAGE - _STEP + 1
 
 
 def is_contained_in(text: bytes, host: bytes) -> bool:
-    """Whether a text that is long enough to be no chance stands whole in another one."""
+    """Whether a text stands whole in another one, and is too long to do so by chance.
+
+    Both are given as letters (``letters_of``).
+    """
     is_long_enough = len(text) >= SHORTEST
     return is_long_enough and text in host
 
@@ -26,7 +31,8 @@ def is_contained_in(text: bytes, host: bytes) -> bool:
 def share_a_passage(text: bytes, other: bytes) -> bool:
     """Whether a passage of one text stands in the other.
 
-    A passage is an edge of either, a run from its middle, or all of it.
+    A passage is a beginning or an end of one of them, a piece from the middle, or all
+    of a text. Both texts are given as letters (``letters_of``).
     """
     if _edge_stands_in(text, other) or _edge_stands_in(other, text):
         return True

@@ -1,4 +1,9 @@
-"""What was retrieved for an answer, and what became of it. A part of stage 3."""
+"""What was retrieved for an answer, and what became of it. A part of stage 3.
+
+Say a search finds passages A, B and C, a reranker drops C, and the prompt shows A.
+Then all three were retrieved, and the notes say: A was shown, B was kept and not
+shown, C was dropped by the reranker.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,11 @@ from ragmetrics_core.capture.answer import FoundAnswer
 from ragmetrics_core.capture.arrivals import Arrivals
 from ragmetrics_core.capture.calls import names_of
 from ragmetrics_core.capture.context_rules import Contexts
-from ragmetrics_core.capture.origins import origins_of
+from ragmetrics_core.capture.origins import match_contexts
 from ragmetrics_core.capture.passage_notes import Passages, passages_of
 from ragmetrics_core.capture.prompt_contents import ShownToCall
 from ragmetrics_core.capture.question import Turn
-from ragmetrics_core.capture.rewriting import changes_of, texts_written_anew
+from ragmetrics_core.capture.rewriting import changes_of, rewriting_step_by_key
 from ragmetrics_core.capture.step_effects import effects_of
 from ragmetrics_core.capture.tree import DISTANCE_KEYS, Document, Node
 from ragmetrics_core.capture.widening import with_widened_texts
@@ -29,9 +34,10 @@ class Retrieved:
     """What was retrieved for an answer.
 
     Attributes:
-        documents: The documents; None if it is unknown what was retrieved. One that a
-            step widened has the wide text.
-        by_step: The documents of searches that no framework reports, by step.
+        documents: The documents; None if it is unknown what was retrieved. A document
+            that a step widened has the wide text.
+        by_step: For each step that searched without the framework's knowledge the
+            documents that it found.
         sources: Names of the calls that retrieved.
         passages: What became of each document.
         warnings: What the user should know of all these.
@@ -54,25 +60,34 @@ def retrieved_of(
     """Find what was retrieved for an answer, and what became of it.
 
     Args:
-        turn: The turn.
+        turn: The question, and the calls that were made for it.
         found_answer: The answer, and the call that wrote it.
         contexts: The contexts of the answer.
-        shown: What the answering call was shown; None if that is not known, or has no
-            say.
-        arrivals: What arrived in the turn.
+        shown: What the answering call was shown; None if that is not known, and where
+            the user named the contexts, so that it does not matter.
+        arrivals: What the searches and tools of the turn returned.
     """
     context_by_key = contexts.by_key
     by_step = arrivals.documents_of_steps(context_by_key)
-    # the user's names for contexts are no keys of documents
+    # contexts that the user named have numbers for keys, which are no documents' keys
     shown_keys = () if contexts.evidence_from == "named" else contexts.keys
     documents = arrivals.documents_retrieved(shown_keys, by_step)
     documents_by_search = {**turn.calls.retrievals, **by_step}
 
-    origins = origins_of(documents or (), context_by_key)
+    # which context shows which document
+    matched_contexts = match_contexts(documents or (), context_by_key)
+    # A context of no document, or of another wording than its document, may have been
+    # rewritten by a step.
+    keys_perhaps_rewritten = [
+        *matched_contexts.unmatched_keys,
+        *matched_contexts.keys_matched_by_id_alone,
+    ]
+    texts_perhaps_rewritten = {
+        key: context_by_key[key].text for key in keys_perhaps_rewritten
+    }
     changes = changes_of(turn.calls.nodes)
-    keys_to_explain = [*origins.foreign_keys, *origins.keys_by_id_alone]
-    texts_to_explain = {key: context_by_key[key].text for key in keys_to_explain}
-    written_anew = texts_written_anew(texts_to_explain, changes)
+    rewriting_steps = rewriting_step_by_key(texts_perhaps_rewritten, changes)
+    # what rerankers, filters and retrievers did to the documents
     effects = effects_of(
         changes, turn.calls, documents or (), found_answer.writing_call
     )
@@ -80,8 +95,8 @@ def retrieved_of(
         documents,
         documents_by_search,
         effects,
-        origins,
-        written_anew,
+        matched_contexts,
+        rewriting_steps,
         context_by_key,
         contexts.evidence_from,
         shown,
@@ -91,7 +106,9 @@ def retrieved_of(
     if _carry_a_distance(documents or contexts.items):
         warnings.append(_DISTANCE)
     return Retrieved(
-        documents=with_widened_texts(documents, origins.context_keys, context_by_key),
+        documents=with_widened_texts(
+            documents, matched_contexts.context_keys, context_by_key
+        ),
         by_step=by_step,
         sources=names_of(documents_by_search),
         passages=passages,

@@ -1,7 +1,9 @@
-"""Steps that write documents anew: what they gave is no further find. Pure.
+"""Steps that rewrite documents: what such a step returns was not found by a search. Pure.
 
 A node of a graph, a component or a postprocessor may translate, shorten or rephrase the
-documents that it took. Its own documents then stand for those, in other words.
+documents that it took. Say it takes "Die Brücke fiel 1874." and returns "The bridge
+fell in 1874.": then the English text stands for the German one, and is no further
+document that was retrieved.
 """
 
 from __future__ import annotations
@@ -15,42 +17,43 @@ from ragmetrics_core.capture.passages import shares_a_passage_with_any
 from ragmetrics_core.capture.tree import SCORE_KEYS, Document, DocumentKey, Node
 
 _WORD = re.compile(r"[^\W_]{4,}|[0-9]{2,}")  # shorter words stand everywhere
-_STEM = 5  # letters of a word that a rewriter seldom changes
-_HALF = 0.5  # of the words of a new text; a page of its own shares fewer
-_MOST = 0.7  # of the words of an old text, which may be few
-_FEWEST = 5  # of an old text with fewer words, another one holds most by chance
+_STEM_LENGTH = 5  # letters of a word that a rewriter seldom changes
+# This share of the words of a new text stands in the old texts: a page that was found
+# apart from them shares fewer words.
+_SHARE_OF_NEW_WORDS = 0.5
+# Or this share of the words of one old text stands in the new text. An old text with
+# few words has so many in common with another text by chance.
+_SHARE_OF_OLD_WORDS = 0.7
+_FEWEST_OLD_WORDS = 5
 
 
-def documents_written_anew(
+def rewritten_documents(
     step: Node, later_lists: Iterable[Sequence[Document]] = ()
 ) -> tuple[Document, ...]:
-    """Return the documents of a step that it made of documents that it took.
-
-    Such a document has a new text, in the place of one that the step did not hand on.
-    It has the id or the metadata of that, or most words of one are words of the other.
-    A step that replaced all of several documents by as many wrote all of them anew,
-    unless nothing but their number says so and a later list still holds one that it
-    took: then it only added to them.
+    """Return the documents of a step that it made out of documents that it took.
 
     Args:
         step: The step.
         later_lists: Lists of documents that were there after the step.
     """
-    gone, new = _gone_and_new(step)
-    if not gone or not new:
+    dropped, added = _dropped_and_added(step)
+    if not dropped or not added:
         return ()
-    written_anew = tuple(
-        document for document in new if _is_made_of_one(document, gone)
+    rewritten = tuple(
+        document for document in added if _is_made_of_any(document, dropped)
     )
-    if not _replaces_each(step, gone, new):
-        return written_anew
-    if written_anew:
-        return tuple(new)
-    texts_gone = {document.text for document in gone}
+    if not _replaces_each(step, dropped, added):
+        return rewritten
+    # it took three documents, say, and returned three others
+    if rewritten:
+        return tuple(added)
+    # Only the number says so. If a later call still has a document that the step took,
+    # the step may have searched for more.
+    dropped_texts = {document.text for document in dropped}
     for documents in later_lists:
-        if any(document.text in texts_gone for document in documents):
+        if any(document.text in dropped_texts for document in documents):
             return ()
-    return tuple(new)
+    return tuple(added)
 
 
 @dataclass(frozen=True)
@@ -60,23 +63,24 @@ class DocumentChange:
     Attributes:
         node: The step.
         taken: The documents that it was given; empty if nobody recorded them.
-        gave: Those that it returned, or passed on if it is a filter.
-        gone: Those that it was given and did not hand on.
-        new: Those that it returned and was not given.
-        is_filter: Whether it is a plain step that dropped some and wrote none.
+        returned: The documents that it returned; of a filter those that it passed on.
+        dropped: The documents that it was given and did not return.
+        added: The documents that it returned and was not given.
+        is_filter: Whether it is a plain step that dropped some documents and added
+            none.
     """
 
     node: Node
     taken: tuple[Document, ...]
-    gave: tuple[Document, ...]
-    gone: tuple[Document, ...]
-    new: tuple[Document, ...]
+    returned: tuple[Document, ...]
+    dropped: tuple[Document, ...]
+    added: tuple[Document, ...]
     is_filter: bool
 
     @property
-    def replaces(self) -> bool:
-        """Whether it gave texts that it had not taken, and did not give some that it had."""
-        return bool(self.gone and self.new)
+    def replaces_documents(self) -> bool:
+        """Whether it dropped documents and added others."""
+        return bool(self.dropped and self.added)
 
 
 def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
@@ -94,126 +98,154 @@ def changes_of(nodes: Sequence[Node]) -> list[DocumentChange]:
         gives = node.documents is not None or bool(node.documents_passed_on)
         if node.kind not in ("step", "agent", "reranker") or not gives:
             continue
-        gone, new = _gone_and_new(node)
-        is_filter = _is_filter(node, gone, new, nodes)
-        gave = node.documents_passed_on if is_filter else node.documents or ()
+        dropped, added = _dropped_and_added(node)
+        is_filter = _is_filter(node, dropped, added, nodes)
+        returned = node.documents or ()
+        if is_filter:
+            returned = node.documents_passed_on
         change = DocumentChange(
-            node, _taken_by(node), gave, tuple(gone), tuple(new), is_filter
+            node=node,
+            taken=_documents_taken(node),
+            returned=returned,
+            dropped=tuple(dropped),
+            added=tuple(added),
+            is_filter=is_filter,
         )
         changes.append(change)
     return changes
 
 
-def texts_written_anew(
+def rewriting_step_by_key(
     text_by_key: Mapping[DocumentKey, str], changes: Sequence[DocumentChange]
 ) -> dict[DocumentKey, str]:
-    """Return those of some texts that a step wrote anew, with the name of the first such step.
+    """Find the texts that a step rewrote, and name the first such step for each.
+
+    A step rewrote a text if it dropped documents, added others, and returned the text
+    or a passage of it.
 
     Args:
-        text_by_key: The texts, each by a key.
-        changes: What the steps of the run made of their documents.
+        text_by_key: The texts of contexts, each by the key of its context.
+        changes: What the steps of the run made of their documents, in their order.
+
+    Returns:
+        For the key of each rewritten text the name of the step; the other keys are left
+        out.
     """
-    written_anew: dict[DocumentKey, str] = {}
+    name_by_key: dict[DocumentKey, str] = {}
+    writers = [change for change in changes if change.replaces_documents]
     for key, text in text_by_key.items():
-        for change in changes:
-            gave_texts = [document.text for document in change.gave]
-            is_given = text in gave_texts or shares_a_passage_with_any(text, gave_texts)
-            if change.replaces and is_given:
-                written_anew[key] = change.node.name
+        for writer in writers:
+            returned = [document.text for document in writer.returned]
+            if text in returned or shares_a_passage_with_any(text, returned):
+                name_by_key[key] = writer.node.name
                 break
-    return written_anew
+    return name_by_key
 
 
 def _is_filter(
     step: Node,
-    gone: Sequence[Document],
-    new: Sequence[Document],
+    dropped: Sequence[Document],
+    added: Sequence[Document],
     nodes: Sequence[Node],
 ) -> bool:
-    """Whether a plain step passed on some of the documents that it was handed, and dropped the others.
+    """Whether a plain step passed on some of the documents that it took, and dropped the rest.
 
-    It wrote none. A later step must have been handed what it passed on, and nothing of
-    the others: a step may also pick some documents out of a state that keeps all.
+    A later call must have been given documents that the step passed on. If a later call
+    was also given a dropped document, the step filtered nothing out: it only picked
+    some documents out of a state that keeps all of them.
 
     Args:
         step: The step.
-        gone: What it did not hand on.
-        new: What it was not given.
+        dropped: The documents that it took and did not return.
+        added: The documents that it returned and had not taken; a filter has none.
         nodes: The calls of the run.
     """
-    if step.kind != "step" or not gone or new or not step.documents_passed_on:
+    if step.kind != "step" or not dropped or added or not step.documents_passed_on:
         return False
-    keys_gone = {document.key for document in gone}
-    keys_passed_on = {document.key for document in step.documents_passed_on}
-    is_read_later = False
+    dropped_keys = {document.key for document in dropped}
+    passed_on_keys = {document.key for document in step.documents_passed_on}
+    is_used_later = False
     for later in nodes:
         if later.began < end_of(step):
             continue
-        keys_handed = {document.key for document in _taken_by(later)}
-        if not keys_handed.isdisjoint(keys_gone):
+        keys_taken = {document.key for document in _documents_taken(later)}
+        if not keys_taken.isdisjoint(dropped_keys):
             return False
-        is_read_later = is_read_later or not keys_handed.isdisjoint(keys_passed_on)
-    return is_read_later
+        if not keys_taken.isdisjoint(passed_on_keys):
+            is_used_later = True
+    return is_used_later
 
 
-def _gone_and_new(step: Node) -> tuple[list[Document], list[Document]]:
-    """The documents that a step took and did not give, and those that it gave and had not taken."""
-    documents = step.documents or ()
-    taken = _taken_by(step)
+def _dropped_and_added(step: Node) -> tuple[list[Document], list[Document]]:
+    """Compare the documents that a step took and those that it returned, by their texts.
+
+    Returns:
+        The documents that it took and did not return, and the documents that it
+        returned and had not taken.
+    """
+    returned = step.documents or ()
+    taken = _documents_taken(step)
     texts_taken = {document.text for document in taken}
-    texts_given = {
-        document.text for document in (*documents, *step.documents_passed_on)
+    texts_returned = {
+        document.text for document in (*returned, *step.documents_passed_on)
     }
-    gone = [document for document in taken if document.text not in texts_given]
-    new = [document for document in documents if document.text not in texts_taken]
-    return gone, new
+    dropped = [document for document in taken if document.text not in texts_returned]
+    added = [document for document in returned if document.text not in texts_taken]
+    return dropped, added
 
 
-def _taken_by(step: Node) -> tuple[Document, ...]:
-    """The documents that a step was given."""
+def _documents_taken(step: Node) -> tuple[Document, ...]:
+    """The documents that a step was given, or that stood among its inputs."""
     return step.input_documents or step.documents_among_inputs
 
 
 def _replaces_each(
-    step: Node, gone: Sequence[Document], new: Sequence[Document]
+    step: Node, dropped: Sequence[Document], added: Sequence[Document]
 ) -> bool:
-    """Whether a step gave a new document for each one that it took, and took several.
+    """Whether a step returned a new document for each document that it took.
 
-    Of a reranker one is enough: it searches nothing.
+    One document for one other proves nothing of a plain step, which may have searched.
+    A reranker searches nothing, so that one is enough.
     """
     fewest = 1 if step.kind == "reranker" else 2
-    n_taken = len(_taken_by(step))
-    n_given = len(step.documents or ())
-    return fewest <= n_taken == n_given == len(gone) == len(new)
+    n_taken = len(_documents_taken(step))
+    n_returned = len(step.documents or ())
+    return fewest <= n_taken == n_returned == len(dropped) == len(added)
 
 
-def _is_made_of_one(document: Document, others: Sequence[Document]) -> bool:
-    """Whether a document was made of one of some others, or of several."""
+def _is_made_of_any(document: Document, others: Sequence[Document]) -> bool:
+    """Whether a document was made out of one or several of some others.
+
+    It was if it has the id of one, if it keeps most words of one, or if at least half
+    of its words stand in the others together.
+    """
     if _is_named_like_one(document, others):
         return True
     stems = _stems(document.text)
-    stems_of_others: set[str] = set()
+    stems_of_all_others: set[str] = set()
     for other in others:
-        other_stems = _stems(other.text)
-        n_kept = len(stems & other_stems)
-        if len(other_stems) >= _FEWEST and n_kept >= _MOST * len(other_stems):
+        stems_of_other = _stems(other.text)
+        n_kept = len(stems & stems_of_other)
+        has_enough_words = len(stems_of_other) >= _FEWEST_OLD_WORDS
+        if has_enough_words and n_kept >= _SHARE_OF_OLD_WORDS * len(stems_of_other):
             return True
-        stems_of_others |= other_stems
-    return bool(stems) and len(stems & stems_of_others) >= _HALF * len(stems)
+        stems_of_all_others |= stems_of_other
+    n_from_others = len(stems & stems_of_all_others)
+    return bool(stems) and n_from_others >= _SHARE_OF_NEW_WORDS * len(stems)
 
 
 def _is_named_like_one(document: Document, others: Sequence[Document]) -> bool:
-    """Whether a document has the id or the metadata of just one of some others.
+    """Whether a document has the id of one of some others, or the metadata of exactly one.
 
-    Passages of one page often have the same metadata, which then tell nothing.
+    Metadata that several others have, such as the file of all its passages, tell
+    nothing.
     """
+    ids_of_others = {other.own_id for other in others} - {None}
+    if document.own_id in ids_of_others:
+        return True
     metadata = _metadata_without_scores(document)
-    n_of_its_metadata = 0
-    for other in others:
-        if other.own_id is not None and other.own_id == document.own_id:
-            return True
-        n_of_its_metadata += metadata == _metadata_without_scores(other)
-    return bool(metadata) and n_of_its_metadata == 1
+    metadata_of_others = [_metadata_without_scores(other) for other in others]
+    return bool(metadata) and metadata_of_others.count(metadata) == 1
 
 
 def _metadata_without_scores(document: Document) -> dict[str, str]:
@@ -227,4 +259,4 @@ def _metadata_without_scores(document: Document) -> dict[str, str]:
 
 def _stems(text: str) -> set[str]:
     """The first letters of each word that counts, in lower case."""
-    return {word[:_STEM].lower() for word in _WORD.findall(text)}
+    return {word[:_STEM_LENGTH].lower() for word in _WORD.findall(text)}

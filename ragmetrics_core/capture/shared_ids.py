@@ -34,27 +34,28 @@ def mark_shared_ids(root: Node) -> None:
 
 
 def _ids_of_several_searches(root: Node) -> set[str]:
-    """The ids that two searches gave to different texts.
+    """Find the ids that two searches gave to different texts.
 
-    A search speaks for the searches inside it: it may hand on what they found in other
-    words. So only searches beside each other are compared, and those inside one search
-    with each other. What was handed in counts as found last.
+    A search is not compared with the searches inside it: it may return what they found
+    in other words. So searches on one level are compared with each other, and those
+    inside one search with each other.
 
     Args:
         root: The outermost call.
     """
-    # the root stands for any call here: it may be the one search
+    # the root itself may be the one search, so that it needs a call around it
     around_root = Node("step", children=[root])
+    # documents that the run was handed count like those of a tool that ran last
     handed_in = Node("tool", documents=root.input_documents)
     shared_ids: set[str] = set()
-    beside_each_other = [[*_searches_below(around_root), handed_in]]
-    while beside_each_other:
-        searches = beside_each_other.pop()
-        shared_ids.update(_ids_of_several_searches_beside(searches))
+    groups_to_compare = [[*_searches_below(around_root), handed_in]]
+    while groups_to_compare:
+        searches = groups_to_compare.pop()
+        shared_ids.update(_ids_with_other_texts(searches))
         for search in searches:
             searches_inside = list(_searches_below(search))
             if searches_inside:
-                beside_each_other.append(searches_inside)
+                groups_to_compare.append(searches_inside)
     return shared_ids
 
 
@@ -74,30 +75,31 @@ def _searches_below(node: Node) -> Iterator[Node]:
             yield from _searches_below(child)
 
 
-def _ids_of_several_searches_beside(searches: Sequence[Node]) -> set[str]:
-    """The ids that searches beside each other gave to different texts.
+def _ids_with_other_texts(searches: Sequence[Node]) -> set[str]:
+    """Find the ids that some searches gave to texts of different documents.
 
-    A tool, or a search that was given documents, may hand on in other words what a
-    search before it found. Its text is another document only if it has no passage in
-    common with what stood under the id before.
+    Two different texts under one id are two documents, as where two stores count from
+    "0". An exception is a search that may only repeat what an earlier one found, in
+    other words: its text must share no passage with the earlier texts under the id.
 
     Args:
-        searches: The searches, in the order in which they began.
+        searches: Searches of which none is inside another one, in the order in which
+            they began.
     """
     texts_by_id: dict[str, list[str]] = {}
     shared_ids = set()
     for search in searches:
-        may_hand_on = search.kind == "tool" or bool(search.input_documents)
+        may_repeat = search.kind == "tool" or bool(search.input_documents)
         for document in search.documents or ():
             if document.id is None:
                 continue
             texts_before = texts_by_id.setdefault(document.id, [])
             if document.text in texts_before:
                 continue
-            is_reworked = may_hand_on and shares_a_passage_with_any(
+            is_repeated = may_repeat and shares_a_passage_with_any(
                 document.text, texts_before
             )
-            if texts_before and not is_reworked:
+            if texts_before and not is_repeated:
                 shared_ids.add(document.id)
             texts_before.append(document.text)
     return shared_ids

@@ -1,7 +1,10 @@
-"""What steps and retrievers made of the retrieved passages between search and prompt. Pure.
+"""What steps and retrievers did to the retrieved documents between search and prompt. Pure.
 
-All is found out once, as values that ``passage_notes`` reads. A **place** is the index
-of a passage among the retrieved documents.
+A search finds passages A, B and C, and a reranker returns B and A. Then the reranker
+took the documents with indexes 0, 1 and 2 and returned those with indexes 1 and 0. An
+**index** is that of a document among the retrieved documents, from 0.
+
+All texts are compared once, in ``effects_of``; ``passage_notes`` reads the result.
 """
 
 from __future__ import annotations
@@ -10,116 +13,112 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragmetrics_core.capture.calls import Calls, end_of
-from ragmetrics_core.capture.origins import MatchedDocuments, explain
+from ragmetrics_core.capture.origins import MatchedDocuments, match_documents
 from ragmetrics_core.capture.rewriting import DocumentChange
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
 
 @dataclass(frozen=True)
-class HandingOn:
-    """What became, inside one retriever, of what searches inside it found.
+class RetrieverEffect:
+    """What a retriever did to the documents that searches inside it found.
 
     Attributes:
         retriever: The retriever.
-        n_dropped: How many it did not hand on, if that is known; else 0.
-        keys_written_anew: The keys of documents that it gave and no search inside it
-            found. Where there are any, nobody knows what it dropped.
+        n_dropped: How many of these documents it did not return; 0 where that is not
+            known.
+        rewritten_keys: The keys of documents that it returned and no search inside it
+            found. If there are any, nobody knows which documents it dropped.
     """
 
     retriever: Node
     n_dropped: int
-    keys_written_anew: frozenset[DocumentKey]
+    rewritten_keys: frozenset[DocumentKey]
 
 
 @dataclass(frozen=True)
 class StepEffect:
-    """A reranker or filter, with the places of what it took and gave.
+    """What a reranker or filter did to the retrieved documents.
 
     Attributes:
         name: Its name.
         node: The call.
-        took: Places, among the retrieved documents, of those that it was given.
-        gave: Places of those that it returned, in its order.
-        wrote_anew: Whether it returned texts that it made of no retrieved document that
-            is known.
+        indexes_taken: Indexes of the retrieved documents that it was given.
+        indexes_returned: Indexes of the retrieved documents that it returned, in its
+            order.
+        returns_unknown_texts: Whether it returned texts that were made of no known
+            document.
     """
 
     name: str
     node: Node
-    took: frozenset[int]
-    gave: tuple[int, ...]
-    wrote_anew: bool
+    indexes_taken: frozenset[int]
+    indexes_returned: tuple[int, ...]
+    returns_unknown_texts: bool
 
 
 @dataclass(frozen=True)
 class StepEffects:
-    """What became of the passages inside retrievers and in steps.
+    """What steps and retrievers did to the retrieved documents.
 
     Attributes:
         steps: The rerankers and filters between the searches and the answer.
-        handings_on: What retrievers handed on of what searches inside them found.
-        writer_by_place: By the place of a passage that a step which wrote documents
-            anew did not hand on, the name of the first such step.
+        retrievers: The retrievers that hand on what searches inside them found.
+        writer_by_index: For the index of a document that a rewriting step took and did
+            not return, the name of the first such step.
     """
 
     steps: tuple[StepEffect, ...]
-    handings_on: tuple[HandingOn, ...]
-    writer_by_place: Mapping[int, str]
+    retrievers: tuple[RetrieverEffect, ...]
+    writer_by_index: Mapping[int, str]
 
 
 def effects_of(
     changes: Sequence[DocumentChange],
     calls: Calls,
     retrieved: Sequence[Document],
-    answered_by: Node | None,
+    answering_call: Node | None,
 ) -> StepEffects:
-    """Find out what became of the passages inside retrievers and in steps.
+    """Find out what steps and retrievers did to the retrieved documents.
 
     Args:
         changes: What the steps of the run made of their documents.
         calls: The calls of the run.
         retrieved: The retrieved documents.
-        answered_by: The call that answered; None if no call is known.
+        answering_call: The call that wrote the answer; None if it is unknown.
     """
-    writers = [
-        change
-        for change in changes
-        if change.replaces and change.node in calls.steps_with_documents
-    ]
-    steps = _steps_before_answer(changes, calls, answered_by)
-    found_by_retriever = _found_inside_retrievers(calls)
-    # here alone texts are compared
-    of_writers = [explain(retrieved, writer.gone) for writer in writers]
-    taken_by_steps = [explain(retrieved, step.taken) for step in steps]
-    given_by_steps = [explain(retrieved, step.change.gave) for step in steps]
-    of_retrievers = [
-        explain(found_inside, retriever.documents or ())
-        for retriever, found_inside in found_by_retriever.items()
-    ]
-    return StepEffects(
-        steps=tuple(
-            _step_effect(step, retrieved, taken, given)
-            for step, taken, given in zip(
-                steps, taken_by_steps, given_by_steps, strict=True
-            )
-        ),
-        handings_on=tuple(
-            _handing_on(retriever, explained)
-            for retriever, explained in zip(
-                found_by_retriever, of_retrievers, strict=True
-            )
-        ),
-        writer_by_place=_writer_by_place(writers, of_writers),
-    )
+    step_effects = []
+    for step in _steps_before_answer(changes, calls, answering_call):
+        taken = match_documents(retrieved, step.taken)
+        returned = match_documents(retrieved, step.change.returned)
+        step_effects.append(_step_effect(step, retrieved, taken, returned))
+
+    retriever_effects = []
+    for retriever, found_inside in _found_inside_retrievers(calls).items():
+        matched = match_documents(found_inside, retriever.documents or ())
+        retriever_effects.append(_retriever_effect(retriever, matched))
+
+    writer_by_index: dict[int, str] = {}
+    for change in changes:
+        if (
+            not change.replaces_documents
+            or change.node not in calls.steps_with_documents
+        ):
+            continue
+        dropped = match_documents(retrieved, change.dropped)
+        for index, dropped_key in enumerate(dropped.later_keys):
+            if dropped_key is not None:
+                writer_by_index.setdefault(index, change.node.name)
+    return StepEffects(tuple(step_effects), tuple(retriever_effects), writer_by_index)
 
 
 @dataclass(frozen=True)
-class _StepBefore:
+class _StepBeforeAnswer:
     """A reranker or filter between the searches and the answer.
 
     Attributes:
         change: What it made of its documents.
-        taken: What it was given; all that was found before it where nobody recorded it.
+        taken: The documents that it was given; where nobody recorded these, all that
+            was found before it.
     """
 
     change: DocumentChange
@@ -127,31 +126,36 @@ class _StepBefore:
 
 
 def _steps_before_answer(
-    changes: Sequence[DocumentChange], calls: Calls, answered_by: Node | None
-) -> list[_StepBefore]:
-    """The rerankers and filters between the searches and the answer, in their order.
+    changes: Sequence[DocumentChange], calls: Calls, answering_call: Node | None
+) -> list[_StepBeforeAnswer]:
+    """List the rerankers and filters that ended between the searches and the answer.
 
-    Of plain steps those count that are known to drop documents.
+    Args:
+        changes: What the steps of the run made of their documents, in their order.
+        calls: The calls of the run.
+        answering_call: The call that wrote the answer; None if it is unknown. Then all
+            rerankers and filters count.
     """
-    steps: list[_StepBefore] = []
+    steps: list[_StepBeforeAnswer] = []
     for change in changes:
         node = change.node
         is_reranker = node.kind == "reranker" and node.documents is not None
-        is_too_late = answered_by is not None and end_of(node) > answered_by.began
-        *around, _ = calls.paths[node]
-        is_in_retriever = any(call.kind == "retriever" for call in around)
-        is_search = node in calls.retrievals
-        if not (is_reranker or change.is_filter):
+        if not is_reranker and not change.is_filter:
             continue
-        if is_too_late or is_in_retriever or is_search:
+        if answering_call is not None and end_of(node) > answering_call.began:
             continue
+        callers = calls.paths[node][:-1]
+        if any(caller.kind == "retriever" for caller in callers):
+            continue  # the retriever around it tells what it returned
+        if node in calls.retrievals:
+            continue  # its documents count as found by it
         taken = change.taken or _documents_found_before(node, calls)
-        steps.append(_StepBefore(change, taken))
+        steps.append(_StepBeforeAnswer(change, taken))
     return steps
 
 
 def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
-    """All that was found before a step of which nobody recorded what it was given."""
+    """List all documents that searches found before a step began."""
     found: list[Document] = []
     for search, documents in calls.retrievals.items():
         if end_of(search) <= node.began:
@@ -160,87 +164,82 @@ def _documents_found_before(node: Node, calls: Calls) -> tuple[Document, ...]:
 
 
 def _step_effect(
-    step: _StepBefore,
+    step: _StepBeforeAnswer,
     retrieved: Sequence[Document],
     taken: MatchedDocuments,
-    given: MatchedDocuments,
+    returned: MatchedDocuments,
 ) -> StepEffect:
-    """What a step did to the retrieved documents.
+    """Say what a step did to the retrieved documents.
 
     Args:
         step: The step.
         retrieved: The retrieved documents.
-        taken: Which of the documents that it took stand behind the retrieved ones.
-        given: The same of the documents that it gave.
+        taken: Which document that the step took was made of which retrieved one.
+        returned: Which document that it returned was made of which retrieved one.
     """
     change = step.change
-    place_by_identity = {
-        document.identity: place for place, document in enumerate(retrieved)
+    index_by_identity = {
+        document.identity: index for index, document in enumerate(retrieved)
     }
+    indexes_taken = _indexes_of(step.taken, taken, index_by_identity)
+    indexes_returned = _indexes_of(change.returned, returned, index_by_identity)
     return StepEffect(
         change.node.name,
         change.node,
-        frozenset(_places(step.taken, taken, place_by_identity)),
-        tuple(_places(change.gave, given, place_by_identity)),
-        wrote_anew=change.replaces and bool(given.unexplained),
+        frozenset(indexes_taken),
+        tuple(indexes_returned),
+        returns_unknown_texts=change.replaces_documents
+        and bool(returned.unmatched_keys),
     )
 
 
-def _places(
+def _indexes_of(
     documents: Sequence[Document],
-    explained: MatchedDocuments,
-    place_by_identity: Mapping[DocumentKey, int],
+    matched: MatchedDocuments,
+    index_by_identity: Mapping[DocumentKey, int],
 ) -> list[int]:
-    """Places of documents among the retrieved, in the order of the documents.
+    """Find the indexes that some documents have among the retrieved documents.
 
     Args:
-        documents: Documents that a step took or gave.
-        explained: Which of them stand behind the retrieved documents.
-        place_by_identity: The places of the retrieved documents, by their identities.
+        documents: Documents that a step took or returned.
+        matched: For each retrieved document the key of the one among ``documents`` that
+            was made of it, by the words that they share.
+        index_by_identity: The indexes of the retrieved documents by their identities: a
+            document keeps its identity as long as it keeps its id.
+
+    Returns:
+        The indexes, in the order of ``documents``.
     """
     identities = [document.identity for document in documents]
-    if all(identity in place_by_identity for identity in identities):
-        places = [place_by_identity[identity] for identity in identities]
-        return list(dict.fromkeys(places))
-    # a step that changed texts and kept no ids: they are known by what they share
+    if all(identity in index_by_identity for identity in identities):
+        indexes = [index_by_identity[identity] for identity in identities]
+        return list(dict.fromkeys(indexes))
+    # the step changed texts and kept no ids, so that shared words tell
     keys = dict.fromkeys(document.key for document in documents)
     rank_by_key = {key: rank for rank, key in enumerate(keys)}
-    ranked_places = []
-    for place, key in enumerate(explained.keys):
+    ranks_and_indexes = []
+    for retrieved_index, key in enumerate(matched.later_keys):
         if key is not None:
-            ranked_places.append((rank_by_key[key], place))
-    return [place for _, place in sorted(ranked_places)]
+            ranks_and_indexes.append((rank_by_key[key], retrieved_index))
+    return [index for _, index in sorted(ranks_and_indexes)]
 
 
-def _writer_by_place(
-    writers: Sequence[DocumentChange], explanations: Sequence[MatchedDocuments]
-) -> dict[int, str]:
-    """By the place of a passage that was not handed on, the first step that wrote anew.
+def _retriever_effect(retriever: Node, matched: MatchedDocuments) -> RetrieverEffect:
+    """Say what a retriever did to the documents that searches inside it found.
 
     Args:
-        writers: The steps that wrote documents anew.
-        explanations: For each of them, which of the documents that it did not hand on
-            stand behind the retrieved ones.
+        retriever: The retriever.
+        matched: Which document that it returned was made of which found one.
     """
-    writer_by_place: dict[int, str] = {}
-    for writer, explained in zip(writers, explanations, strict=True):
-        for place, key in enumerate(explained.keys):
-            if key is not None:
-                writer_by_place.setdefault(place, writer.node.name)
-    return writer_by_place
-
-
-def _handing_on(retriever: Node, explained: MatchedDocuments) -> HandingOn:
-    """What became, inside a retriever, of what searches inside it found."""
-    keys_anew = frozenset(explained.unexplained)
-    n_dropped = 0 if keys_anew else explained.keys.count(None)
-    return HandingOn(retriever, n_dropped, keys_anew)
+    rewritten_keys = frozenset(matched.unmatched_keys)
+    n_dropped = 0 if rewritten_keys else matched.later_keys.count(None)
+    return RetrieverEffect(retriever, n_dropped, rewritten_keys)
 
 
 def _found_inside_retrievers(calls: Calls) -> dict[Node, list[Document]]:
-    """What searches inside retrievers found, by the retriever.
+    """List, for each retriever with searches inside it, the documents that these found.
 
-    Such a retriever compresses, or fuses several lists.
+    Such a retriever compresses documents, or fuses several lists.
     """
     found_by_retriever = {}
     for retriever in calls.retrievals:
@@ -251,7 +250,7 @@ def _found_inside_retrievers(calls: Calls) -> dict[Node, list[Document]]:
 
 
 def _documents_of_inner_searches(retriever: Node) -> list[Document]:
-    """What retrievers inside a retriever found, each document once."""
+    """List the documents that retrievers inside a retriever found, each once."""
     documents: dict[str, Document] = {}
     for node in retriever.walk():
         if node is retriever or node.kind != "retriever":

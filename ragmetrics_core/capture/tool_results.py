@@ -2,7 +2,8 @@
 
 A part of stage 3, for ``arrivals``. A tool's text may show the documents of a search
 inside the tool: text and search are then one call. Or a model wrote the text, alone or
-in a **frame**: words of the application around it, such as "Response:".
+in a **frame**: fixed words of the application around it. In "Response: It fell in
+1874." the frame is "Response:".
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH, locate
 from ragmetrics_core.capture.plain_values import as_one_line, parse_json, texts_in
 from ragmetrics_core.capture.tree import Document, DocumentKey, Node
 
-_MARKS = " .!?\"'`)]}>"
+_ENDING_SIGNS = " .!?\"'`)]}>"  # that may stand behind an argument in a tool's text
 
 
 def documents_behind(tool: Node) -> tuple[Document, ...] | None:
-    """The documents behind a tool's result; None if nothing was searched.
+    """List the documents that a tool's result may show; None if nothing was searched.
 
-    They are its own, else those of retrievers inside it, each once.
+    These are the tool's own documents, else those of retrievers inside it, each once.
     """
     if tool.documents is not None:
         return tool.documents
@@ -36,18 +37,21 @@ def documents_behind(tool: Node) -> tuple[Document, ...] | None:
 
 
 def is_made_of_documents(tool: Node) -> bool:
-    """Whether a tool's result is made of the documents behind it: both are one call.
+    """Whether a tool's result only presents the documents that were found inside it.
 
-    A tool that failed counts if no model ran inside it. Otherwise its text shows some
-    of the documents; or there is no text, or the search found nothing.
+    The tool and the search inside it then count as one call.
     """
     if tool.error:
+        # a tool that failed presents nothing; with a model inside, it is a sub-agent
         return not any(node.kind == "model" for node in tool.walk())
     documents = documents_behind(tool)
-    if documents is None or repeated_reply(tool) is not None:
+    if documents is None:
         return False
+    if repeated_reply(tool) is not None:
+        return False  # a model inside the tool answered from the documents
     text = tool.text or ""
-    if not documents or not text.strip():
+    has_found_nothing = not documents
+    if has_found_nothing or not text.strip():
         return True
     document_texts: list[str] = []
     for document in documents:
@@ -57,10 +61,10 @@ def is_made_of_documents(tool: Node) -> bool:
 
 
 def repeated_reply(tool: Node) -> str | None:
-    """What a model inside a tool wrote and the tool hands on word for word.
+    """Find the reply of a model inside a tool that the tool returns word for word.
 
-    It may be all of the tool's text, or a text of its JSON. None if the tool hands on
-    nothing such.
+    The reply may be all of the tool's text, or a text of its JSON. None if the tool
+    returns no such reply.
     """
     text = tool.text or ""
     texts = [text, *texts_in(parse_json(text))]
@@ -86,9 +90,10 @@ def is_written_by_model(tool: Node, nodes: Iterable[Node]) -> bool:
 
 
 def _replies_inside(tool: Node) -> list[str]:
-    """What models and agents inside a tool wrote, in their order.
+    """List what models and agents inside a tool wrote, in their order.
 
-    A query that a search inside it was asked is left out: what was found may quote it.
+    A query that was searched for inside the tool is left out: documents that were found
+    may repeat it.
     """
     _, *inner_calls = tool.walk()
     replies = []
@@ -102,9 +107,10 @@ def _replies_inside(tool: Node) -> list[str]:
 
 
 def _is_reply_in_frame(tool: Node) -> bool:
-    """Whether a reply of a model inside a tool makes up the tool's text.
+    """Whether a tool's text is a reply of a model inside the tool, in a frame.
 
-    It is a line of the text, most of the text, or a long passage of it.
+    The reply is a line of the text, more than half of the text, or so long that it does
+    not stand in the text by chance.
     """
     text = tool.text or ""
     text_in_one_line = as_one_line(text)
@@ -123,30 +129,35 @@ def _is_reply_in_frame(tool: Node) -> bool:
 
 
 def _is_argument_in_frame(tool: Node, nodes: Iterable[Node]) -> bool:
-    """Whether a tool's text ends with an argument that a model had chosen.
+    """Whether a tool's text is few fixed words that end with an argument chosen by a model.
 
-    A frame that is longer than half of the text, or holds a number, tells something by
-    itself. An argument that does not end the text is a query that the tool repeats.
+    An example is "Reflection recorded: I should search for the bridge." The fixed words
+    may take up half of the text and must hold no number: else they tell something.
 
     Args:
         tool: The tool.
         nodes: The calls of the run.
     """
     text = as_one_line(tool.text)
-    # each argument that stands in the text becomes one mark
-    frame = text.rstrip(_MARKS)
+    # each argument in the text is replaced by this sign, which no text holds
+    argument_sign = "\0"
+    text_without_arguments = text.rstrip(_ENDING_SIGNS)
     for argument in _arguments_before(tool, nodes):
         if len(argument) >= DISTINCTIVE_LENGTH:
-            frame = frame.replace(argument.rstrip(_MARKS), "\0")
-    if not frame.endswith("\0"):
+            text_without_arguments = text_without_arguments.replace(
+                argument.rstrip(_ENDING_SIGNS), argument_sign
+            )
+    if not text_without_arguments.endswith(argument_sign):
+        # 'Results for "bridge": It fell …' repeats a query, and then tells something
         return False
-    frame_words = frame.replace("\0", "").lstrip("0123456789 ")
-    holds_number = any(map(str.isdigit, frame_words))
-    return 2 * len(frame_words) <= len(text) and not holds_number
+    frame = text_without_arguments.replace(argument_sign, "")
+    frame = frame.lstrip("0123456789 ")
+    holds_number = any(map(str.isdigit, frame))
+    return 2 * len(frame) <= len(text) and not holds_number
 
 
 def _arguments_before(tool: Node, nodes: Iterable[Node]) -> list[str]:
-    """Texts that models had given to tools before a tool began, each in one line."""
+    """List the arguments that models gave to tools before a tool began, each in one line."""
     arguments: list[str] = []
     for node in nodes:
         if node.began < tool.began:

@@ -1,8 +1,8 @@
-"""Passages that a step widened after the search: a window around a sentence, a page for a chunk. Pure.
+"""Passages that a step widened after the search. Pure.
 
-What was searched for is the small text, and what was found with it is the large one. So
-the passage has the large text, among the retrieved documents as in the ledger: a fact
-that stands in it was retrieved.
+A search may compare single sentences, and a step behind it may then put the sentences
+around each of them into the prompt, or a whole page for a chunk. The retrieved document
+is given the wide text, here as in the ledger: a fact that stands in it was retrieved.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ def with_widened_texts(
     context_keys: Sequence[DocumentKey | None],
     contexts: Mapping[DocumentKey, Context],
 ) -> tuple[Document, ...] | None:
-    """Return the retrieved documents, with the texts that a step widened them to.
+    """Return the retrieved documents, with the wide text where a step widened one.
 
-    A document was widened if a context holds all of it and a passage that no document
-    behind the same context holds. Of several documents behind one context the first
-    has the text of the context.
+    A context is wide if it holds a document and is longer, by a passage at least, than
+    all its documents together. Its first document is then given the context's text.
 
     Args:
         retrieved: The documents, in their order; None where these are unknown.
         context_keys: For each document the key of the context that shows it; None if
-            none does.
+            no context does.
         contexts: The contexts, each by the key of the document of which it was made.
     """
     if retrieved is None:
         return None
-    places_by_key: dict[DocumentKey, list[int]] = {}
-    for place, key in enumerate(context_keys):
+    indexes_by_key: dict[DocumentKey, list[int]] = {}
+    for index, key in enumerate(context_keys):
         if key is not None:
-            places_by_key.setdefault(key, []).append(place)
+            indexes_by_key.setdefault(key, []).append(index)
     widened = list(retrieved)
-    for key, places in places_by_key.items():
+    for key, indexes in indexes_by_key.items():
         text = contexts[key].text
-        documents = [retrieved[place] for place in places]
-        n_letters_of_documents = sum(
-            len(letters_of(document.text)) for document in documents
-        )
-        adds_passage = len(letters_of(text)) >= n_letters_of_documents + SHORTEST
-        first = documents[0]
-        if adds_passage and letters_of(first.text) in letters_of(text):
-            widened[places[0]] = replace(first, text=text)
+        context_letters = letters_of(text)
+        n_letters_of_documents = 0
+        for index in indexes:
+            n_letters_of_documents += len(letters_of(retrieved[index].text))
+        n_letters_added = len(context_letters) - n_letters_of_documents
+        first_index = indexes[0]
+        first = retrieved[first_index]
+        holds_first = letters_of(first.text) in context_letters
+        if n_letters_added >= SHORTEST and holds_first:
+            widened[first_index] = replace(first, text=text)
     return tuple(widened)
