@@ -35,7 +35,7 @@ from ragmetrics_core.capture import (
     judge_context,
     samples_of,
 )
-from ragmetrics_core.capture.front_door import overrides
+from ragmetrics_core.capture.front_door import overrides_without_every_turn
 from ragmetrics_core.data.errors import RowError, SettingError
 from ragmetrics_core.data.replies import Answer, Usage
 from ragmetrics_core.data.sample import EvidenceCall, Ledger
@@ -159,7 +159,7 @@ def shown_by(prompt, run):
 
 
 def places(*sources, every_turn):
-    given = vars(overrides(*sources, every_turn=every_turn))
+    given = vars(overrides_without_every_turn(*sources, every_turn=every_turn))
     return Overrides(
         build=partial(
             samples_from, **{name: given[name] for name in given if name != "question"}
@@ -178,7 +178,7 @@ DOOR = FrontDoor(
     lambda run, where: [Tree(Node("step"), native_run=run)],
     lambda judge: judge,
     as_run=as_run,
-    places=places,
+    make_overrides=places,
     unseen="make the calls inside the block",
     hint="say where things are by build=",
 )

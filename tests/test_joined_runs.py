@@ -19,15 +19,15 @@ from test_tree_rules import (
 
 from ragmetrics_core.capture import Message, Node, Overrides, ToolCall, Tree
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
+from ragmetrics_core.capture.auxiliary_runs import AuxiliaryRuns
 from ragmetrics_core.capture.calls import Calls
-from ragmetrics_core.capture.groups import Groups
 from ragmetrics_core.capture.hooks import Problems
 from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
-from ragmetrics_core.capture.loose_runs import LooseRuns
 from ragmetrics_core.capture.tree import FLOW, THREAD
 from ragmetrics_core.capture.turns import Turns
 from ragmetrics_core.capture.unsampled import Unsampled
+from ragmetrics_core.capture.waiting_groups import WaitingGroups
 from ragmetrics_core.data.sample import Sample
 
 HINT = "say where things are"
@@ -87,12 +87,12 @@ def test_only_what_was_searched_for_beside_a_run_tells_what_was_added_to_it() ->
     assert join_trees([beside, chain], FLOW).doubts
 
 
-# Groups
+# Groups that wait
 
 
-def waiting(*queries: str) -> Groups:
+def waiting(*queries: str) -> WaitingGroups:
     """Groups that one search each began."""
-    c, groups = Clock(), Groups()
+    c, groups = Clock(), WaitingGroups()
     for query in queries:
         groups.add_retrieval(alone(retriever(c, DOCS[0], query=query)), query, [])
     return groups
@@ -111,7 +111,7 @@ def test_documents_that_are_ranked_by_hand_belong_to_the_search_made_last() -> N
     groups = waiting(QUESTION, SECOND)
     ranked = Node("reranker", "reranker", 90.0, 91.0, input_documents=DOCS[:1])
     groups.add_retrieval(Tree(ranked), "", [])
-    assert [len(group.trees) for group in groups] == [1, 2]
+    assert [len(group.runs) for group in groups] == [1, 2]
 
 
 def test_a_draft_that_is_revised_beside_its_documents_is_no_turn_of_its_own() -> None:
@@ -133,8 +133,8 @@ def test_a_draft_that_is_revised_beside_its_documents_is_no_turn_of_its_own() ->
 # Runs that are no samples by themselves
 
 
-def test_a_bounded_number_of_strands_is_kept() -> None:
-    runs = LooseRuns()
+def test_a_bounded_number_of_tasks_and_threads_is_kept() -> None:
+    runs = AuxiliaryRuns()
     for number in range(MOST_KEPT):
         runs.add(Tree(Node("model", "model"), task_or_thread=str(number)))
     assert runs.runs_near("0")[0].task_or_thread == "0"
@@ -151,7 +151,7 @@ def test_a_run_that_called_a_tool_wrote_for_one_run_alone(calls_a_tool: bool) ->
         else Message("assistant", SECOND)
     )
     writer = Tree(Node("model", "model", 1.0, 2.0, reply=reply))
-    runs = LooseRuns()
+    runs = AuxiliaryRuns()
     runs.add(writer)
     later = asking(SECOND, 3.0)
     assert runs.take_writers_of(later) == [writer]
@@ -199,7 +199,7 @@ def test_a_run_without_an_answer_has_none_that_another_run_replaces(
     kept, doubted = read_later()
     kept.remember(asking(QUESTION, 1.0), [Sample(question=QUESTION, answer=answer)])
     later = tree(Clock(), model(Clock(), asked(PORTO)))
-    kept.doubt_one_that_is_replaced(later, Calls(later))
+    kept.doubt_replaced_answer(later, Calls(later))
     assert len(doubted) == (0 if answer is None else 1)
 
 
@@ -215,7 +215,7 @@ def test_a_call_is_asked_by_the_last_message_of_the_user(
         Message("user", last),
     ]
     later = alone(model(Clock(), said, "Here is what I know of it."))
-    kept.doubt_those_shown_to(later, Calls(later))
+    kept.doubt_answers_shown_to(later, Calls(later))
     assert len(doubted) == expected
 
 
@@ -231,5 +231,5 @@ def test_a_long_answer_counts_as_shown_without_its_question(
     kept.remember(asking(QUESTION, 1.0), [Sample(question=QUESTION, answer=answer)])
     kept.remember(asking(SECOND, 2.0), [Sample(question=SECOND, answer="Faro.")])
     later = alone(model(Clock(), f"Translate this: {answer}", "Die Stadt liegt dort."))
-    kept.doubt_those_shown_to(later, Calls(later))
+    kept.doubt_answers_shown_to(later, Calls(later))
     assert len(doubted) == expected

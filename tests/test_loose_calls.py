@@ -31,7 +31,7 @@ from ragmetrics_core.capture import (
     Turns,
     samples_of,
 )
-from ragmetrics_core.capture.written import name_authors
+from ragmetrics_core.capture.authors import name_authors
 from ragmetrics_core.data.sample import Sample
 from ragmetrics_core.data.sample import Turn as Said
 

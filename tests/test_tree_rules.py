@@ -1774,7 +1774,12 @@ def test_named_contexts_and_answer_are_sought_in_what_the_run_returned_first() -
         "chunks": [{"text": PORTO, "source": "a.md"}],
         "reply": "Porto.",
     }
-    made = tree(clock, model(clock, asked(PORTO)), places=(given,), results=(returned,))
+    made = tree(
+        clock,
+        model(clock, asked(PORTO)),
+        lookup_inputs=(given,),
+        lookup_outputs=(returned,),
+    )
     (sample,) = samples_of(
         made,
         Overrides(
@@ -1795,7 +1800,7 @@ def test_named_contexts_without_a_text_are_refused() -> None:
             clock,
             model(clock, asked(PORTO)),
             answers=SAYS,
-            results=({"chunks": value},),
+            lookup_outputs=({"chunks": value},),
         )
         with pytest.raises(
             RowError, match=r"without a text \(one of .*\): body, source"
@@ -1806,7 +1811,10 @@ def test_named_contexts_without_a_text_are_refused() -> None:
 def test_where_no_context_is_named_nothing_is_exact() -> None:
     clock = Clock()
     made = tree(
-        clock, model(clock, asked(PORTO)), answers=SAYS, results=({"chunks": []},)
+        clock,
+        model(clock, asked(PORTO)),
+        answers=SAYS,
+        lookup_outputs=({"chunks": []},),
     )
     (sample,) = samples_of(made, Overrides(contexts_from="chunks"))
     assert sample.capture is not None

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragmetrics_core.capture.authors import LEAST, ModelTexts, name_authors
 from ragmetrics_core.capture.tree import Document, Node
-from ragmetrics_core.capture.written import LEAST, OwnWords, name_authors
 
 REPLY = "Porto lies on the Douro in the north"  # 29 letters of the alphabet
 ASKED = "Which of the cities lies on the river"  # 30 of them
@@ -15,8 +15,8 @@ PAGE = "These words stand on that page"  # 26 letters
 FOUND = "Evora keeps a Roman temple and a chapel of bones inside its medieval walls"
 
 
-def own_words(*originals: str, reply: str = REPLY, asked: str = ASKED) -> OwnWords:
-    return OwnWords([(5.0, reply)], [asked], frozenset(originals))
+def own_words(*originals: str, reply: str = REPLY, asked: str = ASKED) -> ModelTexts:
+    return ModelTexts([(5.0, reply)], [asked], frozenset(originals))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_reply_counts_from_when_it_was_there(before: float, is_held: bool) -> 
 
 def test_a_text_that_holds_no_reply_is_no_models() -> None:
     assert not own_words().hold(f"Response: {FOUND}", 6.0)
-    assert not OwnWords([], [ASKED], frozenset()).hold(f"Response: {REPLY}", 6.0)
+    assert not ModelTexts([], [ASKED], frozenset()).hold(f"Response: {REPLY}", 6.0)
 
 
 @pytest.mark.parametrize(

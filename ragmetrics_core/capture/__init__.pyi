@@ -1,3 +1,4 @@
+from ragmetrics_core.capture.authors import name_authors as name_authors
 from ragmetrics_core.capture.background import Aggregate as Aggregate
 from ragmetrics_core.capture.background import (
     BackgroundEvaluator as BackgroundEvaluator,
@@ -70,7 +71,6 @@ from ragmetrics_core.capture.tree import Node as Node
 from ragmetrics_core.capture.tree import ToolCall as ToolCall
 from ragmetrics_core.capture.tree import Tree as Tree
 from ragmetrics_core.capture.turns import Turns as Turns
-from ragmetrics_core.capture.written import name_authors as name_authors
 from ragmetrics_core.data.citations import Citation as Citation
 from ragmetrics_core.data.citations import citations_of_marks as citations_of_marks
 from ragmetrics_core.data.columns import USUAL_NAMES as USUAL_NAMES

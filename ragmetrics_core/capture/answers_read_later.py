@@ -1,6 +1,14 @@
-"""Answers that a later run was shown, so that the user may read another text instead.
+"""Answers that a later run may have replaced, so that the user reads another text.
 
-A sample whose answer is **doubted** is made anew, with that doubt.
+An application of plain functions answers in one run, and may revise the answer in the
+next, without a further search::
+
+    run 1   "When did it open?"                     "In 1874."        a sample
+    run 2   "Make it a sentence: In 1874."          "It opened in 1874."
+
+The user may read what run 2 wrote. The sample of run 1 is then put in doubt: it is made
+anew, with a warning. Where run 2 holds "In 1874." as an earlier turn of a conversation,
+nothing is doubted.
 """
 
 from __future__ import annotations
@@ -29,9 +37,7 @@ _ASKED_AGAIN = (
 
 
 class AnswersReadLater:
-    """The samples that were made last, and which of their answers a later run read.
-
-    That run may have written what the user reads in their place.
+    """The samples that were made last, and doubts about those a later run may replace.
 
     Args:
         samples_of: Makes the samples of a run.
@@ -52,7 +58,7 @@ class AnswersReadLater:
             self._recent.append((tree, samples[0]))
 
     def revise_sample(self, sample: Sample) -> Sample:
-        """A sample as it is now, with its doubt if it has one.
+        """Return a sample as it is now, with its doubt if it has one.
 
         The doubt is forgotten then.
         """
@@ -62,27 +68,35 @@ class AnswersReadLater:
         return sample_with_doubt
 
     def forget_doubted(self) -> int:
-        """Forget the doubted samples that nobody asked for any more.
+        """Forget the doubted samples that were handed on before they were doubted.
 
         Returns:
-            How many they were.
+            How many samples these were.
         """
-        count = len(self._doubted)
+        n_doubted = len(self._doubted)
         self._doubted.clear()
-        return count
+        return n_doubted
 
-    def doubt_those_shown_to(
+    def doubt_answers_shown_to(
         self, tree: Tree, calls: Calls, questions: Collection[str] | None = None
     ) -> None:
-        """Put answers in doubt that the calls of another run were shown.
+        """Put recent answers in doubt that a run may have replaced by what it wrote.
 
-        That run may have written the text that the user reads. A run whose calls only
-        gave labels or queries wrote none.
+        A recent sample is doubted
+
+            - if it is the last one of the run's task or thread, and the run was asked
+              its question again; only without ``questions``;
+            - if its answer stands in a prompt of the run as a text to work on, and no
+              message marks it as an earlier turn.
+
+        Nothing is doubted if the models of the run wrote only labels or queries, and no
+        text that a user could read.
 
         Args:
             tree: The run.
             calls: Its calls.
-            questions: Only answers to these, each in one line; None for all.
+            questions: The questions, each in one line, whose samples may be doubted;
+                None for all samples.
         """
         if max(calls.reply_forms.values(), default=NO_ANSWER) < STRUCTURED:
             return
@@ -95,45 +109,53 @@ class AnswersReadLater:
         questions_of_run: Collection[str] = ()
         if questions is None:
             questions_of_run = _questions_to(tree, calls)
-        # what a run is handed as an earlier turn it does not write anew
-        said_before = {as_one_line(turn.content) for turn in tree.history}
-        for run, sample in list(self._recent):
-            is_earlier_turn = as_one_line(sample.answer) in said_before
+        history_lines = {as_one_line(turn.content) for turn in tree.history}
+        for recent_run, sample in list(self._recent):
+            is_earlier_turn = as_one_line(sample.answer) in history_lines
             if id(sample) in self._doubted or is_earlier_turn:
                 continue
             question = as_one_line(sample.question)
             is_last = sample is last_sample
             if is_last and question and question in questions_of_run:
-                self._doubt(run, sample, _ASKED_AGAIN)
+                self._doubt(recent_run, sample, _ASKED_AGAIN)
             elif questions is not None and question not in questions:
                 continue
-            elif _is_worked_on(sample, messages, is_last=is_last):
-                self._doubt(run, sample, _READ_LATER)
+            elif _is_given_as_material(sample, messages, is_last=is_last):
+                self._doubt(recent_run, sample, _READ_LATER)
 
     def _last_of(self, task_or_thread: str) -> tuple[Tree, Sample] | tuple[None, None]:
-        """The last run of a task or thread that was kept, with its sample; None without one."""
+        """Return the last kept run of a task or thread, and its sample; None without one."""
         for run, sample in reversed(self._recent):
             if run.task_or_thread == task_or_thread:
                 return run, sample
         return None, None
 
-    def doubt_one_that_is_replaced(self, tree: Tree, calls: Calls) -> None:
-        """Doubt the last answer of a task or thread if this run may have replaced it.
+    def doubt_replaced_answer(self, tree: Tree, calls: Calls) -> None:
+        """Doubt the last answer of a task or thread if a run may have replaced it.
 
-        The run was asked the same. Besides, no model wrote the earlier answer, or both
-        runs were handed the same history, so that the earlier answer is not in it.
+        The run was asked the same question again, and a model wrote a text in it.
+        Besides, one of two must hold:
+
+            - Both runs were given the same history. The earlier answer is not in it, so
+              that the user may have asked for another answer.
+            - No model wrote the earlier answer, such as "Empty Response".
+
+        Args:
+            tree: The run.
+            calls: Its calls.
         """
-        run, sample = self._last_of(tree.task_or_thread)
-        writes_text = FREE_TEXT in calls.reply_forms.values()
-        if run is None or sample is None or not writes_text:
+        earlier_run, sample = self._last_of(tree.task_or_thread)
+        wrote_text = FREE_TEXT in calls.reply_forms.values()
+        if earlier_run is None or sample is None or not wrote_text:
             return
         if sample.answer is None or id(sample) in self._doubted:
             return
         if as_one_line(sample.question) != as_one_line(tree.question):
             return
-        has_same_history = bool(run.history) and run.history == tree.history
-        if has_same_history or not Calls(run).models:
-            self._doubt(run, sample, _ASKED_AGAIN)
+        has_history = bool(earlier_run.history)
+        has_same_history = has_history and earlier_run.history == tree.history
+        if has_same_history or not Calls(earlier_run).models:
+            self._doubt(earlier_run, sample, _ASKED_AGAIN)
 
     def _doubt(self, run: Tree, sample: Sample, words: str) -> None:
         """Make the sample of a run anew, with one more doubt in words."""
@@ -143,10 +165,10 @@ class AnswersReadLater:
 
 
 def _questions_to(tree: Tree, calls: Calls) -> set[str]:
-    """What a run was asked, each text in one line.
+    """Return the texts that a run was asked, each in one line.
 
     These are its question, and the last message of the user to each of its models.
-    Empty where its models only wrote further questions.
+    Empty where a model of it only wrote further questions: it rewrote the user's.
     """
     if any(calls.replies[call].questions for call in calls.models):
         return set()
@@ -158,26 +180,32 @@ def _questions_to(tree: Tree, calls: Calls) -> set[str]:
     return lines
 
 
-def _is_worked_on(sample: Sample, messages: Sequence[Text], *, is_last: bool) -> bool:
-    """Whether messages of a prompt hold an answer, and not as an earlier turn of a talk.
+def _is_given_as_material(
+    sample: Sample, messages: Sequence[Text], *, is_last: bool
+) -> bool:
+    """Return whether messages hold a sample's answer as a text to be worked on.
 
-    A short one counts where its question stands there, too, or where it is the last one
-    and stands by itself.
+    The answer must stand in them, and nowhere as an earlier turn of a conversation. A
+    short answer, such as "In 1874.", may stand there by chance. It counts only
+
+        - if its question stands in the messages as well,
+        - or if it is of the last sample, has several words, and stands by itself in a
+          line or behind a label, as in "Draft: In 1874."
 
     Args:
-        sample: The sample that was answered.
-        messages: The messages.
+        sample: The sample.
+        messages: The messages of a later run's prompts.
         is_last: Whether it is the last sample of the task or thread.
     """
     answer = sample.answer or ""
     question = sample.question or ""
-    ways = {quotation(answer, {question}, message) for message in messages}
-    stands_there = bool(ways - {"nowhere"})
-    if "said" in ways or not stands_there:
+    quotations = {quotation(answer, {question}, message) for message in messages}
+    stands_in_messages = bool(quotations - {"absent"})
+    if "earlier turn" in quotations or not stands_in_messages:
         return False
     if len(answer) >= DISTINCTIVE_LENGTH:
         return True
-    if any(quotation(question, (), message) != "nowhere" for message in messages):
+    if any(quotation(question, (), message) != "absent" for message in messages):
         return True
     if not is_last or len(answer.split()) <= 1:
         return False

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ragmetrics_core.capture.authors import ModelTexts
 from ragmetrics_core.capture.plain_values import (
     ANSWER_KEYS,
     answer_text,
@@ -30,7 +31,6 @@ from ragmetrics_core.capture.tree import (
     ToolCall,
     Tree,
 )
-from ragmetrics_core.capture.written import OwnWords
 
 # The form of a model's reply. The higher it is, the more the reply looks like a final
 # answer.
@@ -683,7 +683,7 @@ class Calls:
         return tuple(found)
 
     @cached_property
-    def _own_words(self) -> OwnWords:
+    def _own_words(self) -> ModelTexts:
         """Collect what the run's models wrote, to tell it from what was found.
 
         Answers of models and of sub-agents are kept with the time of their end, since a
@@ -704,7 +704,7 @@ class Calls:
                 answers.append((end_of(node), node.text or ""))
         if self.tree.question:
             steering_texts.append(self.tree.question)
-        return OwnWords(
+        return ModelTexts(
             replies=answers,
             asked=steering_texts,
             originals=frozenset(self._texts_found()),

@@ -1,8 +1,15 @@
-"""Turns of one conversation: what earlier ones found and said goes on with the next, in bounded memory.
+"""Turns of conversations: which captured turn a run continues. In bounded memory.
 
 A **turn** is a question of a user and its answer. The **ledger** of a turn lists the
-calls that brought evidence in it and before it. Turns are compared by their **words**:
-question and answer, each in one line.
+calls that brought evidence, in that turn and in earlier ones. A run that continues a
+turn gets its conversation's id, the next turn number and the ledger's calls::
+
+    turn 1   "When did it open?"   "In 1874."     captured before
+    run      "And the ferry?", with the messages  "When did it open?", "In 1874."
+
+The framework may name the conversation of the run. If not, its last two messages are
+compared with the question and answer of captured turns, each in one line: the run is
+turn 2 of that conversation.
 """
 
 from __future__ import annotations
@@ -30,35 +37,35 @@ BY_WORDS = (
 _AT_THE_END, _IN_THE_PROMPT, _IN_THE_HISTORY = BY_WORDS
 _MOST_NAMED = _MOST_TURNS = 500
 _MOST_CALLS = 200
-_NEAR = 32
-_SIDES = ("user", "assistant")
+_N_LATEST = 32  # turns that are looked for in prompts
+_SPEAKERS = ("user", "assistant")
 # a question of fewer letters stands in a prompt by chance
 _SHORTEST = 8
 
 
 @dataclass(frozen=True)
 class CapturedTurn:
-    """A turn that was captured.
+    """A turn that was captured, with what later turns need of it.
 
     Attributes:
-        question: What was asked; empty if that is unknown.
-        answer: What was answered; empty if nothing was.
+        question: The question; empty if it is unknown.
+        answer: The answer; empty if there was none.
         ledger: Its ledger, with the calls of earlier turns.
-        history: What was said before it.
-        words: Question and answer in one line each, as they are compared.
-        is_quoting: Whether its own prompts held the answer: it is a sentence of the
-            instructions, or of what was found.
+        history: What user and assistant said before it.
+        lines: Question and answer, each in one line; turns are compared by these.
+        was_answer_in_prompt: Whether its own prompts held the answer already, as a
+            sentence of the instructions or of a document.
     """
 
     question: str
     answer: str
     ledger: Ledger
     history: tuple[Turn, ...]
-    words: tuple[str, ...]
-    is_quoting: bool = False
+    lines: tuple[str, ...]
+    was_answer_in_prompt: bool = False
 
     @property
-    def so_far(self) -> tuple[Turn, ...]:
+    def history_after(self) -> tuple[Turn, ...]:
         """What user and assistant had said when it was over."""
         turns = list(self.history)
         if self.question:
@@ -70,121 +77,138 @@ class CapturedTurn:
 
 @dataclass(frozen=True)
 class QuotedTurn:
-    """An earlier turn of which question and answer stand in a prompt.
+    """An earlier turn whose question and answer stand in a prompt.
 
     Attributes:
         turn: The turn.
-        is_said: Whether it stands there as an earlier turn of the talk. Who is named
-            before and behind it tells.
+        is_earlier_turn: Whether the prompt holds it as an earlier turn of the
+            conversation, by the names of the speakers. If not, it may be a draft.
     """
 
     turn: CapturedTurn
-    is_said: bool
+    is_earlier_turn: bool
 
 
 class Conversations:
-    """The turns that were captured last, and with which of them a further run goes on.
+    """The turns that were captured last, and which of them a further run continues.
 
     Args:
-        named: The conversation that runs belong to where the framework has no id of its
-            own, or only that of a memory.
-        before: Turns of other blocks. One counts where the framework's id is the same
-            and its words stand in the history: two applications may use one id.
+        user_name: The name that the user gave the conversation of all runs; None if
+            they gave none. It counts where the framework has no id of its own, or only
+            the identity of a memory.
+        other_blocks: The turns of other ``capture()`` blocks; None to share with no
+            block. Such a turn counts only if the framework's id is the same and its
+            words stand in the history: two applications may use one id.
     """
 
     def __init__(
-        self, named: str | None = None, before: Conversations | None = None
+        self, user_name: str | None = None, other_blocks: Conversations | None = None
     ) -> None:
-        self._named = named
-        self._other_blocks = before
-        # whether other blocks go on with the turns of this one
-        self._shares = before is not None
+        """Begin without any turn of its own."""
+        self._user_name = user_name
+        self._other_blocks = other_blocks
+        # whether the turns of this block are added to those of other blocks
+        self._shares = other_blocks is not None
         self.turns: deque[CapturedTurn] = deque(maxlen=_MOST_TURNS)
 
     def place_turn(self, tree: Tree, quoted: CapturedTurn | None = None) -> Tree:
-        """Return a run as a turn of its conversation.
+        """Return a copy of a run as a turn of its conversation.
 
-        The conversation is that of its id or name, else that of an earlier turn with
-        which the words of the run go on, else a new one.
+        The run continues the last turn of the conversation that the framework or the
+        user names. Without a name it continues a turn whose question and answer stand
+        in its messages or prompts. Else it begins a conversation.
+
+        A history that lacks earlier turns is replaced by the recorded one.
 
         Args:
             tree: The run.
-            quoted: The last earlier turn that its prompts quote as such; None if none
-                is.
+            quoted: The last earlier turn that the text of its prompts holds as an
+                earlier turn of the conversation; None without one.
         """
-        name = self._name_of(tree)
-        last_turn, way = self._last_turn_and_way(tree, name, quoted)
+        name = self._conversation_name(tree)
+        last_turn, found_by = self._last_turn(tree, name, quoted)
         if last_turn is None:
             return replace(tree, conversation_id=name or _name_of_new(tree))
         history = tree.history
-        if _lacks_words_of(last_turn, tree, is_quoted=quoted is not None):
-            history = last_turn.so_far
+        if _lacks_turns(last_turn, tree, is_quoted=quoted is not None):
+            history = last_turn.history_after
         return replace(
             tree,
             conversation_id=last_turn.ledger.conversation,
             turn_number=1 + max(last_turn.ledger.turn, _n_questions(history)),
             earlier_calls=last_turn.ledger.calls,
             history=history,
-            conversation_place=way,
+            conversation_place=found_by,
         )
 
-    def _name_of(self, tree: Tree) -> str | None:
-        """The name of a run's conversation; None if it has none.
+    def _conversation_name(self, tree: Tree) -> str | None:
+        """Return the name of a run's conversation; None if it has none.
 
         It is the framework's id, else the user's name. The user's name goes first where
-        the framework's id is only the identity of a memory.
+        the framework's id is only the identity of a memory: an application may fill
+        another memory for each message.
         """
-        # an application may fill another memory for each message
-        if tree.is_id_of_memory and self._named is not None:
-            return self._named
-        return tree.conversation_id or self._named
+        if tree.is_id_of_memory and self._user_name is not None:
+            return self._user_name
+        return tree.conversation_id or self._user_name
 
-    def _last_turn_and_way(
+    def _last_turn(
         self, tree: Tree, name: str | None, quoted: CapturedTurn | None
     ) -> tuple[CapturedTurn | None, str]:
-        """Return the turn that a run goes on with, and how it was found.
+        """Find the turn that a run continues, and say how it was found.
 
-        The turn is None where the run begins a conversation. The way is empty where a
-        name tells.
+        The cases are tried in this order:
+
+            1. The framework says that this is the first turn: none.
+            2. The conversation has a name: its last turn, if one is known. If none is,
+               the name decides all the same, and the run begins that conversation. Only
+               the identity of a memory does not decide: an application may fill another
+               memory for each message.
+            3. The words of a captured turn stand in the history.
+            4. The prompts hold an earlier turn as text.
+
+        Args:
+            tree: The run.
+            name: The name of its conversation; None if it has none.
+            quoted: The earlier turn that its prompts hold as text; None without one. It
+                counts only if the conversation has no name.
+
+        Returns:
+            The turn and in words how it was found. The turn is None if the run begins a
+            conversation; the words are empty if a name decided.
         """
-        if tree.turn_number == 1:  # the framework says that nothing was said before
+        if tree.turn_number == 1:
             return None, ""
         if name is not None:
             last_turn = self._last_turn_of(name, tree)
-            if (
-                last_turn is not None
-                or not tree.is_id_of_memory
-                or name != tree.conversation_id
-            ):
+            is_name_of_memory = tree.is_id_of_memory and name == tree.conversation_id
+            if last_turn is not None or not is_name_of_memory:
                 return last_turn, ""
-            # an application may fill another memory for each message
-            quoted = None
         turn_by_words = self._turn_at_end_of_history(tree)
         if turn_by_words is None:
-            return quoted, _IN_THE_PROMPT
-        last_words = _last_words(tree)
-        if turn_by_words.words == last_words:
-            return turn_by_words, _AT_THE_END
-        if _is_kept_as_whole_prompt(turn_by_words, last_words):
-            return turn_by_words, _AT_THE_END
-        return turn_by_words, _IN_THE_HISTORY
+            return (quoted if name is None else None), _IN_THE_PROMPT
+        last_lines = _last_lines(tree)
+        is_at_end = turn_by_words.lines == last_lines or _is_kept_as_whole_prompt(
+            turn_by_words, last_lines
+        )
+        return turn_by_words, _AT_THE_END if is_at_end else _IN_THE_HISTORY
 
     def _turn_at_end_of_history(self, tree: Tree) -> CapturedTurn | None:
-        """Return the earlier turn that ends the history of a run, told by its words.
+        """Return the earlier turn whose words end the history of a run.
 
         The turn's question and answer are the last two messages. The question may also
         stand inside a whole prompt that was kept as the user's message. Where no turn
         ends the history, the last turn that stands anywhere in it counts.
 
         Returns:
-            The turn; None if none fits, or if several end the history alike.
+            The turn; None if no turn fits, or if several end the history alike.
         """
-        last_words = _last_words(tree)
+        last_lines = _last_lines(tree)
         last_roles = tuple(message.role for message in tree.history[-2:])
-        fitting = [turn for turn in self.turns if turn.words == last_words]
-        if not fitting and last_roles == _SIDES:
+        fitting = [turn for turn in self.turns if turn.lines == last_lines]
+        if not fitting and last_roles == _SPEAKERS:
             for turn in self.turns:
-                if _is_kept_as_whole_prompt(turn, last_words):
+                if _is_kept_as_whole_prompt(turn, last_lines):
                     fitting.append(turn)
         if not fitting:
             return self._last_turn_in_history(tree)
@@ -194,7 +218,7 @@ class Conversations:
     def _last_turn_in_history(self, tree: Tree) -> CapturedTurn | None:
         """Return the last captured turn that stands anywhere in the history of a run.
 
-        Behind it stand turns that gave no sample, or whose words have another form.
+        Messages behind it may be of turns that gave no sample.
 
         Returns:
             The turn; None if there is none, or if such turns belong to several
@@ -204,8 +228,8 @@ class Conversations:
         pairs = set(pairwise(lines))
         turns_in_history = []
         for turn in self.turns:
-            is_answered = all(turn.words)
-            if is_answered and turn.words in pairs:
+            is_answered = all(turn.lines)
+            if is_answered and turn.lines in pairs:
                 turns_in_history.append(turn)
         names = {turn.ledger.conversation for turn in turns_in_history}
         # turns of several conversations cannot all go on here
@@ -229,19 +253,19 @@ class Conversations:
         turns: list[CapturedTurn] = []
         if self._other_blocks is not None:
             for turn in list(self._other_blocks.turns):
-                # ``words`` are the question and the answer, in one line each
-                if lines.issuperset(turn.words):
+                # of the turn, its question and its answer
+                if lines.issuperset(turn.lines):
                     turns.append(turn)
         turns += self.turns
         turns = [turn for turn in turns if turn.ledger.conversation == name]
-        last_words = _last_words(tree)
+        last_lines = _last_lines(tree)
         for turn in reversed(turns):
-            if turn.words == last_words:
+            if turn.lines == last_lines:
                 return turn
         return turns[-1] if turns else None
 
     def holds_turn_of(self, history: Sequence[Turn]) -> bool:
-        """Whether question and answer of a captured turn follow each other in a history.
+        """Return whether a history holds a captured turn, its answer behind its question.
 
         The question may stand inside a whole prompt that was kept as the user's
         message.
@@ -249,25 +273,29 @@ class Conversations:
         lines = [as_one_line(message.content) for message in history]
         for pair in pairwise(lines):
             for turn in self.turns:
-                is_answered = all(turn.words)
+                is_answered = all(turn.lines)
                 if is_answered and (
-                    turn.words == pair or _is_kept_as_whole_prompt(turn, pair)
+                    turn.lines == pair or _is_kept_as_whole_prompt(turn, pair)
                 ):
                     return True
         return False
 
     def copy_for_trial(self) -> Conversations:
-        """A copy that shares with no other block: what it remembers stays in it."""
-        trial = Conversations(self._named, self._other_blocks)
+        """Return a copy that keeps the turns added to it from all other blocks."""
+        trial = Conversations(self._user_name, self._other_blocks)
         trial._shares = False
         trial.turns.extend(self.turns)
         return trial
 
     def add(self, tree: Tree, samples: Sequence[Sample]) -> None:
-        """Remember a turn that was placed, by its samples.
+        """Remember the samples of a run as turns that later runs may continue.
 
-        Other blocks may go on with it, unless its conversation is new or was told by
-        words.
+        Other blocks share them, unless the conversation of the run is new, or was found
+        by words alone.
+
+        Args:
+            tree: The run, as ``place_turn`` returned it.
+            samples: Its samples.
         """
         for sample in samples:
             if sample.ledger is not None:
@@ -278,18 +306,21 @@ class Conversations:
             self._other_blocks.add(tree, samples)
 
     def find_quoted_turns(
-        self, prompts: Sequence[str], said_now: Collection[str]
+        self, prompts: Sequence[str], lines_of_run: Collection[str]
     ) -> Iterator[QuotedTurn]:
-        """The latest turns whose question and answer both stand in a prompt.
+        """Yield the latest turns whose question and answer stand in one prompt.
+
+        A run may ask the same question as an earlier turn, or write the same answer. Its
+        prompts hold these words anyway. So such a turn is yielded only if the names of
+        speakers around its answer tell that it is an earlier turn.
 
         Args:
-            prompts: The prompts of one run.
-            said_now: What is asked in that run and what models said in it, each in one
-                line. An earlier question or answer that is among it stands there for
-                that reason, unless the assistant is named before the answer.
+            prompts: The prompts of the run.
+            lines_of_run: The question and queries of the run and the replies of its
+                models, each in one line.
         """
-        for turn in list(self.turns)[-_NEAR:]:
-            if not all(turn.words):
+        for turn in list(self.turns)[-_N_LATEST:]:
+            if not all(turn.lines):
                 continue
             quoting_prompts = []
             for prompt in prompts:
@@ -297,35 +328,39 @@ class Conversations:
                     quoting_prompts.append(prompt)
             if not quoting_prompts:
                 continue
-            is_of_now = not set(turn.words).isdisjoint(said_now)
-            questions = () if is_of_now else (turn.question,)
-            is_said = any(
-                quotation(turn.answer, questions, Text(prompt)) == "said"
+            repeats_words_of_run = not set(turn.lines).isdisjoint(lines_of_run)
+            # then the place of the answer behind its question tells nothing
+            questions = () if repeats_words_of_run else (turn.question,)
+            is_earlier_turn = any(
+                quotation(turn.answer, questions, Text(prompt)) == "earlier turn"
                 for prompt in quoting_prompts
             )
-            if is_said or not is_of_now:
-                yield QuotedTurn(turn, is_said)
+            if is_earlier_turn or not repeats_words_of_run:
+                yield QuotedTurn(turn, is_earlier_turn)
 
-    def find_answers_alone(
-        self, prompts: Sequence[str], said_now: Collection[str]
+    def find_answers(
+        self, prompts: Sequence[str], lines_of_run: Collection[str]
     ) -> list[str]:
-        """The answers of earlier turns that a prompt holds without their questions.
+        """Return the answers of the latest turns that stand in some prompts.
 
-        A memory may keep what the assistant said and nothing else. Short answers, and
-        answers that their own prompts held, stand in a prompt for other reasons.
+        A memory may keep what the assistant said and not the questions. Left out are
+
+            - short answers, which stand in a prompt by chance;
+            - answers that stood in the prompt of their own turn already;
+            - answers that are part of a text of the run itself.
 
         Args:
             prompts: The prompts of one run.
-            said_now: What is asked in that run, what models said in it and what was
-                found, each in one line.
+            lines_of_run: The queries and replies of that run and the documents found in
+                it, each in one line.
         """
         prompt_lines = [as_one_line(prompt) for prompt in prompts]
         answers = []
-        for turn in list(self.turns)[-_NEAR:]:
+        for turn in list(self.turns)[-_N_LATEST:]:
             answer = as_one_line(turn.answer)
-            if len(answer) < DISTINCTIVE_LENGTH or turn.is_quoting:
+            if len(answer) < DISTINCTIVE_LENGTH or turn.was_answer_in_prompt:
                 continue
-            if any(answer in line for line in said_now):
+            if any(answer in line for line in lines_of_run):
                 continue
             if any(answer in line for line in prompt_lines):
                 answers.append(turn.answer)
@@ -333,12 +368,12 @@ class Conversations:
 
 
 def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
-    """A sample as a turn that others may go on with.
+    """Return a sample as a turn, with what later turns need of it.
 
     Args:
         sample: The sample.
         ledger: Its ledger.
-        tree: Its run, placed in the conversation.
+        tree: Its run, as ``place_turn`` returned it.
     """
     prompt_texts = [
         message.text for node in tree.root.walk() for message in node.prompt
@@ -352,84 +387,96 @@ def _captured_turn(sample: Sample, ledger: Ledger, tree: Tree) -> CapturedTurn:
         answer=answer,
         ledger=ledger.model_copy(update={"calls": calls[-_MOST_CALLS:]}),
         history=sample.history,
-        words=(as_one_line(question), as_one_line(answer)),
-        is_quoting=any(answer in text for text in prompt_texts),
+        lines=(as_one_line(question), as_one_line(answer)),
+        was_answer_in_prompt=any(answer in text for text in prompt_texts),
     )
 
 
 @lru_cache(_MOST_NAMED)
 def conversations_of_blocks(
-    named: str | None = None, redact: object = None
+    name: str | None = None, redact: object = None
 ) -> Conversations:
-    """The conversations that blocks of one name and one ``redact=`` share.
+    """Return the conversations that blocks with one name and one ``redact=`` share.
 
-    Texts that one block hides reach no block that hides others.
+    Each call with the same arguments returns the same object. Blocks that hide other
+    texts have another one: no text that one block hides reaches the other.
 
     Args:
-        named: The name; None for blocks that gave none.
-        redact: What hides texts in the blocks.
+        name: The name; None for blocks that gave none.
+        redact: The function that hides texts in the blocks.
     """
-    if named is None:
+    if name is None:
         return Conversations()
-    return Conversations(named, before=conversations_of_blocks(None, redact))
+    return Conversations(name, other_blocks=conversations_of_blocks(None, redact))
 
 
-def _last_words(tree: Tree) -> tuple[str, ...]:
-    """The last two messages of a history, as they are compared."""
+def _last_lines(tree: Tree) -> tuple[str, ...]:
+    """Return the last two messages of a run's history, each in one line."""
     return tuple(as_one_line(message.content) for message in tree.history[-2:])
 
 
-def _lacks_words_of(last_turn: CapturedTurn, tree: Tree, *, is_quoted: bool) -> bool:
-    """Whether the history of a run must be filled in from its last turn.
+def _lacks_turns(last_turn: CapturedTurn, tree: Tree, *, is_quoted: bool) -> bool:
+    """Return whether the recorded history must replace the history of a run.
 
     That is so if the history has fewer questions than were asked, or has a whole prompt
-    in the place of the question. A run that keeps no history may be meant to have none:
-    then nothing is filled in. A summary or a quoted turn in a prompt counts as kept.
+    in the place of the last question. A run without any history may be meant to have
+    none: then nothing is replaced. A summary of earlier messages in a prompt, or a
+    quoted turn, counts as a history.
+
+    Args:
+        last_turn: The turn that the run continues.
+        tree: The run.
+        is_quoted: Whether its prompts quote an earlier turn as text.
     """
     has_history = bool(tree.history) or is_quoted or _has_summary(tree)
     if not has_history:
         return False
-    n_missing = _n_questions(last_turn.so_far) - _n_questions(tree.history)
-    last_words = _last_words(tree)
-    is_whole_prompt = last_turn.words != last_words and _is_kept_as_whole_prompt(
-        last_turn, last_words
+    n_missing = _n_questions(last_turn.history_after) - _n_questions(tree.history)
+    if n_missing > 0:
+        return True
+    last_lines = _last_lines(tree)
+    is_whole_prompt = last_turn.lines != last_lines and _is_kept_as_whole_prompt(
+        last_turn, last_lines
     )
-    return n_missing > 0 or (n_missing == 0 and is_whole_prompt)
+    return n_missing == 0 and is_whole_prompt
 
 
 def _has_summary(tree: Tree) -> bool:
-    """Whether a prompt of a run holds a summary of earlier messages."""
+    """Return whether a prompt of a run holds a summary of earlier messages."""
     roles: set[str] = set()
     for node in tree.root.walk():
         roles.update(message.role for message in node.prompt)
     return "summary" in roles
 
 
-def _is_kept_as_whole_prompt(turn: CapturedTurn, last_words: Sequence[str]) -> bool:
-    """Whether a history ends with a turn whose question was kept inside a whole prompt.
+def _is_kept_as_whole_prompt(turn: CapturedTurn, last_lines: Sequence[str]) -> bool:
+    """Return whether two messages are a turn whose question stands inside a prompt.
+
+    A chat memory may keep the whole prompt, documents included, as the user's message.
 
     Args:
         turn: The earlier turn.
-        last_words: The last two messages of the history: the prompt, and the reply.
+        last_lines: Two messages that follow each other, each in one line; fewer at the
+            beginning of a conversation.
     """
-    if len(last_words) < len(_SIDES):
+    if len(last_lines) < len(_SPEAKERS):
         return False
-    question, answer = turn.words
-    prompt, reply = last_words
+    question, answer = turn.lines
+    prompt, reply = last_lines
     if answer != reply or len(question) < _SHORTEST:
         return False
     return question in prompt
 
 
 def _n_questions(history: Sequence[Turn]) -> int:
-    """How many messages of a history are the user's."""
+    """Count the messages of the user in a history."""
     return sum(message.role == "user" for message in history)
 
 
 def _name_of_new(tree: Tree) -> str:
-    """A name for a conversation that has none.
+    """Make a name for a conversation that begins with a run and has no name.
 
-    It is the same each time for one run, and another for each run.
+    The same run gives the same name each time; other runs give other names.
     """
     identity = repr((tree.root.name, tree.root.began, tree.root.ended, tree.question))
     return hashlib.blake2b(

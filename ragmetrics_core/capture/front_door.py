@@ -24,7 +24,7 @@ _MISSED = (
 )
 
 
-def overrides(
+def overrides_without_every_turn(
     question_from: Source | None,
     contexts_from: Source | None,
     answer_from: Source | None,
@@ -68,7 +68,7 @@ class FrontDoor(Generic[Run]):
     as_judge: Callable[[Any], JudgeLike]
     _: KW_ONLY
     as_run: Callable[[Any], Run] | None = None
-    places: Callable[..., Overrides] = overrides
+    make_overrides: Callable[..., Overrides] = overrides_without_every_turn
     unseen: str
     hint: str
 
@@ -137,7 +137,7 @@ class FrontDoor(Generic[Run]):
             SettingError: If a place is neither a text nor callable, or the adapter does
                 not know a setting.
         """
-        where = self.places(
+        where = self.make_overrides(
             question_from,
             contexts_from,
             answer_from,
@@ -248,7 +248,7 @@ class FrontDoor(Generic[Run]):
         Raises:
             SettingError: If a setting is invalid.
         """
-        where = self.places(
+        where = self.make_overrides(
             question_from,
             contexts_from,
             answer_from,
@@ -317,7 +317,7 @@ class FrontDoor(Generic[Run]):
             SettingError: If it is nothing of which the adapter makes samples, or a
                 setting is invalid.
         """
-        where = self.places(
+        where = self.make_overrides(
             question_from,
             contexts_from,
             answer_from,

@@ -1,13 +1,24 @@
-"""Several runs of one turn as one run, before the stages read it. Pure.
+"""Joins the runs of one turn into one run, before the stages read it. Pure.
 
-A **turn** is one question of a user with all runs that answer it. An application of
-plain functions makes each search and each call of a model a run of its own.
+A **turn** is one question of a user with all runs that answer it. Two kinds of
+applications make several runs of one turn:
+
+    - ``FLOW``: plain functions. Each search and each call of a model is a run::
+
+          run 1   a model writes the query "bridge opening year"
+          run 2   a retriever searches for it
+          run 3   a model is asked "When did the bridge open?" with what was found
+
+      Joined, the question is that of run 3, since a model wrote the query of run 2.
+    - ``THREAD``: a graph that stops for a person, and a second run that resumes it. The
+      question is that of the first run, the answer that of the second.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ragmetrics_core.capture.authors import hand_on_authors
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.locating import DISTINCTIVE_LENGTH
@@ -15,81 +26,94 @@ from ragmetrics_core.capture.passages import EDGE
 from ragmetrics_core.capture.plain_values import as_one_line
 from ragmetrics_core.capture.question import TOLD_MORE, question_without_chain
 from ragmetrics_core.capture.tree import FLOW, Document, Node, Tree
-from ragmetrics_core.capture.written import hand_on_authors
 
-_FEWEST_WORDS = 3  # of a query that a question is made around
+_FEWEST_WORDS = 3  # a query of fewer words may be mere keywords
 
 
 def join_trees(trees: Sequence[Tree], name: str) -> Tree:
-    """Join several runs of one turn into one run.
+    """Join the runs of one turn into one run.
 
-    It has the first question that no model wrote, and the last answer. A single run is
-    returned as it is.
+    The joined run has the question of the first run that the user asked, and the answer
+    of the run that answered. A single run is returned as it is.
 
     Args:
         trees: The runs, in the order in which they began.
-        name: What joins them: ``FLOW`` or ``THREAD``.
+        name: Why they are one turn: ``FLOW`` for the runs of plain functions,
+            ``THREAD`` for a run and those that resumed it.
     """
     if len(trees) == 1:
         return trees[0]
     roots = [tree.root for tree in trees]
     hand_on_authors(roots)
-    root = Node("step", name, roots[0].began, roots[-1].ended, roots)
-    calls = Calls(Tree(root))
+    joined_root = Node("step", name, roots[0].began, roots[-1].ended, roots)
+    calls = Calls(Tree(joined_root))
     asking_run = _asking_run(trees, calls)
     if asking_run is None:
+        # no run was asked it; it may stand in a prompt
         question = question_without_chain(calls)
     else:
         question = asking_run.question
-    last_run = trees[-1]
+    answering_run = trees[-1]  # a resumed graph answers at its end
     if name == FLOW:
-        last_run = _answering_run(trees, calls, question)
-    whole = _unite_trees(last_run, trees)
+        # plain functions may go on after the answer: with a grade, or a title
+        answering_run = _answering_run(trees, calls, question)
+    joined = _with_fields_of_all(answering_run, trees)
     doubts: list[str] = []
     for tree in trees:
         doubts += tree.doubts
     if asking_run is not None:
-        whole.question = asking_run.question
-        whole.question_place = asking_run.question_place
-        whole.history = asking_run.history or last_run.history
-        if _was_told_more(asking_run, calls):
+        joined.question = asking_run.question
+        joined.question_place = asking_run.question_place
+        joined.history = asking_run.history or answering_run.history
+        if _encloses_query_of_others(asking_run, calls):
             doubts.append(TOLD_MORE)
-    return replace(whole, root=root, doubts=tuple(dict.fromkeys(doubts)))
+    return replace(joined, root=joined_root, doubts=tuple(dict.fromkeys(doubts)))
 
 
-def _unite_trees(last_run: Tree, trees: Sequence[Tree]) -> Tree:
-    """The run that answered, without a question, and with what all runs of its turn hold.
+def _with_fields_of_all(answering_run: Tree, trees: Sequence[Tree]) -> Tree:
+    """Return a copy of the answering run, with what all runs of its turn hold.
 
-    Places of the latest run go first; of fields that the calls say, the first one counts.
+    Each call may give fields of the sample, such as a reference: the first run that
+    gives a field counts. In the lookups for ``contexts_from=`` and the like, the latest
+    run stands first. The copy has no question: the caller sets it.
+
+    Args:
+        answering_run: The run whose answer counts.
+        trees: All runs of the turn, in the order in which they began.
     """
-    given: dict[str, Any] = {}
-    other: list[Document] = []
+    given_fields: dict[str, Any] = {}
+    documents_without_text: list[Document] = []
     for tree in trees:
-        given = {**tree.given_fields, **given}
-        other += tree.documents_without_text
-    places: list[Any] = []
-    results: list[Any] = []
+        given_fields = {**tree.given_fields, **given_fields}
+        documents_without_text += tree.documents_without_text
+    lookup_inputs: list[Any] = []
+    lookup_outputs: list[Any] = []
     for tree in reversed(trees):
-        places += tree.places
-        results += tree.results
+        lookup_inputs += tree.lookup_inputs
+        lookup_outputs += tree.lookup_outputs
     return replace(
-        last_run,
+        answering_run,
         question=None,
         question_place="",
-        error=last_run.error or last_run.root.error,
+        error=answering_run.error or answering_run.root.error,
         gives_only_documents=all(tree.gives_only_documents for tree in trees),
-        given_fields=given,
+        given_fields=given_fields,
         n_without_text=sum(tree.n_without_text for tree in trees),
-        documents_without_text=tuple(other),
-        places=tuple(places),
-        results=tuple(results),
+        documents_without_text=tuple(documents_without_text),
+        lookup_inputs=tuple(lookup_inputs),
+        lookup_outputs=tuple(lookup_outputs),
     )
 
 
 def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
-    """The first run whose question is the user's; None if there is none.
+    """Return the first run that was asked by the user; None if there is none.
 
-    No model wrote that question, and it is not made of what was found before.
+    Left out are
+
+        - a search alone: its query may be a rewritten question;
+        - a run that was asked what a model had written;
+        - a run that was "asked" a text of the documents found, as a script does that
+          sums up its hits. If a search was made for that text, it is a question.
     """
     document_lines: set[str] = set()
     for documents in calls.lists():
@@ -100,35 +124,40 @@ def _asking_run(trees: Sequence[Tree], calls: Calls) -> Tree | None:
         if tree.question is None or tree.root.kind == "retriever":
             continue
         question = as_one_line(tree.question)
-        if _is_written_before(tree, question, calls):
+        if _was_written_by_model(tree, question, calls):
             continue
-        # what was searched for is a question even where documents repeat it
         is_query = question in queries
-        if is_query or not _is_made_of_documents(question, document_lines):
+        if is_query or not _is_cut_from_documents(question, document_lines):
             return tree
     return None
 
 
-def _was_told_more(asking_run: Tree, calls: Calls) -> bool:
-    """Whether a run was asked a text around what was searched for beside it.
+def _encloses_query_of_others(asking_run: Tree, calls: Calls) -> bool:
+    """Return whether the question of a run holds another run's query and further words.
 
-    The text may add a language, or the talk so far.
+    The application searched for "When did the bridge open?", and asked a model "When
+    did the bridge open? Answer in French." Which words are the user's is not certain
+    then. Queries that a model wrote do not count.
+
+    Args:
+        asking_run: The run.
+        calls: The calls of all runs of its turn.
     """
     queries: set[str] = set()
     for node, path in calls.paths.items():
-        is_beside = asking_run.root not in path
-        if node.kind != "retriever" or not node.query or not is_beside:
+        is_of_another_run = asking_run.root not in path
+        if node.kind != "retriever" or not node.query or not is_of_another_run:
             continue
         if not calls.is_written(node.query):
             queries.add(as_one_line(node.query))
     question = as_one_line(asking_run.question)
     if question in queries:
         return False
-    return any(_stands_around(question, query) for query in queries)
+    return any(_holds_words_of(question, query) for query in queries)
 
 
-def _stands_around(question: str, query: str) -> bool:
-    """Whether all words of a query stand in a question, together or apart.
+def _holds_words_of(question: str, query: str) -> bool:
+    """Return whether all words of a query stand in a question, together or apart.
 
     A query of fewer than three words does not count: they may be mere keywords.
     """
@@ -138,17 +167,17 @@ def _stands_around(question: str, query: str) -> bool:
     return set(query_words) <= set(question.lower().split())
 
 
-def _is_written_before(tree: Tree, question: str, calls: Calls) -> bool:
-    """Whether a model wrote what a run is asked, before it was asked."""
+def _was_written_by_model(tree: Tree, question: str, calls: Calls) -> bool:
+    """Return whether a model wrote the question of a run before the run began."""
     earlier_calls = [call for call in calls.models if end_of(call) <= tree.root.began]
     return any(calls.replies[call].writes_query(question) for call in earlier_calls)
 
 
 def _answering_run(trees: Sequence[Tree], calls: Calls, question: str | None) -> Tree:
-    """The run that answers: it holds the last call that looks like answering.
+    """Return the run with the last call of a model that looks like answering.
 
-    Calls that were shown the question go before others. Without such calls it is the
-    last run.
+    Calls that were shown the question go before other calls. Without a call that looks
+    like answering it is the last run.
     """
     calls_shown_question = calls.filter_by_question(question, calls.likely_answer_calls)
     candidates = calls_shown_question or calls.likely_answer_calls
@@ -160,10 +189,14 @@ def _answering_run(trees: Sequence[Tree], calls: Calls, question: str | None) ->
     return trees[-1]
 
 
-def _is_made_of_documents(question: str, texts: Iterable[str]) -> bool:
-    """Whether what a chain was given is what was found before, whole or cut.
+def _is_cut_from_documents(question: str, texts: Iterable[str]) -> bool:
+    """Return whether a question is the text of documents, whole or a part of one.
 
-    A script that sums up its hits hands these in as the question.
+    A script that sums up its hits gives these to a chain as the question.
+
+    Args:
+        question: The question.
+        texts: The texts of the documents found, each in one line.
     """
     line = as_one_line(question)
     letters = letters_of(question)

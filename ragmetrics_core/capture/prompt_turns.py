@@ -1,4 +1,8 @@
-"""Earlier turns that stand in a prompt as messages of user and assistant. Pure."""
+"""Reads the earlier turns of a conversation from the messages of a prompt. Pure.
+
+Of the messages "When did it open?", "In 1874." and "And the ferry?" the first two are
+the history, if the question of now is "And the ferry?".
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ _SHORTEST = 8
 def turns_before_question(
     prompt: Sequence[Message], question: str | None, documents: Iterable[Document]
 ) -> tuple[Turn, ...]:
-    """What user and assistant said before the question that a prompt asks.
+    """Return what user and assistant said before the question that a prompt asks.
 
     Args:
         prompt: The messages that a model was shown.
@@ -28,56 +32,71 @@ def turns_before_question(
             only show these are no turns.
 
     Returns:
-        The turns, oldest first. Those before the last message of the user that holds
-        the question; without such a message those up to the assistant's last words.
+        The turns, oldest first: the messages before the last message of the user that
+        holds the question. If no message holds it, all messages up to the assistant's
+        last one.
     """
-    asked = as_one_line(question)
-    end = 0
-    for place, message in enumerate(prompt):
+    question_line = as_one_line(question)
+    n_earlier = 0
+    for index, message in enumerate(prompt):
         if message.role == "assistant" and message.text.strip():
-            end = place + 1
-    for place, message in enumerate(prompt):
-        if message.role == "user" and _holds_question(message, asked):
-            end = place
-    return spoken(drop_shown_documents(prompt[:end], documents))
+            n_earlier = index + 1
+    for index, message in enumerate(prompt):
+        if message.role == "user" and _holds_question(message, question_line):
+            n_earlier = index
+    return spoken(drop_shown_documents(prompt[:n_earlier], documents))
 
 
-def _holds_question(message: Message, asked: str) -> bool:
-    """Whether a message is a question, or holds it among other words."""
-    words = as_one_line(message.text)
-    return bool(asked) and (
-        words == asked or (len(asked) >= _SHORTEST and asked in words)
-    )
+def _holds_question(message: Message, question_line: str) -> bool:
+    """Return whether a message is a question, or holds a long one among other words.
+
+    Args:
+        message: The message.
+        question_line: The question, in one line; empty if it is not known.
+    """
+    if not question_line:
+        return False
+    line = as_one_line(message.text)
+    if line == question_line:
+        return True
+    return len(question_line) >= _SHORTEST and question_line in line
 
 
 def messages_up_to_question(
     messages: Sequence[Message], question: str | None, passed_on: Sequence[Message]
 ) -> list[Message]:
-    """The messages that a step returned, up to the question, where it is among them.
+    """Return the messages that a step returned, up to the one that asks the question.
 
-    What stands behind the question is of this turn: what was found, or the call of a
-    tool. A message with the words of the question is the question if the step was
-    handed it as a message, or if the assistant did not answer it. Otherwise a memory
-    holds the same question from an earlier turn.
+    Messages behind it are of this turn: what was found, or a tool's call. Messages
+    before it are earlier turns, and a memory may hold the same question among them. So
+    the last message of the user counts for which one of two holds:
+
+        - It is the question and nothing else, and the step was given it as a message.
+        - It holds the question, and no message of the assistant stands behind it.
 
     Args:
-        messages: What the step returned.
-        question: What is asked now; None if that is not known.
-        passed_on: The messages that the step was handed.
+        messages: The messages that the step returned.
+        question: The question that is asked now; None if it is not known.
+        passed_on: The messages that the step was given.
+
+    Returns:
+        The messages; all of them if none asks the question.
     """
-    asked = as_one_line(question)
-    if not asked:
+    question_line = as_one_line(question)
+    if not question_line:
         return list(messages)
-    lines_passed_on = [
+    lines_given = [
         as_one_line(message.text) for message in passed_on if message.role == "user"
     ]
     is_answered = False
-    for place in reversed(range(len(messages))):
-        message = messages[place]
-        words = as_one_line(message.text)
-        is_passed_on = words == asked and words in lines_passed_on
-        is_open = asked in words and not is_answered
-        if message.role == "user" and (is_passed_on or is_open):
-            return list(messages[: place + 1])
-        is_answered |= message.role == "assistant" and bool(words)
+    for index in reversed(range(len(messages))):
+        message = messages[index]
+        line = as_one_line(message.text)
+        if message.role == "user":
+            was_given = line == question_line and line in lines_given
+            is_unanswered = question_line in line and not is_answered
+            if was_given or is_unanswered:
+                return list(messages[: index + 1])
+        elif message.role == "assistant" and line:
+            is_answered = True
     return list(messages)

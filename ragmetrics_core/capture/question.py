@@ -186,8 +186,8 @@ def _value_user_named(field: str, tree: Tree, where: Overrides) -> tuple[bool, A
     Returns:
         Whether something is there, and its value in plain values; None without one.
     """
-    inputs = tree.places
-    outputs = tree.results
+    inputs = tree.lookup_inputs
+    outputs = tree.lookup_outputs
     places = (*outputs, *inputs)
     if field == "question":
         places = (*inputs, *outputs)

@@ -1,8 +1,16 @@
-"""A talk that stands in a prompt as text: whether an answer is an earlier turn of it, or is worked on. Pure.
+"""Conversations that stand in a prompt as text: who said what. Pure.
 
-Applications that write their history into a template show an earlier answer in the same
-place in which others show a draft. What tells them apart is who is named before it, and
-who is named behind it.
+Some applications write the history of the conversation into their prompt. Others write
+a draft into it that is to be revised. Both hold an earlier answer of a model. The names
+before and behind that answer tell which of the two it is::
+
+    User: When did it open?          an earlier turn: the user speaks again behind it
+    Assistant: In 1874.
+    User: And the ferry?
+
+    Question: When did it open?      perhaps a draft: nobody speaks behind it
+    Draft: In 1874.
+    Make it longer.
 """
 
 from __future__ import annotations
@@ -16,13 +24,19 @@ from typing import Literal, get_args
 from ragmetrics_core.capture.letters import Text, letters_of
 from ragmetrics_core.data import Turn
 
-# - said: it is an earlier turn; it is the assistant's word, and somebody speaks after it
-# - perhaps said: it is the assistant's word, and nobody is named behind it
-# - beside its question: it stands right behind its question, and nobody is named
-# - elsewhere: it stands among other words
-# - nowhere: it does not stand there
+# How a message of a prompt quotes an earlier answer:
+# - earlier turn: the assistant said it, and the user speaks again behind it
+# - assistant's last words: the assistant said it, and nobody is named behind it, so that
+#   it may be a draft
+# - after its question: it stands right behind its question, and nobody is named
+# - among other words: it stands elsewhere in the message
+# - absent: it does not stand in the message
 Quotation = Literal[
-    "said", "perhaps said", "beside its question", "elsewhere", "nowhere"
+    "earlier turn",
+    "assistant's last words",
+    "after its question",
+    "among other words",
+    "absent",
 ]
 QUOTATIONS: tuple[Quotation, ...] = get_args(Quotation)  # the surest first
 
@@ -66,7 +80,7 @@ _SPEAKER_OF_A_TALK = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _LONGEST_NAME = 80
-_MOST_PLACES = 20
+_MOST_OCCURRENCES = 20
 _MOST_LETTERS_BETWEEN = 24
 
 
@@ -123,18 +137,18 @@ def talk_of(texts: Sequence[str]) -> EarlierConversation:
 
 
 def _turns_by_position(texts: Sequence[str]) -> Iterator[Turn]:
-    """Yield texts in turn as the user's and the assistant's, whose is the last one."""
+    """Yield texts as turns of user and assistant by turns; the last is the assistant's."""
     n_texts = len(texts)
-    for place, text in enumerate(texts, start=1):
-        n_behind = n_texts - place
-        is_assistant = n_behind % 2 == 0
+    for number, text in enumerate(texts, start=1):
+        n_texts_behind = n_texts - number
+        is_assistant = n_texts_behind % 2 == 0
         yield Turn(role="assistant" if is_assistant else "user", content=text.strip())
 
 
 def turns_of_fields(text_by_speaker: Mapping[str, object]) -> tuple[Turn, ...]:
-    """The turns of a mapping from who speaks to what was said; none of another mapping.
+    """Return the turns in a mapping of speakers to their words, or of one message.
 
-    A mapping of a role and what was said in it is one turn.
+    Empty for another mapping.
 
     Examples:
         >>> turns_of_fields({"question": "Open?", "answer": "Yes."})
@@ -157,7 +171,7 @@ def turns_of_fields(text_by_speaker: Mapping[str, object]) -> tuple[Turn, ...]:
 
 
 def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
-    """What user or assistant said, as a turn; none of another role, or of a blank text."""
+    """Return a message as a turn; none for another role than user or assistant, or a blank text."""
     if not content.strip():
         return ()
     if role in _USERS:
@@ -170,7 +184,7 @@ def _turns_of_role(role: str, content: str) -> tuple[Turn, ...]:
 def _first_text_of(
     names: Collection[str], text_by_speaker: Mapping[str, object]
 ) -> str | None:
-    """What the first speaker said that has one of some names; None if none did."""
+    """Return the first text whose speaker has one of some names; None without one."""
     for speaker, text in text_by_speaker.items():
         if speaker.lower() not in names:
             continue
@@ -180,31 +194,36 @@ def _first_text_of(
 
 
 def _turns_by_label(text: str) -> Iterator[Turn]:
-    """The turns of a text that begins with who speaks; none of another text."""
-    # where a speaker begins, and which
-    labels: list[tuple[re.Match[str], str]] = []
+    """Yield the turns of a text such as "User: Open?" with "Assistant: Yes." below it.
+
+    Nothing is yielded for a text that does not begin with the name of a speaker.
+    """
+    labels: list[tuple[re.Match[str], str]] = []  # of each turn, with its role
     last_role = ""
     for label in _LABEL.finditer(text):
         role = "assistant" if label["assistant"] else "user"
-        # a heading inside of an answer is no other turn
+        # "Answer:" inside of what the assistant says begins no other turn
         if role != last_role:
             labels.append((label, role))
             last_role = role
-    ends = [label.start() for label, _ in labels] + [len(text)]
-    begins_with_label = ends[0] == 0 and bool(labels)
-    if not begins_with_label:
+    if not labels:
         return
-    for (label, role), end in zip(labels, ends[1:], strict=True):
-        words = text[label.end() : end].strip()
+    first_label, _ = labels[0]
+    if first_label.start() != 0:
+        return
+    starts_of_later_labels = [label.start() for label, _ in labels[1:]]
+    turn_ends = [*starts_of_later_labels, len(text)]
+    for (label, role), turn_end in zip(labels, turn_ends, strict=True):
+        words = text[label.end() : turn_end].strip()
         if words:
             yield Turn(role=role, content=words)
 
 
 def words_of_assistant(text: str) -> list[str]:
-    r"""What the assistant says in a text that tells a talk, where the user speaks again behind it.
+    r"""Return what the assistant says in the text of a conversation.
 
-    Only names count that nothing but a talk has: a question with its answer may be a
-    page of frequent questions.
+    Words count only where the user speaks again behind them. Names such as "Question"
+    and "Answer" do not count: such a text may be a page of frequent questions.
 
     Examples:
         >>> words_of_assistant("Before:\nUser: Open?\nAssistant: At ten.\nUser: And when?")
@@ -225,69 +244,84 @@ def quotation(answer: str, questions: Collection[str], host: Text) -> Quotation:
 
     Args:
         answer: The answer.
-        questions: What was asked, in the words that are known of it.
+        questions: The question that it answered, in all words that are known of it.
         host: The message.
 
     Returns:
-        The surest of all places at which the answer stands.
+        One of the five that ``Quotation`` explains. If the answer stands in the message
+        several times, the surest one that it is an earlier turn.
 
     Examples:
         >>> talk = "User: When did it open?\nAssistant: In 1874.\nUser: And the ferry?"
         >>> quotation("In 1874.", ["When did it open?"], Text(talk))
-        'said'
+        'earlier turn'
         >>> draft = "Question: When did it open?\nDraft: In 1874.\nMake it longer."
         >>> quotation("In 1874.", ["When did it open?"], Text(draft))
-        'beside its question'
+        'after its question'
     """
     question_ends = []
-    askers = set()
+    names_before_question = set()
     for question in questions:
-        for start, end in _places(question, host):
+        for start, end in _occurrences(question, host):
             question_ends.append(end)
-            asker, _ = _name_before(host.raw, start)
-            if asker:
-                askers.add(asker)
+            name, _ = _name_before(host.raw, start)
+            if name:
+                names_before_question.add(name)
     quotations = [
-        _quotation_at(host.raw, start, end, askers, question_ends)
-        for start, end in _places(answer, host)
+        _quotation_at(host.raw, start, end, names_before_question, question_ends)
+        for start, end in _occurrences(answer, host)
     ]
-    return min(quotations, key=QUOTATIONS.index, default="nowhere")
+    return min(quotations, key=QUOTATIONS.index, default="absent")
 
 
 def _quotation_at(
     text: str,
     start: int,
     end: int,
-    askers: Collection[str],
+    names_before_question: Collection[str],
     question_ends: Collection[int],
 ) -> Quotation:
-    """How the answer that stands at one place is quoted.
+    """Say how a message quotes an answer at one occurrence of the answer.
 
     Args:
         text: The message.
-        start: Where the answer begins.
-        end: Where it ends.
-        askers: The names that stand before its question.
-        question_ends: Where its question ends, at each place of it.
+        start: Where the answer begins in it.
+        end: Where the answer ends.
+        names_before_question: The names that stand before its question, such as "user".
+        question_ends: Where its question ends, for each occurrence in the message.
+
+    Returns:
+        - "earlier turn": the assistant is named before the answer, and the user speaks
+          again behind it. Or the answer follows its question, and whoever asked speaks
+          again behind it, whatever the name: "Anna: … In 1874. Anna: …".
+        - "assistant's last words": only the assistant's name stands before the answer.
+        - "after its question": no assistant is named; its question stands before it.
+        - "among other words": any other occurrence.
     """
     name, separator = _name_before(text, start)
     is_assistant = name in _ASSISTANTS
+    # "AIMessage(content='In 1874.')": a list of messages that was written as text
     if is_assistant and _OF_A_MESSAGE.search(separator):
-        return "said"
-    # an answer behind which the user speaks again is over; a draft stands last
-    later_speakers = {name[1].lower() for name in _SPEAKER.finditer(text, end)}
+        return "earlier turn"
+    later_speakers = {speaker[1].lower() for speaker in _SPEAKER.finditer(text, end)}
     if is_assistant and not later_speakers.isdisjoint(_USERS):
-        return "said"
-    is_beside = _is_right_behind(text, start, question_ends)
-    if is_beside and not later_speakers.isdisjoint(askers):
-        return "said"
+        return "earlier turn"
+    is_after_question = _is_right_behind(text, start, question_ends)
+    if is_after_question and not later_speakers.isdisjoint(names_before_question):
+        return "earlier turn"
     if is_assistant:
-        return "perhaps said"
-    return "beside its question" if is_beside else "elsewhere"
+        return "assistant's last words"
+    return "after its question" if is_after_question else "among other words"
 
 
 def _is_right_behind(text: str, start: int, question_ends: Collection[int]) -> bool:
-    """Whether an answer begins right behind one of some questions."""
+    """Return whether at most a few letters stand between a question and its answer.
+
+    Args:
+        text: The message.
+        start: Where the answer begins in it.
+        question_ends: Where the question ends, for each occurrence.
+    """
     for question_end in question_ends:
         if question_end > start:
             continue
@@ -298,9 +332,10 @@ def _is_right_behind(text: str, start: int, question_ends: Collection[int]) -> b
 
 
 def _name_before(text: str, start: int) -> tuple[str, str]:
-    """The name that stands right before a place, in lower case, and what is between.
+    """Return the name that stands right before a position, and what is between.
 
-    Both are empty if there is no name.
+    Of "User: Open?" and the position of "Open?" these are "user" and ": ". Both are
+    empty if no name stands there.
     """
     words_before = text[max(start - _LONGEST_NAME, 0) : start]
     name = _NAME.search(words_before)
@@ -309,13 +344,16 @@ def _name_before(text: str, start: int) -> tuple[str, str]:
     return name[1].lower(), name[2]
 
 
-def _places(text: str, host: Text) -> Iterator[tuple[int, int]]:
-    """Where a text stands in a message, whatever its white space and escapes."""
+def _occurrences(text: str, host: Text) -> Iterator[tuple[int, int]]:
+    """Yield where a text begins and ends in a message.
+
+    Only letters and digits are compared, so that white space and escapes may differ.
+    """
     letters = letters_of(text)
     if not letters:
         return
     end = 0
-    for _ in range(_MOST_PLACES):
+    for _ in range(_MOST_OCCURRENCES):
         start = host.letters.find(letters, end)
         if start < 0:
             return

@@ -320,9 +320,11 @@ class Tree:
     # what is uncertain about which runs are this turn: nothing is exact then
     doubts: tuple[str, ...] = ()
     native_run: Any = None  # the framework's own, for callables of the user
-    # mappings that the user's keys and paths lead into, the first hit wins
-    places: tuple[Any, ...] = ()
-    # more of these, of what the run returned: contexts and answer are sought here first
-    results: tuple[Any, ...] = ()
+    # Mappings of what the run was given. The user's keys and paths, such as
+    # ``question_from="state.question"``, are looked up in them; the first hit counts.
+    lookup_inputs: tuple[Any, ...] = ()
+    # The same of what the run returned. The contexts and the answer are looked up in
+    # these first, the question in ``lookup_inputs``.
+    lookup_outputs: tuple[Any, ...] = ()
     # makes plain values of what is found there
     to_plain_value: Callable[[Any], Any] = field(default=lambda value: value)

@@ -1,13 +1,23 @@
-"""Runs that belong to one question, joined before samples are made of them.
+"""Makes samples of runs as they end, and joins runs that belong together.
 
-A retrieval waits for what answers from it, and a paused run for the one that resumes
-it. Four terms:
+Some runs are a sample at once: a chain that searched and answered. Others wait for the
+run that completes them::
+
+    run of the application                        what happens to it here
+    a retriever alone                             waits in a group for what answers from it
+    a model alone, shown what was found           joins that group
+    a model alone, that rewrote the question      is kept as an auxiliary run: a later run
+                                                  may be asked what it wrote
+    a graph that stops for a person               waits for the run that resumes it
+    a chain that searched and answered            a sample
+
+Four terms:
 
     - A **turn** is one question of a user, with all runs that answer it.
-    - A **group** is the runs of one question that have no outermost run around them.
-    - A **task or thread** is the one in which a run ran.
-    - A run is **loose** if it gives no sample by itself, such as a rewriter of the
-      question: a later run may use what it wrote.
+    - A **group** is the runs of one question in an application of plain functions, in
+      which each search and each call of a model is a run of its own.
+    - An **auxiliary run** gives no sample by itself, and a later run may use its text.
+    - A **task or thread** is that of the application in which a run ran.
 """
 
 from __future__ import annotations
@@ -18,6 +28,7 @@ from dataclasses import replace
 from typing import Generic
 
 from ragmetrics_core.capture.answers_read_later import AnswersReadLater
+from ragmetrics_core.capture.auxiliary_runs import AuxiliaryRuns, writes_query
 from ragmetrics_core.capture.calls import Calls, end_of
 from ragmetrics_core.capture.conversations import (
     CapturedTurn,
@@ -25,17 +36,16 @@ from ragmetrics_core.capture.conversations import (
     QuotedTurn,
     conversations_of_blocks,
 )
-from ragmetrics_core.capture.group import Group, doubtful
-from ragmetrics_core.capture.groups import Groups
 from ragmetrics_core.capture.hooks import Lock, Problems, Run
 from ragmetrics_core.capture.joining import join_trees
-from ragmetrics_core.capture.loose_runs import LooseRuns, writes_query
 from ragmetrics_core.capture.plain_values import Overrides, as_one_line
 from ragmetrics_core.capture.prompt_turns import turns_before_question
 from ragmetrics_core.capture.question import question_without_chain
+from ragmetrics_core.capture.run_group import RunGroup, doubtful
 from ragmetrics_core.capture.stages import samples_of
 from ragmetrics_core.capture.tree import FLOW, THREAD, Document, Message, Tree
 from ragmetrics_core.capture.unsampled import Unsampled
+from ragmetrics_core.capture.waiting_groups import WaitingGroups
 from ragmetrics_core.data import Sample
 from ragmetrics_core.data.undivided import (
     how_to_name_tools,
@@ -43,7 +53,7 @@ from ragmetrics_core.data.undivided import (
 )
 
 _MOST_WAITING = 1000
-_MOST_FOUND = 10_000
+_MOST_HASHES = 10_000
 _TALK = (
     "an earlier question and its answer stand in the prompt, but no history was found"
 )
@@ -72,197 +82,228 @@ _PAUSED = "a graph waits for a person; its question is evaluated when it is resu
 class Turns(Generic[Run]):
     """Makes samples of runs as they end, and joins runs that belong together.
 
-    They belong together if they are of one question, and go on with each other if they
-    are of one conversation.
+    Runs of one question are joined into one sample. Runs of one conversation become
+    turns of it: a later one knows what earlier ones found and said.
 
     Args:
         trees: Makes the trees of a recorded run.
-        where: What the user says of them.
+        overrides: Where the user says that question, contexts and answer are.
         problems: Where internal errors are counted.
-        hint: What to do where runs were seen and none gave a sample.
+        hint: What the user should do if there were runs and no sample, in words; it is
+            counted as a problem then. Empty to count nothing.
     """
 
     def __init__(
         self,
         trees: Callable[[Run], Iterable[Tree]],
-        where: Overrides,
+        overrides: Overrides,
         problems: Problems | None = None,
         hint: str = "",
     ) -> None:
+        """Begin without any run."""
         self._trees_of = trees
-        self._where = where
+        self._overrides = overrides
         self.problems = Problems() if problems is None else problems
-        # by thread the runs that wait for a person, or gave no answer
-        self._waiting_runs: OrderedDict[str, list[Tree]] = OrderedDict()
-        self._groups = Groups()
-        self._loose_runs = LooseRuns()
-        # hashes of documents that retrievals without a root found, the last one last
-        self._hashes_found: OrderedDict[int, None] = OrderedDict()
         self._n_runs = 0
         self._n_samples = 0
+        # runs that wait for a run that resumes them, because they stopped for a person
+        # or gave no answer, by the key that both share
+        self._paused_runs: OrderedDict[str, list[Tree]] = OrderedDict()
+        # runs of plain functions that wait for further runs of their question
+        self._groups = WaitingGroups()
+        # runs whose text a later run may be asked
+        self._auxiliary_runs = AuxiliaryRuns()
+        # of the documents that retrievals without a chain found, the latest last: the
+        # application may hand them in again in a later turn
+        self._hashes_of_documents: OrderedDict[int, None] = OrderedDict()
+        # questions of runs that gave no sample
         self._unsampled = Unsampled(self.problems, hint)
-        # answers that a later call may replace
-        self._read_later = AnswersReadLater(lambda tree: samples_of(tree, where))
+        # samples whose answer a later run may replace
+        self._read_later = AnswersReadLater(lambda tree: samples_of(tree, overrides))
         self.conversations = Conversations()
         self._lock = Lock()
 
     def share_with_conversation(
-        self, named: str | None = None, redact: object = None
+        self, name: str | None = None, redact: object = None
     ) -> None:
-        """Go on with what other blocks found of the same conversation.
+        """Continue the conversation that other ``capture()`` blocks recorded.
 
         Args:
-            named: The conversation's name; None if the user gave none.
-            redact: What hides texts in this block. Blocks share only if they have the
-                same.
+            name: The conversation's name; None if the user gave none.
+            redact: The function that hides texts in this block. Only blocks with the
+                same function share turns.
         """
-        # what cannot be compared is shared with nobody
+        # a function that cannot be compared is shared with no other block
         redact_to_compare = redact if isinstance(redact, Hashable) else object()
-        shared = conversations_of_blocks(named, redact_to_compare)
-        if named is not None:
+        shared = conversations_of_blocks(name, redact_to_compare)
+        if name is not None:
             self.conversations = shared
         else:
-            self.conversations = Conversations(before=shared)
+            self.conversations = Conversations(other_blocks=shared)
 
     def add(self, run: Run) -> list[Sample]:
-        """Take in a recorded run, and return the samples that are complete with it.
+        """Take in a recorded run, and return the samples that are complete now.
 
-        What must wait for another run is kept.
+        A run that must wait for another run is kept. The samples may be of runs that
+        were taken in before.
         """
         with self._lock:
             self._n_runs += 1
             samples: list[Sample] = []
             for tree in self._trees_of(run):
-                samples += self._samples_with(tree)
+                samples += self._take_in(tree)
             self._n_samples += len(samples)
             return samples
 
     def revise_sample(self, sample: Sample) -> Sample:
-        """A sample of ``add`` as it is now: a later run may have put its answer in doubt."""
+        """Return a sample of ``add`` as it is now; a later run may have added a doubt."""
         with self._lock:
             return self._read_later.revise_sample(sample)
 
-    def samples_that_wait(self, *, over: bool = False) -> list[Sample]:
-        """Make the samples of runs that still wait for a further run.
+    def samples_that_wait(self, *, is_final: bool = False) -> list[Sample]:
+        """Make the samples of runs that still wait for a further run, and keep the runs.
 
-        Nothing is forgotten. Problems are noted: a run that waits for a person, an
-        answer that was doubted too late, questions without a sample.
+        Problems are noted: a run that waits for a person, an answer that was put in
+        doubt after its sample was handed on, and questions without a sample.
 
         Args:
-            over: Whether no further run comes, so that these runs are turns.
+            is_final: Whether no further run comes. Then the samples become turns of
+                their conversations.
         """
         with self._lock:
             conversations = self.conversations
-            if not over:
+            if not is_final:
+                # a further run may change these samples: they are remembered in a copy
                 self.conversations = conversations.copy_for_trial()
             try:
-                return self._samples_of_waiting(over=over)
+                return self._make_samples_of_waiting(is_final=is_final)
             finally:
                 self.conversations = conversations
 
-    def _samples_of_waiting(self, *, over: bool) -> list[Sample]:
-        """The samples of ``samples_that_wait``, with the conversations that are set."""
-        samples = self._samples_of_groups(self._groups, over=over)
+    def _make_samples_of_waiting(self, *, is_final: bool) -> list[Sample]:
+        """Make a sample of each waiting group, and of each run without an answer.
+
+        A run that stopped for a person gives none; that is noted as a problem. So are
+        answers that were put in doubt after their sample was handed on, and questions
+        of runs that gave no sample.
+
+        Args:
+            is_final: Whether no further run comes, so that the samples are remembered
+                as turns.
+        """
+        samples = self._samples_of_groups(self._groups, is_final=is_final)
         is_any_paused = False
-        for trees in self._waiting_runs.values():
-            if trees[-1].is_paused:
+        for runs in self._paused_runs.values():
+            if runs[-1].is_paused:
                 is_any_paused = True
             else:
-                samples += self._samples_of_several(trees, THREAD, over=over)
+                samples += self._samples_of_joined(runs, THREAD, is_final=is_final)
         if is_any_paused:
             self.problems.note(_PAUSED)
-        for _ in range(self._read_later.forget_doubted()):
+        n_doubted_too_late = self._read_later.forget_doubted()
+        for _ in range(n_doubted_too_late):
             self.problems.note(_READ_TOO_LATE)
-        gave_any = bool(self._n_samples or samples)
-        self._unsampled.count(runs_without_any=self._n_runs > 0 and not gave_any)
+        gave_any_sample = bool(self._n_samples or samples)
+        self._unsampled.count(runs_without_any=self._n_runs > 0 and not gave_any_sample)
         return samples
 
     def finish_trace(self) -> list[Sample]:
-        """Make the samples of all groups, and forget groups and loose runs.
+        """Make the samples of all groups, and forget groups and auxiliary runs.
 
         It is called at the end of a trace: no run of another trace joins them.
         """
         with self._lock:
             samples = self._samples_of_groups(self._groups)
             self._groups.clear()
-            self._loose_runs.clear()
+            self._auxiliary_runs.clear()
             self._n_samples += len(samples)
             return samples
 
     def finish(self) -> list[Sample]:
-        """Make the samples of all that waits, and forget it.
+        """Make the samples of all runs that wait, and forget these runs.
 
         Runs that wait for a person are kept.
         """
         with self._lock:
             samples = self.finish_trace()
-            samples += self.samples_that_wait(over=True)
-            for thread, trees in list(self._waiting_runs.items()):
-                if not trees[-1].is_paused:
-                    del self._waiting_runs[thread]
+            samples += self.samples_that_wait(is_final=True)
+            for resumption_key, runs in list(self._paused_runs.items()):
+                if not runs[-1].is_paused:
+                    del self._paused_runs[resumption_key]
             self._n_samples += len(samples)
             return samples
 
-    def _samples_with(self, tree: Tree) -> list[Sample]:
-        """Take in one run, and return the samples that are complete with it.
+    def _take_in(self, tree: Tree) -> list[Sample]:
+        """Take in one run, and return the samples that are complete now.
 
-        A run of a thread goes on with the earlier runs of that thread, if it says so.
-        If it asks something new, the earlier ones are a turn of their own.
+        Cases, in the order of the branches:
+
+            - The user's own ``build=`` makes the samples, and nothing is joined.
+            - The run is of no thread that can be resumed: it is taken in by itself.
+            - The run resumes earlier runs of its thread: it is joined with them.
+            - The run asks something new in its thread. An earlier run of the thread
+              that stopped for a person is dropped, since nobody resumed it. An earlier
+              run that only gave no answer is a turn of its own.
+            - The run stops for a person: it waits for the run that resumes it.
         """
-        if self._where.build is not None:
-            return samples_of(tree, self._where)
+        if self._overrides.build is not None:
+            return samples_of(tree, self._overrides)
         if tree.resumption_key is None:
-            return self._samples_of_answered([tree])
+            return self._take_in_joined([tree])
         samples: list[Sample] = []
-        parts = [tree]
-        earlier_runs = self._waiting_runs.pop(tree.resumption_key, [])
+        runs_of_turn = [tree]
+        earlier_runs = self._paused_runs.pop(tree.resumption_key, [])
         if tree.continues:
-            parts = [*earlier_runs, tree]
-        elif earlier_runs and not earlier_runs[-1].is_paused:  # nobody went on with it
-            samples += self._samples_of_several(earlier_runs, THREAD)
+            runs_of_turn = [*earlier_runs, tree]
+        elif earlier_runs and not earlier_runs[-1].is_paused:
+            samples += self._samples_of_joined(earlier_runs, THREAD)
         if tree.is_paused:
-            samples += self._let_wait(tree.resumption_key, parts)
+            samples += self._let_wait(tree.resumption_key, runs_of_turn)
         else:
-            samples += self._samples_of_answered(parts)
+            samples += self._take_in_joined(runs_of_turn)
         return samples
 
-    def _samples_of_answered(self, parts: list[Tree]) -> list[Sample]:
-        """Return the samples of a run that may answer by itself.
+    def _take_in_joined(self, runs_of_turn: list[Tree]) -> list[Sample]:
+        """Take in a run that did not stop for a person; return the samples complete now.
 
-        It is joined with the runs that wrote what it is asked. If it retrieved nothing
-        it may wait for, or belong to, a retrieval; then the samples are those of other
-        runs that are complete now.
+        Most runs become a sample here, joined with the runs that they resume or that
+        wrote their question. The exceptions, in the order of the branches:
+
+            - A graph stopped before its tools: it waits for the run that resumes it.
+            - The run is a search alone, or a call of a model without a search: it may
+              wait for other runs. The samples are those of other questions, which are
+              over now.
+            - A graph gave no answer: it waits, since a later run may answer.
 
         Args:
-            parts: The runs of its thread that it goes on with, and the run as the last
-                one.
+            runs_of_turn: The runs of its thread that the run resumes, and the run
+                itself as the last one.
         """
-        tree = parts[-1]
-        whole_tree = self._with_its_writers(parts)
-        calls = Calls(whole_tree, self._where.context_tools or ())
-        # a breakpoint: the run that resumes the graph goes on with it
+        tree = runs_of_turn[-1]
+        joined_tree = self._join_with_writers(runs_of_turn)
+        calls = Calls(joined_tree, self._overrides.context_tools or ())
         if tree.resumption_key is not None and _stops_before_tools(calls):
-            return self._let_wait(tree.resumption_key, parts)
+            return self._let_wait(tree.resumption_key, runs_of_turn)
         has_failed = bool(tree.error or tree.root.error)
-        goes_on_with_nothing = len(parts) == 1
-        if goes_on_with_nothing and not has_failed:
-            samples_of_others = self._samples_if_it_waits(tree, calls)
+        resumes_none = len(runs_of_turn) == 1
+        if resumes_none and not has_failed:
+            samples_of_others = self._keep_for_other_runs(tree, calls)
             if samples_of_others is not None:
                 return samples_of_others
-        whole_tree = self._place_tree(whole_tree)
-        # the user's question may be an earlier one, since nothing was searched for now
+        joined_tree = self._place_tree(joined_tree)
+        # nothing was searched for now: a text that stands for the question may be the
+        # one of the turn in which the documents were found
         if not calls.tried and self._was_found_earlier(tree.root.input_documents):
-            whole_tree = doubtful(whole_tree, _FOUND_EARLIER)
-        samples = samples_of(whole_tree, self._where)
+            joined_tree = doubtful(joined_tree, _FOUND_EARLIER)
+        samples = samples_of(joined_tree, self._overrides)
         is_without_answer = any(sample.answer is None for sample in samples)
-        # a later run of the thread may answer in its place
         if tree.resumption_key is not None and is_without_answer:
-            return self._let_wait(tree.resumption_key, parts)
+            return self._let_wait(tree.resumption_key, runs_of_turn)
         if samples:
-            self._read_later.doubt_one_that_is_replaced(whole_tree, calls)
+            self._read_later.doubt_replaced_answer(joined_tree, calls)
         else:
-            self._count_without_sample(whole_tree, parts)
-        self._remember(whole_tree, samples)
+            self._count_without_sample(joined_tree, runs_of_turn)
+        self._remember(joined_tree, samples)
         self._unsampled.keep_words_of(samples)
         self._note_texts_of_tools(samples)
         return samples
@@ -277,311 +318,380 @@ class Turns(Generic[Run]):
             if names:
                 self.problems.note(how_to_name_tools(names))
 
-    def _count_without_sample(self, whole_tree: Tree, parts: Sequence[Tree]) -> None:
-        """Count a run that answered, or was turned away, and gave no sample.
+    def _count_without_sample(
+        self, joined_tree: Tree, runs_of_turn: Sequence[Tree]
+    ) -> None:
+        """Note the question of a run that gave no sample, if it needs one.
+
+            - A resumed run, or an agent that answered, is noted in any case.
+            - A run that a router kept from searching is noted; the note is dropped if
+              some sample asks the same.
 
         Args:
-            whole_tree: The run with what it goes on with.
-            parts: These, the run the last one.
+            joined_tree: The run, joined with the runs that it resumes.
+            runs_of_turn: The runs that it resumes, and the run as the last one.
         """
-        tree = parts[-1]
-        is_an_agents_answer = tree.root.kind == "agent" and bool(tree.answers)
-        if len(parts) > 1 or is_an_agents_answer:
-            self._unsampled.add(whole_tree, counts_anyway=True)
+        tree = runs_of_turn[-1]
+        is_answer_of_agent = tree.root.kind == "agent" and bool(tree.answers)
+        if len(runs_of_turn) > 1 or is_answer_of_agent:
+            self._unsampled.add(joined_tree, counts_anyway=True)
         elif tree.was_routed_away:
             self._unsampled.add(tree, counts_anyway=False)
 
-    def _samples_if_it_waits(self, tree: Tree, calls: Calls) -> list[Sample] | None:
-        """Keep a run that is no sample by itself but belongs to others, if it is one.
+    def _keep_for_other_runs(self, tree: Tree, calls: Calls) -> list[Sample] | None:
+        """Keep a run for other runs, if it is no sample by itself.
 
-        It is a search, a part of a question, or a call that shows what was found.
+        Three kinds of runs are kept, in the order of the branches:
+
+            - a search alone: a later run answers from what it found;
+            - a call of a model for which the application did not search: it may answer
+              from what an earlier search found, or write what a later run is asked;
+            - a run that was asked one of several questions into which a model split the
+              user's: a later run may put the answers together.
 
         Args:
             tree: The run.
-            calls: Its calls, and those of the runs that wrote what it is asked.
+            calls: Its calls, with those of the runs that wrote its question.
 
         Returns:
-            The samples that are complete with it; None if it is no such run.
+            The samples of other questions that are over now, perhaps none; None if the
+            run was not kept, so that it is a sample by itself or gives none.
         """
         if tree.gives_only_documents or tree.root.kind == "retriever":
             return self._keep_retrieval(tree)
         if not calls.tried_by_application:
-            if calls.models and self._keep_as_part_of_others(tree, calls):
+            if calls.models and self._keep_call_of_model(tree, calls):
                 return self._samples_due()
+            # nothing was searched in it, and the framework calls it no query
             if not tree.is_always_a_sample and not calls.tried:
                 return None
-        writer = self._loose_runs.writer_of_several(tree)
-        if writer is None or calls.tree.root is not tree.root:
+        writer = self._auxiliary_runs.writer_of_several(tree)
+        # joined with its writer already: it was asked the only question that was written
+        has_joined_writer = calls.tree.root is not tree.root
+        if writer is None or has_joined_writer:
             return None
         self._unsampled.strike([writer])
-        if self._where.contexts_from is not None:
+        if self._overrides.contexts_from is not None:
             tree = doubtful(tree, _NAMED_IN_EACH_PART)
         self._groups.add_part(tree, writer)
         return self._samples_of_groups(self._groups.take_too_many())
 
     def _samples_of_groups(
-        self, groups: Iterable[Group], *, over: bool = True
+        self, groups: Iterable[RunGroup], *, is_final: bool = True
     ) -> list[Sample]:
-        """Samples of groups.
+        """Make the samples of groups, one for each turn.
 
         Args:
             groups: The groups.
-            over: Whether no further run joins them, so that they are remembered as
+            is_final: Whether no further run joins them, so that they are remembered as
                 turns.
         """
         samples: list[Sample] = []
         for group in groups:
-            for trees in group.turns():
-                samples += self._samples_of_several(trees, FLOW, over=over)
+            for runs in group.turns():
+                samples += self._samples_of_joined(runs, FLOW, is_final=is_final)
         return samples
 
-    def _samples_of_several(
-        self, trees: Sequence[Tree], name: str, *, over: bool = True
+    def _samples_of_joined(
+        self, runs: Sequence[Tree], name: str, *, is_final: bool = True
     ) -> list[Sample]:
-        """Samples of runs that belong together.
+        """Join the runs of one turn, and make the samples of it.
 
         Args:
-            trees: The runs.
-            name: What joins them: ``FLOW`` or ``THREAD``.
-            over: Whether no further run joins them, so that they are remembered as a
-                turn.
+            runs: The runs.
+            name: Why they are one turn: ``FLOW`` for runs of plain functions,
+                ``THREAD`` for a run and those that resumed it.
+            is_final: Whether no further run joins them, so that they are remembered as
+                a turn.
         """
-        whole_tree = self._place_tree(join_trees(trees, name))
-        samples = samples_of(whole_tree, self._where)
+        joined_tree = self._place_tree(join_trees(runs, name))
+        samples = samples_of(joined_tree, self._overrides)
         self._unsampled.keep_words_of(samples)
-        if over:
-            self._remember(whole_tree, samples)
+        if is_final:
+            self._remember(joined_tree, samples)
             self._note_texts_of_tools(samples)
         else:
-            # on trial: what waits as well may be the next turn
-            self.conversations.add(whole_tree, samples)
+            # into the copy for a trial: other waiting runs may be the next turn
+            self.conversations.add(joined_tree, samples)
         return samples
 
     def _remember(self, tree: Tree, samples: Sequence[Sample]) -> None:
-        """Keep a turn: the conversation goes on with it, and a later call may be shown its answer."""
+        """Remember a turn for later turns of its conversation, and to doubt its answer."""
         self.conversations.add(tree, samples)
         self._read_later.remember(tree, samples)
 
-    def _let_wait(self, thread: str, trees: list[Tree]) -> list[Sample]:
-        """Let the runs of a thread wait until another goes on with them.
+    def _let_wait(self, resumption_key: str, runs: list[Tree]) -> list[Sample]:
+        """Let runs of a thread wait until another run resumes them.
 
-        Memory is bounded: where too many threads wait, the eldest one is given up, and
-        its samples are returned.
+        Memory is bounded: where too many threads wait, the oldest one is given up.
+
+        Returns:
+            The samples of the thread that was given up; empty if none was.
         """
-        self._waiting_runs[thread] = trees
-        if len(self._waiting_runs) <= _MOST_WAITING:
+        self._paused_runs[resumption_key] = runs
+        if len(self._paused_runs) <= _MOST_WAITING:
             return []
-        _, eldest = self._waiting_runs.popitem(last=False)
-        return self._samples_of_several(eldest, THREAD)
+        _, oldest_runs = self._paused_runs.popitem(last=False)
+        return self._samples_of_joined(oldest_runs, THREAD)
 
-    # Runs without a root
+    # Runs of plain functions
 
-    def _with_its_writers(self, parts: Sequence[Tree]) -> Tree:
-        """Join a run with what belongs to it.
+    def _join_with_writers(self, runs_of_turn: Sequence[Tree]) -> Tree:
+        """Join a run with the runs that it resumes, else with the writers of its question.
 
-        A run that goes on with nothing is joined with those that wrote what it is
-        asked. Otherwise all parts are joined.
+        Args:
+            runs_of_turn: The runs that the run resumes, and the run as the last one.
+
+        Returns:
+            The joined run; the run itself if nothing is joined.
         """
-        if len(parts) > 1:
-            return join_trees(parts, THREAD)
-        (tree,) = parts
-        writers = self._loose_runs.take_writers_of(tree)
+        if len(runs_of_turn) > 1:
+            return join_trees(runs_of_turn, THREAD)
+        (tree,) = runs_of_turn
+        writers = self._auxiliary_runs.take_writers_of(tree)
         if not writers:
-            return join_trees(parts, THREAD)
+            return tree
         self._unsampled.strike(writers)
         return join_trees([*writers, tree], FLOW)
 
     def _keep_retrieval(self, tree: Tree) -> list[Sample]:
-        """Keep a retrieval that stands alone until a run answers from it.
+        """Keep a search that ran by itself until a run answers from it.
 
-        It joins the group of its question, together with the loose runs that wrote its
-        query. Those then belong to a sample. What it found is noted for later turns.
+        The search joins the group of its question, or begins one. The auxiliary runs
+        that wrote its query join as well, so that they no longer count as runs without
+        a sample. The documents found are noted, since a later turn may use them again.
 
         Returns:
-            The samples of other groups that are over now: they were answered or waited
-            long, or too many wait.
+            The samples of other groups that are over now: they were answered, or wait
+            too long, or too many wait.
         """
         queries = (node.query for node in tree.root.walk() if node.query)
-        query = as_one_line(next(queries, None))
-        samples = self._samples_due(tree.task_or_thread, query)
-        runs_of_task = self._loose_runs.runs_near(tree.task_or_thread)
-        writers = [run for run in runs_of_task if writes_query(run, query)]
+        first_query = as_one_line(next(queries, None))
+        samples = self._samples_due(tree.task_or_thread, first_query)
+        auxiliary_runs = self._auxiliary_runs.runs_near(tree.task_or_thread)
+        writers = [run for run in auxiliary_runs if writes_query(run, first_query)]
         self._unsampled.strike(writers)
-        self._groups.add_retrieval(tree, query, writers)
+        self._groups.add_retrieval(tree, first_query, writers)
         self._note_documents_found(tree)
         return samples + self._samples_of_groups(self._groups.take_too_many())
 
     def _note_documents_found(self, tree: Tree) -> None:
-        """Note what a retrieval found, for a while.
+        """Note the documents that a search found, for a while.
 
-        The application may keep it, too, and hand it in again without a search.
+        The application may keep them, too, and hand them in again without a search.
         """
         for node in tree.root.walk():
             for document in node.documents or ():
-                self._hashes_found[_hash_of(document)] = None
-        while len(self._hashes_found) > _MOST_FOUND:
-            self._hashes_found.popitem(last=False)
+                self._hashes_of_documents[_hash_of(document)] = None
+        while len(self._hashes_of_documents) > _MOST_HASHES:
+            self._hashes_of_documents.popitem(last=False)
 
     def _was_found_earlier(self, documents: Iterable[Document]) -> bool:
-        """Whether one of some documents was found by a retrieval without a root."""
-        return any(_hash_of(document) in self._hashes_found for document in documents)
+        """Return whether an earlier search that ran by itself found one of some documents."""
+        return any(
+            _hash_of(document) in self._hashes_of_documents for document in documents
+        )
 
     def _samples_due(
         self, task_or_thread: str | None = None, query: str = ""
     ) -> list[Sample]:
-        """Samples of groups that no further run will join."""
+        """Make the samples of the groups that no further run will join.
+
+        Args:
+            task_or_thread: The task or thread in which a search begins now; None where
+                no search begins.
+            query: What is searched for, in one line.
+        """
         return self._samples_of_groups(
             self._groups.take_over_due(task_or_thread, query)
         )
 
-    def _keep_as_part_of_others(self, tree: Tree, calls: Calls) -> bool:
-        """Keep a run without a retrieval for other runs, unless it is a sample by itself.
+    def _keep_call_of_model(self, tree: Tree, calls: Calls) -> bool:
+        """Keep a run that called models and did not search, if it is no sample.
 
-        If it shows what a group found, it joins that group. Otherwise it is kept as a
-        loose run. Answers that it was shown are put in doubt.
+        In the order of the branches:
+
+            - The run was shown what a group found: it joins that group.
+            - The run is a sample by itself, and is not kept: the model's provider searched
+              while the model answered, or ``_is_a_sample_by_itself`` says so.
+            - Otherwise it is kept as an auxiliary run: a later search may use its text.
+
+        In each case, earlier answers that stand in its prompts are put in doubt: what it
+        wrote may be what the user reads.
+
+        Args:
+            tree: The run.
+            calls: Its calls, with those of the runs that wrote its question.
 
         Returns:
-            False if it is a sample by itself, and was not kept.
+            Whether it was kept.
         """
         group = self._groups.join(tree, calls)
         if group is not None:
-            # the same was searched for again, beside the answer
+            # an earlier answer to the same queries may be replaced by this one
             queries = {as_one_line(query) for query in group.queries}
-            self._read_later.doubt_those_shown_to(tree, calls, queries)
+            self._read_later.doubt_answers_shown_to(tree, calls, queries)
             return True
-        self._read_later.doubt_those_shown_to(tree, calls)
+        self._read_later.doubt_answers_shown_to(tree, calls)
         if calls.tried or self._is_a_sample_by_itself(tree):
             return False
+        # a run that called a tool is no router or title: its question needs a sample
         called_tools = any(node.kind == "tool" for node in tree.root.walk())
         self._unsampled.add(tree, counts_anyway=called_tools)
-        self._loose_runs.add(tree)
-        if tree.conversation_id is not None:  # what it found may be spoken of later
+        self._auxiliary_runs.add(tree)
+        if tree.conversation_id is not None:
+            # later turns of the conversation may speak of what this run said
             as_turn = self._place_tree(replace(tree, is_always_a_sample=True))
-            self._remember(as_turn, samples_of(as_turn, self._where))
+            self._remember(as_turn, samples_of(as_turn, self._overrides))
         return True
 
     def _is_a_sample_by_itself(self, tree: Tree) -> bool:
-        """Whether a run that retrieved nothing is a sample.
+        """Return whether a run that searched for nothing is a sample all the same.
 
-        If not, a later retrieval may use what it wrote.
+        It is if the framework calls it a query, if it was given documents, or if the
+        user names the place of its contexts.
         """
-        user_names_contexts = self._where.contexts_from is not None
-        was_handed_documents = bool(tree.root.input_documents)
-        return tree.is_always_a_sample or was_handed_documents or user_names_contexts
+        user_names_contexts = self._overrides.contexts_from is not None
+        has_input_documents = bool(tree.root.input_documents)
+        return tree.is_always_a_sample or has_input_documents or user_names_contexts
 
     # Turns of a conversation
 
     def _place_tree(self, tree: Tree) -> Tree:
-        """A run as a turn of its conversation, with its history and its earlier calls.
+        """Return a run as a turn of its conversation, with history and earlier calls.
 
-        A run without a history may hold earlier turns in its prompts. Where nothing
-        tells such a turn from a draft that is worked on, the run is in doubt. A
-        question that a model wrote is no turn of the user's.
+        The framework may tell the history. If not, the prompts of the run may hold it:
+        as messages of user and assistant, else as text such as "User: … Assistant: …".
+        A text that may as well be a draft or an example puts the run in doubt, and is
+        no evidence for the answer.
         """
-        quoted_turns: list[QuotedTurn] = []
         if tree.is_history_of_prompt and not self.conversations.holds_turn_of(
             tree.history
         ):
             tree = doubtful(tree, _MAY_BE_EXAMPLES)
-        if not tree.history:
-            with_turns = self._with_turns_of_prompt(tree)
-            if with_turns is not None:
-                return self.conversations.place_turn(with_turns)
-            quoted_turns = self._find_quoted_turns(tree)
-        last_said_turn: CapturedTurn | None = None
-        for quoted in quoted_turns:
-            question = quoted.turn.question
-            if not quoted.is_said:
-                continue
-            if not self._is_written_by_loose_run(question, tree.task_or_thread):
-                last_said_turn = quoted.turn
-        placed = self.conversations.place_turn(tree, last_said_turn)
+        if tree.history:
+            return self.conversations.place_turn(tree)
+        with_history = self._with_history_of_prompt(tree)
+        if with_history is not None:
+            return self.conversations.place_turn(with_history)
+        quoted_turns = self._find_quoted_turns(tree)
+        last_turn = self._last_turn_of_user(quoted_turns, tree.task_or_thread)
+        placed = self.conversations.place_turn(tree, last_turn)
         if placed.history:
             return placed
         if quoted_turns:
             words: list[str] = []
             for quoted in quoted_turns:
                 words += [quoted.turn.question, quoted.turn.answer]
-            return doubtful(_with_words_of_talk(placed, words), _TALK)
-        answers_alone = self._answers_shown_alone(tree)
-        if answers_alone:
-            return doubtful(_with_words_of_talk(placed, answers_alone), _ANSWER_ALONE)
+            return doubtful(_with_words_of_conversation(placed, words), _TALK)
+        answers = self._answers_without_questions(tree)
+        if answers:
+            return doubtful(_with_words_of_conversation(placed, answers), _ANSWER_ALONE)
         return placed
 
-    def _answers_shown_alone(self, tree: Tree) -> list[str]:
-        """The earlier answers that the prompts of a run hold without their questions."""
+    def _last_turn_of_user(
+        self, quoted_turns: Iterable[QuotedTurn], task_or_thread: str
+    ) -> CapturedTurn | None:
+        """Return the last turn that a prompt quotes as an earlier turn; None without one.
+
+        A turn whose question an auxiliary run wrote is left out: the user did not ask
+        it.
+        """
+        last_turn: CapturedTurn | None = None
+        for quoted in quoted_turns:
+            if not quoted.is_earlier_turn:
+                continue
+            if not self._was_written_by_model(quoted.turn.question, task_or_thread):
+                last_turn = quoted.turn
+        return last_turn
+
+    def _answers_without_questions(self, tree: Tree) -> list[str]:
+        """Return the answers of earlier turns that the prompts of a run hold.
+
+        It is called where no prompt holds such an answer with its question. Texts of
+        this run do not count as earlier answers: its queries, replies and documents.
+        """
         calls = Calls(tree)
-        lines_of_now = {calls.replies[call].line for call in calls.models}
+        lines_of_this_run = {calls.replies[call].line for call in calls.models}
         for node in calls.nodes:
-            lines_of_now |= {as_one_line(node.query), as_one_line(node.text)}
+            lines_of_this_run |= {as_one_line(node.query), as_one_line(node.text)}
         for documents in calls.lists():
-            lines_of_now |= {as_one_line(document.text) for document in documents}
+            lines_of_this_run |= {as_one_line(document.text) for document in documents}
         prompts = [message.text for call in calls.models for message in call.prompt]
-        return self.conversations.find_answers_alone(prompts, lines_of_now)
+        return self.conversations.find_answers(prompts, lines_of_this_run)
 
-    def _with_turns_of_prompt(self, tree: Tree) -> Tree | None:
-        """A run with the history that stands as messages in the prompt of its answer.
+    def _with_history_of_prompt(self, tree: Tree) -> Tree | None:
+        """Return a run with the history that its answering prompt holds as messages.
 
-        The history counts if it holds a captured turn. In a run of plain functions it
-        counts anyway, in doubt: only the prompt tells what was said before, and typed
-        messages may be examples.
+        The prompt is that of the last call that looks like answering, if possible one
+        that was shown the question. Its messages before the question are the history
+
+            - if they hold a turn that was captured before;
+            - else only in a run of plain functions, with a doubt: nothing but the
+              prompt tells the history there, and the messages may be examples.
 
         Returns:
-            The run; None if its prompt tells no history.
+            The run with its history; None if the prompt tells none.
         """
         calls = Calls(tree)
         question = tree.question
-        if question is None and tree.root.name == FLOW:
+        is_of_plain_functions = tree.root.name == FLOW
+        if question is None and is_of_plain_functions:
             question = question_without_chain(calls)
-        asked = calls.filter_by_question(question, calls.likely_answer_calls)
-        answering_calls = [*calls.likely_answer_calls, *asked]
+        calls_shown_question = calls.filter_by_question(
+            question, calls.likely_answer_calls
+        )
+        answering_calls = calls_shown_question or calls.likely_answer_calls
         if not answering_calls:
             return None
-        documents = [document for listed in calls.lists() for document in listed]
+        documents: list[Document] = []
+        for documents_of_call in calls.lists():
+            documents += documents_of_call
         history = turns_before_question(answering_calls[-1].prompt, question, documents)
-        if not any(said_turn.role == "assistant" for said_turn in history):
+        if not any(message.role == "assistant" for message in history):
             return None
-        with_turns = replace(tree, history=history)
+        with_history = replace(tree, history=history)
         if self.conversations.holds_turn_of(history):
-            return with_turns
-        if tree.root.name != FLOW:
-            return None
-        return doubtful(with_turns, _MAY_BE_EXAMPLES)
+            return with_history
+        if is_of_plain_functions:
+            return doubtful(with_history, _MAY_BE_EXAMPLES)
+        return None
 
     def _find_quoted_turns(self, tree: Tree) -> list[QuotedTurn]:
-        """Earlier turns of which question and answer stand in the prompts of a run."""
+        """Find the earlier turns whose question and answer stand in a prompt of a run."""
         calls = Calls(tree)
         prompts = []
         for call in calls.models:
             message_texts = [message.text for message in call.prompt]
             prompts.append("\n".join(message_texts))
-        lines_of_now = {as_one_line(node.query) for node in calls.nodes}
-        lines_of_now.add(as_one_line(tree.question))
-        # what no later call can have been shown explains no words of a prompt
+        # texts of this run that may stand in its prompts, and are no earlier turns
+        lines_of_this_run = {as_one_line(node.query) for node in calls.nodes}
+        lines_of_this_run.add(as_one_line(tree.question))
         last_began = max((call.began for call in calls.models), default=0.0)
         for call in calls.models:
+            # a reply that came after the last call began stands in no prompt
             if end_of(call) <= last_began:
-                lines_of_now.add(calls.replies[call].line)
-        return list(self.conversations.find_quoted_turns(prompts, lines_of_now))
+                lines_of_this_run.add(calls.replies[call].line)
+        return list(self.conversations.find_quoted_turns(prompts, lines_of_this_run))
 
-    def _is_written_by_loose_run(self, question: str, task_or_thread: str) -> bool:
-        """Whether a loose run of a task or thread wrote a question."""
-        loose_runs = self._loose_runs.runs_near(task_or_thread)
-        return any(writes_query(run, question) for run in loose_runs)
+    def _was_written_by_model(self, question: str, task_or_thread: str) -> bool:
+        """Return whether a model of an auxiliary run wrote a question."""
+        auxiliary_runs = self._auxiliary_runs.runs_near(task_or_thread)
+        return any(writes_query(run, question) for run in auxiliary_runs)
 
 
-def _with_words_of_talk(tree: Tree, words: Iterable[str]) -> Tree:
-    """A run of whose prompts some words are known to be of an earlier turn, and no evidence."""
+def _with_words_of_conversation(tree: Tree, words: Iterable[str]) -> Tree:
+    """Return a run some of whose prompts' words are of earlier turns, and no evidence."""
     return replace(tree, instructions=(*tree.instructions, *words))
 
 
 def _hash_of(document: Document) -> int:
-    """What a document is recognised by that was found in an earlier turn."""
+    """Return a number by which a document of an earlier turn is recognised."""
     return hash(document.id or document.text)
 
 
 def _stops_before_tools(calls: Calls) -> bool:
-    """Whether a graph stopped at a breakpoint before its tools.
+    """Return whether a graph stopped at a breakpoint before its tools.
 
     Its messages end with calls of tools that did not run.
     """

@@ -7,13 +7,13 @@ from itertools import chain
 from typing import Any
 
 from ragmetrics_core.capture import answer_in, as_one_line
+from ragmetrics_core.capture.authors import name_authors
 from ragmetrics_core.capture.calls import Reply
 from ragmetrics_core.capture.joining import join_trees
 from ragmetrics_core.capture.letters import letters_of
 from ragmetrics_core.capture.passages import is_contained_in
 from ragmetrics_core.capture.plain_values import question_in
 from ragmetrics_core.capture.tree import FLOW, Answer, Document, Message, Node, Tree
-from ragmetrics_core.capture.written import name_authors
 from ragmetrics_core.traces.dialects import Reading, session_of
 from ragmetrics_core.traces.notes import ATTRIBUTES_DROPPED
 from ragmetrics_core.traces.span_calls import Call
@@ -225,7 +225,7 @@ def _tree(call: Call, reading: Reading, session: str | None) -> Tree:
         resumption_key=None if session is None else f"{root.name}/{session}",
         conversation_id=session,
         given_fields={"id": call.span.trace, "metadata": {"span_id": call.span.id}},
-        places=(call.span.trace,),
+        lookup_inputs=(call.span.trace,),
     )
     models = [node for node in root.walk() if node.kind == "model"]
     synthesizers = [node for node in root.walk() if _is_synthesizer(node)]

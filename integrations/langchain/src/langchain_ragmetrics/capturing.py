@@ -78,7 +78,7 @@ _ADAPTER = FrontDoor[AnyRun](
     trees,
     as_judge,
     as_run=as_run,
-    places=Finding,
+    make_overrides=Finding,
     unseen=(
         "nothing of LangChain or LangGraph ran in it; make the calls inside the block"
     ),

@@ -161,8 +161,8 @@ def _tree(run: AnyRun, *, every_turn: bool) -> Tree:
         given_fields=_fields_of_the_sample(given_metadata),
         doubts=earlier.doubts,
         native_run=run,
-        places=(run.inputs,),
-        results=(run.outputs or {},),
+        lookup_inputs=(run.inputs,),
+        lookup_outputs=(run.outputs or {},),
         to_plain_value=plain,
     )
     _add_session(tree, run)

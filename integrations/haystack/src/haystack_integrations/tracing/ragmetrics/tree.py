@@ -137,8 +137,8 @@ def trees(run: Run, where: Overrides) -> list[Tree]:
         # The core looks up ``answer_from`` in the tree's places, where it would find
         # all named answers again. Without the name it takes the answer of the tree.
         for tree in answer_trees:
-            tree.places = tuple(
-                _without(place, where.answer_from) for place in tree.places
+            tree.lookup_inputs = tuple(
+                _without(place, where.answer_from) for place in tree.lookup_inputs
             )
     return answer_trees
 
@@ -263,7 +263,7 @@ def _tree_without_answer(calls: Calls, where: Overrides) -> Tree:
         documents_without_text=without_text,
         warnings=_warnings(run, where, without_text),
         native_run=run,
-        places=_values_by_place(run),
+        lookup_inputs=_values_by_place(run),
         to_plain_value=copied,
     )
 

@@ -114,7 +114,7 @@ def trees_of(run: Run, where: Overrides) -> list[Tree]:
             n_without_text=len(run.ids_alone - _ids_with_texts(run)),
             warnings=_warnings(run, flow),
             native_run=run.result or run,
-            places=(run.outputs, run.inputs),
+            lookup_inputs=(run.outputs, run.inputs),
             to_plain_value=snapshot.plain,
         )
     ]

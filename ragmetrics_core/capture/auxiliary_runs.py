@@ -1,6 +1,14 @@
-"""Loose runs: they give no sample by themselves.
+"""Auxiliary runs: runs of a model that give no sample, and whose text a later run uses.
 
-A later run may use what they wrote.
+An application may have a model rewrite the question before it searches::
+
+    run 1   a model is shown "And when was it painted?", and writes
+            "When was the bridge painted?"                       an auxiliary run
+    run 2   a retriever is asked "When was the bridge painted?"
+
+Run 2 finds run 1 here by its query. So the two are one sample, with the user's own
+question. Routers and runs that write a title are kept as well: nobody knows before
+which text will be searched for.
 """
 
 from __future__ import annotations
@@ -15,11 +23,11 @@ _MOST_TASKS = 1000
 _MOST_OF_A_TASK = 8
 
 
-class LooseRuns:
-    """The latest loose runs of each task or thread, in bounded memory.
+class AuxiliaryRuns:
+    """The latest auxiliary runs of each task or thread, in bounded memory.
 
-    A **loose** run gives no sample by itself: a rewriter of a question, a router, a
-    title. A **task or thread** is the one of the application in which runs ran.
+    An **auxiliary run** gives no sample by itself: it rewrote the question, or chose a
+    route. A **task or thread** is the one of the application in which runs ran.
     """
 
     def __init__(self) -> None:
@@ -27,7 +35,7 @@ class LooseRuns:
         self._runs_by_task_or_thread: OrderedDict[str, list[Tree]] = OrderedDict()
 
     def add(self, tree: Tree) -> None:
-        """Keep a run, and forget the eldest where there are too many."""
+        """Keep a run; forget the oldest runs, and the oldest task, beyond a limit."""
         runs = self._runs_by_task_or_thread.setdefault(tree.task_or_thread, [])
         self._runs_by_task_or_thread.move_to_end(tree.task_or_thread)
         runs.append(tree)
@@ -36,14 +44,14 @@ class LooseRuns:
             self._runs_by_task_or_thread.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all runs."""
         self._runs_by_task_or_thread.clear()
 
     def runs_near(self, task_or_thread: str) -> list[Tree]:
-        """Return the loose runs of a task or thread, then those of the tasks or threads that ran last.
+        """Return the runs of a task or thread, then those of the tasks that ran last.
 
-        Others count because searches for several queries at once run in threads of
-        their own.
+        Other tasks and threads count because an application that searches for several
+        queries at once does so in threads of their own.
         """
         runs = list(self._runs_by_task_or_thread.get(task_or_thread, []))
         latest_tasks = list(self._runs_by_task_or_thread)[-_MOST_OF_A_TASK:]
@@ -53,11 +61,14 @@ class LooseRuns:
         return runs
 
     def take_writers_of(self, tree: Tree) -> list[Tree]:
-        """Return the loose runs of a task or thread that wrote just what a run is asked.
+        """Return the runs of the same task whose models wrote the question of a run.
 
-        They wrote no other query, so that the user's own question stands in them. A
-        writer that called a tool is forgotten here, since that call is made once. The
-        others stay: a text may be asked again, of an engine and then of a retriever.
+        Runs that wrote several queries are left out: which of them is the user's
+        question is not known.
+
+        A writer that called a tool is removed, since its call is made only once. Other
+        writers stay: a rewritten question may be asked of an engine and then of a
+        retriever.
         """
         question = as_one_line(tree.question)
         if not question:
@@ -71,9 +82,12 @@ class LooseRuns:
         return writers
 
     def writer_of_several(self, tree: Tree) -> Tree | None:
-        """Return the last loose run that wrote what a run is asked; None if none did.
+        """Return the last run whose model wrote the question of a run.
 
-        That run may have written other questions, too.
+        The model may have written other questions as well: it split the user's.
+
+        Returns:
+            The run; None if no kept run wrote the question.
         """
         question = as_one_line(tree.question)
         if not question:
@@ -84,15 +98,15 @@ class LooseRuns:
 
 
 def writes_query(tree: Tree, query: str | None) -> bool:
-    """Whether a model of a run wrote a query, alone or among others."""
+    """Return whether a model of a run wrote a query, alone or among others."""
     return any(reply.writes_query(query) for reply in _replies(tree))
 
 
 def _writes_only_query(tree: Tree, query: str) -> bool:
-    """Whether a model of a run wrote a query and no other."""
+    """Return whether a model of a run wrote a query and no other query."""
     return any(reply.writes_only_query(query) for reply in _replies(tree))
 
 
 def _replies(tree: Tree) -> list[Reply]:
-    """What the models of a run said."""
+    """The replies of the models of a run."""
     return [Reply(node.reply) for node in tree.root.walk() if node.kind == "model"]

@@ -20,7 +20,7 @@ _MOST_OF_IT = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class OwnWords:
+class ModelTexts:
     """The **own words** of a run: what its models wrote, as against what was found.
 
     A nested engine hands its answer on as a document. That is no evidence, and here it
