@@ -75,9 +75,11 @@ def random_order(count: int, useful: int) -> float:
 
 
 def expected_average_precision(probabilities: Sequence[float]) -> float:
-    """Return the expectation of average precision over independent verdicts.
+    """Return the expected average precision of chunks that are useful with some chance.
 
-    Each chunk is useful with its own p(useful), in [0, 1], independently of the others.
+    Args:
+        probabilities: For the chunk at each rank, the probability in [0, 1] that it is
+            useful, independently of the others.
 
     Returns:
         In [0, 1]; equals ``average_precision`` where all probabilities are 0 or 1.
@@ -91,29 +93,34 @@ def expected_average_precision(probabilities: Sequence[float]) -> float:
         >>> expected_average_precision([0.5, 0.5])
         0.625
     """
-    # The index of both lists is the number of useful chunks so far. They hold the
-    # probability of that number, and for exactly that number the sum over the ranks k
-    # of p_k / k · (1 + S_<k). S_<k is the number of useful chunks before rank k.
-    probability_by_number = [1.0]
-    term_sum_by_number = [0.0]
+    # Average precision is a sum, the precision at each useful rank, divided by the
+    # number of useful chunks. Both lists are indexed by the number n of useful chunks
+    # among the ranks so far.
+    # The probability that there are exactly n:
+    probability_of_n = [1.0]
+    # The expected sum of precisions, counted only where there are exactly n (and as 0
+    # elsewhere), so that it can be divided by n at the end:
+    precision_sum_of_n = [0.0]
     for rank, value in enumerate(probabilities, start=1):
         probability = float(value)
-        term_sum_by_number = _convolve(term_sum_by_number, probability)
-        # if this chunk is useful, there is one useful chunk more than before it
-        for number, chance in enumerate(probability_by_number, start=1):
-            term_sum_by_number[number] += probability / rank * number * chance
-        probability_by_number = _convolve(probability_by_number, probability)
-    # Without a useful chunk average precision is 0, so that number 0 adds nothing.
+        precision_sum_of_n = _convolve(precision_sum_of_n, probability)
+        # If this chunk is useful, it is the n-th useful one, with precision n / rank.
+        for n, probability_of_n_before in enumerate(probability_of_n, start=1):
+            precision_sum_of_n[n] += probability / rank * n * probability_of_n_before
+        probability_of_n = _convolve(probability_of_n, probability)
+    # With no useful chunk (n = 0) average precision is 0.
     terms = [
-        term_sum / number
-        for number, term_sum in enumerate(term_sum_by_number)
-        if number > 0
+        precision_sum / n for n, precision_sum in enumerate(precision_sum_of_n) if n > 0
     ]
     return min(1.0, fsum(terms))
 
 
 def _convolve(distribution: Sequence[float], probability: float) -> list[float]:
-    """Distribution of a count after one more independent trial."""
+    """Return the distribution of a count after one more trial, which may add one to it.
+
+    ``distribution`` holds a number for each count from 0; ``probability`` is that of
+    success, which raises the count.
+    """
     after_failure = [share * (1 - probability) for share in distribution]
     after_success = [share * probability for share in distribution]
     return [

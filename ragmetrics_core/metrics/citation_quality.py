@@ -265,8 +265,8 @@ class _Answer:
             if statement.contexts or statement.dangling
         ]
 
-    def shown(self, places: Iterable[int]) -> list[int]:
-        """Those of these contexts that show anything."""
+    def not_blank(self, places: Iterable[int]) -> list[int]:
+        """Return the indices of contexts that are not blank, so that a judge sees them."""
         return [place for place in places if not self.contexts[place].blank]
 
     def texts_at(self, places: Iterable[int]) -> list[str]:
@@ -384,35 +384,43 @@ class CitationQuality(Metric):
         return settings
 
     def gap(self, sample: Sample) -> Undefined | None:
-        """Why the metric is undefined: also where citations or contexts are unknown."""
+        """Say why the metric is undefined for a sample; None if it is not.
+
+        Besides a missing answer, citations or contexts that are unknown are a reason.
+        """
         gap = super().gap(sample)
         if gap is not None:
             return gap
-        known = self._citations_of(sample)
-        if known.why_unknown:
-            return self.undefined(known.why_unknown)
-        if known.citations is None and not self.required:
+        read = self._citations_of(sample)
+        if read.why_unknown:
+            return self.undefined(read.why_unknown)
+        # None: the answer cites nothing, and nothing says that it was to cite.
+        if read.citations is None and not self.required:
             return self.undefined(
                 f"{sample.citations_unknown}; where answers have to cite, set"
                 " required=True",
                 "no_citations",
             )
-        # Without citations nothing is looked up in the contexts. But a capture that
-        # broke may have lost a part of the answer, too.
-        if known.citations or is_captured_in_part(sample):
+        # An answer that cites nothing is judged without its contexts. But if a capture
+        # broke, a part of the answer with citations may be lost.
+        are_contexts_needed = bool(read.citations) or is_captured_in_part(sample)
+        if are_contexts_needed:
             why = why_contexts_are_unknown(sample)
-            return self.undefined(why) if why else None
+            if why:
+                return self.undefined(why)
         return None
 
     def _citations_of(self, sample: Sample) -> CitationsRead:
-        """What the answer of a sample cites, or why that is not known.
+        """Read what a sample's answer cites, or say why that is not known.
 
-        The sample says it. Else its marks do, where the contexts begin with numbers,
-        have them in their metadata, or are numbered as the metric's setting says. Of a
-        captured run the capture has looked at all of this before but the setting.
+        Tried in this order: the citations in the sample; marks such as ``[1]`` by the
+        numbers in the contexts' texts or metadata; marks by the setting
+        ``numbered_from``. For a captured run only the setting is tried, since the
+        capture has tried the others.
 
-        Without a reason and without citations, the answer holds no citation, and
-        nothing says whether it was to hold one.
+        Returns:
+            The citations, or the reason why they are unknown. Neither, if the answer
+            cites nothing and nothing says whether it was to cite.
         """
         answer = sample.answer or ""
         if sample.citations is not None:
@@ -422,24 +430,24 @@ class CitationQuality(Metric):
         is_captured = sample.capture is not None and sample.capture.grade is not None
         if is_captured and recorded:
             return CitationsRead(None, recorded)
-        shown = NumberingRead()
+        read = NumberingRead()
         if not is_captured:
-            shown = numbering_shown(
+            read = numbering_shown(
                 [context.text for context in sample.contexts],
                 [context.metadata for context in sample.contexts],
             )
-        numbering = shown.numbering or self._numbering_of_setting(sample)
+        numbering = read.numbering or self._numbering_of_setting(sample)
         if numbering is not None:
             return read_citations(answer, numbering)
         if not may_cite(answer):
             return CitationsRead(None)
-        why = shown.why_unknown or sample.citations_unknown
+        why = read.why_unknown or sample.citations_unknown
         if marks_in(answer):
             why += ", or set numbered_from=1 where the prompt numbered the contexts in order"
         return CitationsRead(None, why)
 
     def _numbering_of_setting(self, sample: Sample) -> Numbering | None:
-        """The numbering of the contexts that the setting says; None if it says none."""
+        """Number the contexts in order from ``numbered_from``; None if it is not set."""
         if self.numbered_from is None:
             return None
         return {
@@ -503,14 +511,20 @@ class CitationQuality(Metric):
     def _judge_cited(
         self, answer: _Answer, place: int
     ) -> Generator[Batch, Replies, _StatementsByPlace | NotAnswered]:
-        """Judge a sentence that cites: does what it cites support it, or else what does?
+        """Judge a sentence that cites: do the cited contexts support it?
+
+        If they do not, other contexts that support it are looked for.
+
+        Args:
+            answer: The answer with its contexts.
+            place: The index of the sentence.
 
         Returns:
-            The judged sentence, by its place; or why the judge did not answer what it
-            cites.
+            The judged sentence, by its index; ``NotAnswered`` if the judge gave no
+            verdict on the cited contexts.
         """
         statement = answer.statements[place]
-        cited_places = answer.shown(statement.contexts)
+        cited_places = answer.not_blank(statement.contexts)
         cited_texts = answer.texts_at(cited_places)
         support = self._support_of(answer, place)
         cited = yield from support.of_cited(cited_texts)
@@ -527,16 +541,18 @@ class CitationQuality(Metric):
         if cited.supported:
             return {place: judged}
         ranks = yield from _ranks_of_support(answer, support, cited_texts)
-        fault: Fault = "unsupported"
-        if ranks is None:
+        fault: Fault
+        if ranks is None:  # the judge gave no verdict on the other contexts
             fault = "unresolved"
-        elif ranks:
+        elif ranks:  # another context supports the sentence
             fault = "misattributed"
+        else:
+            fault = "unsupported"
         update = {"supporting": ranks, "fault": fault}
         return {place: judged.model_copy(update=update)}
 
     def _support_of(self, answer: _Answer, place: int) -> SupportOfStatement:
-        """What asks about a sentence; those before it are shown beside it."""
+        """Return what asks about a sentence; the sentences before it are shown, too."""
         together, alone, _ = self.instructions()
         first_before = max(0, place - _SENTENCES_BEFORE)
         return SupportOfStatement(
@@ -598,19 +614,20 @@ def _evidence(statements: Sequence[JudgedStatement]) -> CitationEvidence:
 def _ranks_of_support(
     answer: _Answer, support: SupportOfStatement, cited_texts: Sequence[str]
 ) -> Generator[Batch, Replies, tuple[int, ...] | None]:
-    """The ranks of contexts that alone support a sentence which does not cite them.
-
-    None if the judge did not answer.
+    """Find contexts that a sentence does not cite, and that each alone support it.
 
     Args:
-        answer: The answer with its contexts.
-        support: What asks about the sentence.
-        cited_texts: The texts that it cites; contexts with these texts are not asked
-            about again.
+        answer: The answer with its contexts. Blank contexts are not asked about.
+        support: Asks the judge what supports the sentence.
+        cited_texts: The texts that the sentence cites. Contexts with these texts have
+            been judged, and are not asked about again.
+
+    Returns:
+        Their ranks, from 1; None if the judge did not answer.
     """
     other_places = [
         place
-        for place in answer.shown(range(len(answer.contexts)))
+        for place in answer.not_blank(range(len(answer.contexts)))
         if answer.contexts[place].text not in cited_texts
     ]
     supporting_texts = yield from support.by_each_alone(answer.texts_at(other_places))
@@ -637,7 +654,7 @@ def _judged_citations(
         cited: The judge's verdicts, in order, on the cited contexts that are not blank.
             The judge was not asked about blank ones.
     """
-    places_not_blank = answer.shown(statement.contexts)
+    places_not_blank = answer.not_blank(statement.contexts)
     verdict_by_place = {
         place: (support, irrelevant)
         for place, support, irrelevant in zip(

@@ -327,15 +327,20 @@ class SupportOfStatement:
     def of_cited(
         self, texts: Sequence[str]
     ) -> Generator[Batch, Replies, CitedSupport | NotAnswered]:
-        """What the texts that the statement cites do for it; texts may be equal.
+        """Ask the judge what the cited texts do for the statement, in up to three steps.
 
-        Support is taken as monotone: more texts never support less. So the texts are
-        asked about one by one first. Where one alone supports the statement, all
-        together do, and those that alone do not are irrelevant. Else all are asked about
-        together, and where they support it, all without each.
+        1. Each text alone. If any supports the statement, all together do, too, and the
+           texts that alone do not are irrelevant.
+        2. Else all texts together.
+        3. If together they do, all texts but one, for each text. If the others suffice
+           without a text, it is irrelevant.
+
+        Args:
+            texts: The texts that the statement cites; some may be equal.
 
         Returns:
-            The verdicts; or why one of them is not known.
+            The verdicts; ``NotAnswered`` if the judge did not answer one of the
+            questions.
         """
         alone = yield from self._support_of_groups([(text,) for text in texts])
         if isinstance(alone, NotAnswered):
@@ -362,20 +367,24 @@ class SupportOfStatement:
         without_each = yield from self._support_of_groups(_each_left_out(texts))
         if isinstance(without_each, NotAnswered):
             return without_each
+        # The others alone support the statement, so the text left out is not needed.
         irrelevant = tuple(support.holds for support in without_each)
         return replace(cited, irrelevant=irrelevant)
 
     def _support_of_groups(
         self, groups: Sequence[Sequence[str]]
     ) -> Generator[Batch, Replies, list[Support] | NotAnswered]:
-        """Whether each group of texts together supports the statement.
+        """Ask for each group of texts whether they together support the statement.
 
-        A text alone does without a question where it holds the statement in the same
-        words, as ``holds_sentence`` tells.
+        What was asked before is not asked again. A single text that quotes the statement
+        word for word supports it without a question.
 
         Returns:
-            The support by each group, in order; or why one of them is not known.
+            The support by each group, in order; ``NotAnswered`` if the judge did not
+            answer one of the questions.
         """
+        # In a fixed order, whatever their ranks: equal groups share one question, and
+        # the judge cannot favour early ranks.
         passages_of_groups = [
             order_of_digest(self._statement, texts) for texts in groups
         ]
@@ -394,27 +403,32 @@ class SupportOfStatement:
         for passages, reply in zip(unknown_groups, replies, strict=True):
             if isinstance(reply, NotAnswered):
                 return reply
-            self._support_by_texts[passages] = self._support_said_by(reply)
+            self._support_by_texts[passages] = self._support_in_replies(reply)
         return [self._support_by_texts[passages] for passages in passages_of_groups]
 
     def by_each_alone(
         self, texts: Sequence[str]
     ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
-        """Which of these texts support the statement by themselves, in one question.
+        """Ask in one question which of some texts each alone support the statement.
 
-        Where some hold the statement in the same words, these are all that is returned,
-        and nothing is asked.
+        If texts quote the statement word for word, only these are returned, and the
+        judge is not asked.
+
+        Returns:
+            The texts that support it; ``NotAnswered`` if the judge did not answer.
         """
-        quoted = [text for text in texts if holds_sentence(text, self._statement)]
-        if quoted or not texts:
-            return frozenset(quoted)
+        quoting = [text for text in texts if holds_sentence(text, self._statement)]
+        if quoting or not texts:
+            return frozenset(quoting)
+        # In an order by hash, so that the judge cannot favour early ranks.
         passages = order_of_digest(self._statement, texts)
         (reply,) = yield from ask([self._question_on_each(passages)])
         if isinstance(reply, NotAnswered):
             return reply
-        weights = reply.weights or weights_by_share(
-            reply.replies, self._weigh(of_each=True)
-        )
+        weights = reply.weights
+        if not weights:  # no probabilities: the share of polls that say yes
+            label_probability = self._weigh(of_each=True)
+            weights = weights_by_share(reply.replies, label_probability)
         return frozenset(
             text
             for text, weight in zip(passages, weights, strict=True)
@@ -448,23 +462,29 @@ class SupportOfStatement:
         )
 
     def _weigh(self, *, of_each: bool = False) -> LabelProbability:
-        """Ask for p(supported), of a single verdict or of each in a list."""
+        """Say which probability is wanted: that of "supported".
+
+        ``of_each``: for each verdict of a list, instead of for a single one.
+        """
         return LabelProbability(
             "supported",
             cell_key="label" if of_each else None,
             fallback_polls=self._prompts.polls,
         )
 
-    def _support_said_by(self, asked: Asked[SupportReply]) -> Support:
-        """The support that the judge's replies amount to.
+    def _support_in_replies(self, asked: Asked[SupportReply]) -> Support:
+        """Turn the judge's replies to one question into a verdict with a probability.
 
-        There may be several polls. The first that agrees with their majority gives the
-        reason.
+        If the question was asked several times (polls), the reason is that of the first
+        reply that agrees with the verdict.
         """
+        # One weight: a reply has one verdict. Without probabilities it is the share of
+        # polls that say yes.
         weights = asked.weights or weights_by_share(asked.replies, self._weigh())
         weight = weights[0]
         holds = weight.p > 0.5
         reasons = [reply.reason for reply in asked.replies if reply.supported == holds]
+        # A text too long for the judge is judged in windows.
         n_windows = asked.windows[0] if asked.windows else 1
         return Support(
             p=weight.p,
@@ -482,9 +502,12 @@ def _each_left_out(texts: Sequence[str]) -> list[tuple[str, ...]]:
 def ask_for_claims(
     texts: Sequence[str], question: Part, instructions: Instructions
 ) -> Generator[Batch, Replies, frozenset[str] | NotAnswered]:
-    """Which of these sentences make a claim, in one question.
+    """Ask in one question which of some sentences make a claim.
 
-    One without a letter or digit makes none, and nobody is asked.
+    A sentence without a letter or digit makes none, and is not asked about.
+
+    Returns:
+        The sentences that make a claim; ``NotAnswered`` if the judge did not answer.
     """
     with_words = tuple(
         text

@@ -371,15 +371,15 @@ class ContextAdherence(Metric):
     def plan(self, sample: Sample) -> Plan:
         """Poll the judge, conclude by majority, and seek the cause of a low score.
 
-        The judge is shown the evidence of this turn, and behind it that of earlier
-        turns.
+        The judge is shown the evidence of this turn, then that of earlier turns.
         """
         groups = groups_of_texts(sample)
         parts = parts_of_turn(sample)
-        evidence_of_all_turns = groups.evidence + groups.earlier
-        if not evidence_of_all_turns:
+        texts_of_all_turns = groups.evidence + groups.earlier
+        if not texts_of_all_turns:
             return self.undefined("no contexts")
-        parts["contexts"] = replace(parts["contexts"], text=evidence_of_all_turns)
+        parts["contexts"] = replace(parts["contexts"], text=texts_of_all_turns)
+        # ``grounds`` say what each claim of the answer rests on; None if not asked.
         polls, grounds = yield from self._poll(
             groups, parts, self._instructions_for(sample, groups)
         )
@@ -403,10 +403,9 @@ class ContextAdherence(Metric):
     ) -> Generator[Batch, Replies, tuple[Asked[Poll] | NotAnswered, Grounds | None]]:
         """Poll the judge whether the answer is based on the texts.
 
-        Where the answer may rest on earlier turns, the judge is asked to label each
-        claim with what the claim rests on. Where that is not possible, the judge is
-        asked for a verdict alone, over the evidence of all turns, and a note says why
-        claims have no labels.
+        If the answer may rest on earlier turns, the judge is asked to label each claim
+        with what it rests on. If labels are not possible, the judge is asked for the
+        verdict alone, and a note says why claims have no labels.
 
         Args:
             groups: The texts that the answer may rest on.
@@ -414,9 +413,8 @@ class ContextAdherence(Metric):
             instructions: What the judge is told.
 
         Returns:
-            The polls, or why there are none; and what the claims rest on. The latter is
-            None where this turn alone has evidence, and where the polls with labels
-            failed.
+            The polls, or ``NotAnswered``; and what the claims rest on. The latter is
+            None if no labels were wanted or the polls with labels failed.
         """
         question_of_verdict = Adherent(
             parts=parts,
@@ -425,7 +423,7 @@ class ContextAdherence(Metric):
             polls=self.polls,
             temperature=self.temperature,
             weigh=_verdict_token(self.polls) if self.verdict_tokens else None,
-            # how judges are asked that read no prompts: they could not heed a template
+            # the form for judges that read no prompt; they could not follow a template
             decided=SENTENCES if self.template is None else None,
             example=EXAMPLES,
         )
@@ -439,9 +437,9 @@ class ContextAdherence(Metric):
             labelled = yield from self._poll_for_labels(question_of_verdict, groups)
             if isinstance(labelled, Asked):
                 return _drop_labels(labelled), _grounds_of_labels(labelled, groups)
-            why_unlabelled = _why_unlabelled(labelled)
-            if not why_unlabelled:
+            if not _may_verdict_succeed(labelled):
                 return labelled, None
+            why_unlabelled = _why_unlabelled(labelled)
         polls = yield from self._poll_in_rounds(question_of_verdict)
         note = (
             "Asked over the evidence of this and earlier turns, without labels:"
@@ -462,52 +460,52 @@ class ContextAdherence(Metric):
     def _poll_in_rounds(
         self, question: Question[Any]
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
-        """Ask for all polls: in one round, or in several where polling may stop early.
+        """Ask for all polls: in one round, or in several if polling may stop early.
 
-        With early stopping, a round has the fewest polls that can decide, so that none
-        is asked in vain. Where the judge says that the texts are too long, the judge is
-        asked claim by claim.
+        With early stopping, a round has the fewest polls that can decide the majority.
+        If the texts are too long for the judge, it is asked claim by claim instead.
 
         Returns:
-            All polls; or why there are none: no poll was answered, or a limit of the
-            run was reached. A later round that fails for another reason counts as
-            missing polls.
+            All polls. ``NotAnswered`` if no poll was answered, or if a limit of the run
+            was reached.
         """
         polls_so_far: Asked[Any] = Asked(())
         n_polls = self._decisive_yes if self.early_stop else self.polls
         while n_polls > 0:
             first_poll = polls_so_far.asked if self.early_stop else None
-            new_polls: Asked[Any] | NotAnswered
-            (new_polls,) = yield from ask(
+            reply: Asked[Any] | NotAnswered
+            (reply,) = yield from ask(
                 [replace(question, polls=n_polls, first_poll=first_poll)]
             )
-            if isinstance(new_polls, NotAnswered):
-                if not polls_so_far.replies and was_too_long(new_polls):
-                    return (yield from self._claim_by_claim(question, new_polls))
-                is_limit_reached = isinstance(new_polls.error, LimitReached)
-                if is_limit_reached or not polls_so_far.replies:
-                    return new_polls
-                new_polls = Asked((), (new_polls.error,) * n_polls)
+            if isinstance(reply, Asked):
+                new_polls = reply
+            elif not polls_so_far.replies and was_too_long(reply):
+                return (yield from self._claim_by_claim(question, reply))
+            elif not polls_so_far.replies or isinstance(reply.error, LimitReached):
+                return reply
+            else:
+                # A later round failed: its polls count as missing.
+                new_polls = Asked((), failures=(reply.error,) * n_polls)
             polls_so_far = _add_polls(polls_so_far, new_polls)
             # A deterministic judge answers once, however many polls are asked for:
             # asking again would tell nothing new.
             if new_polls.asked < n_polls:
                 break
             n_not_asked = self.polls - polls_so_far.asked
-            n_polls = min(n_not_asked, self._count_open_polls(polls_so_far))
+            n_polls = min(n_not_asked, self._most_polls_before_decision(polls_so_far))
         return polls_so_far
 
     def _claim_by_claim(
         self, question: Question[Any], too_long_reply: NotAnswered
     ) -> Generator[Batch, Replies, Asked[Any] | NotAnswered]:
-        """Polls made of polls about claims, where the question was too long for the judge.
+        """Make polls on the answer from polls on its claims, for texts too long to show.
 
-        The reply that it was too long is returned as it is for the question what claims
-        rest on, and where the judge cannot list claims.
+        Only the question for a verdict can be asked so. For the question what claims
+        rest on, and for a judge that cannot list claims, ``too_long_reply`` is returned.
 
         Args:
             question: The question that was too long.
-            too_long_reply: What came of it.
+            too_long_reply: The judge's reply to it: that it was too long.
         """
         if not isinstance(question, Adherent):
             return too_long_reply
@@ -528,10 +526,11 @@ class ContextAdherence(Metric):
         """How many times no decide that no majority says yes: 3 of 5, and 2 of 4."""
         return (self.polls + 1) // 2
 
-    def _count_open_polls(self, polls: Asked[Any]) -> int:
-        """Return how many more polls can be asked at once.
+    def _most_polls_before_decision(self, polls: Asked[Any]) -> int:
+        """Return how many more polls can be asked before one of them may be in vain.
 
-        Where polling stops early, none of them comes after the deciding poll.
+        Where polling stops early, a poll is in vain once the majority is decided. 0 or
+        less: it is decided.
         """
         if polls.together or not self.early_stop:
             return self.polls
@@ -580,7 +579,7 @@ class ContextAdherence(Metric):
         """
         if not self.early_stop or polls.together:
             return False
-        return self._count_open_polls(polls) <= 0
+        return self._most_polls_before_decision(polls) <= 0
 
     def _find_cause(
         self, parts: Mapping[str, Part], *, in_windows: bool
@@ -640,16 +639,19 @@ def _drop_labels(labelled: Asked[LabelledPoll]) -> Asked[Poll]:
     )
 
 
-def _why_unlabelled(labelled: NotAnswered) -> str:
-    """Why claims can have no labels, so that a verdict alone is asked for.
+def _may_verdict_succeed(labelled: NotAnswered) -> bool:
+    """Whether a judge that failed to label claims may still give a verdict alone.
 
-    "" where the judge failed for a reason for which the verdict would fail as well.
+    A refused key, for example, would fail again.
     """
-    if isinstance(labelled.error, QuestionNotSupported):
-        return "the judge cannot label claims"
+    return isinstance(labelled.error, QuestionNotSupported) or was_too_long(labelled)
+
+
+def _why_unlabelled(labelled: NotAnswered) -> str:
+    """Say why claims have no labels."""
     if was_too_long(labelled):
         return "all groups are longer than the judge's window"
-    return ""
+    return "the judge cannot label claims"
 
 
 def _grounds_of_labels(labelled: Asked[LabelledPoll], groups: Groups) -> Grounds:
@@ -737,13 +739,14 @@ def _verdict_token(polls: int) -> LabelProbability:
 def _evidence(
     polls: Asked[Poll], ranks: Sequence[int], grounds: Grounds | None
 ) -> AdherenceEvidence:
-    """What the polls say, without a score.
+    """Assemble what the polls say: counts, explanations and claims, but no score.
 
     Args:
         polls: The polls that were answered, and those that failed.
-        ranks: For each text that the judge was shown its rank among all contexts.
-        grounds: What the claims rest on; None where that was not asked.
+        ranks: For each text that the judge was shown, its rank among all contexts.
+        grounds: What the claims rest on; None if that was not asked.
     """
+    # A single reply may have drawn the less likely verdict: the likelier one counts.
     polls = _with_verdict_of_token(polls)
     yes_polls = _polls_saying("yes", polls)
     no_polls = _polls_saying("no", polls)
@@ -752,12 +755,12 @@ def _evidence(
     is_majority_yes = len(yes_polls) > len(no_polls)
     majority = yes_polls if is_majority_yes else no_polls
     minority = no_polls if is_majority_yes else yes_polls
-    encoder_claims: list[ClaimSupport] = []
+    claims: list[ClaimSupport] = []
     for poll in polls.replies:
-        encoder_claims += poll.encoder_claims
+        claims += poll.encoder_claims
     return AdherenceEvidence(
         asked=polls.asked,
-        # the reply has one verdict, and so one number of windows
+        # how many pieces contexts that were too long for the judge were cut into
         windows=polls.windows[0] if polls.windows else None,
         yes=len(yes_polls),
         no=len(no_polls),
@@ -770,7 +773,7 @@ def _evidence(
         dissent=_strongest_explanation(minority),
         unsupported=_unsupported_claims(no_polls),
         sentences=_sentences(polls.replies, ranks),
-        claims=tuple(encoder_claims),
+        claims=tuple(claims),
         ledger=grounds,
     )
 

@@ -48,7 +48,7 @@ from ragmetrics_core.data.typed import (
     most_likely,
 )
 from ragmetrics_core.metrics import average_precision as ap
-from ragmetrics_core.metrics.ledger_calls import call_table, originals_by_place
+from ragmetrics_core.metrics.ledger_calls import call_table, indices_of_originals
 from ragmetrics_core.metrics.metric import Metric, Outcome, Plan, error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
 from ragmetrics_core.metrics.typed_states import (
@@ -217,8 +217,8 @@ _BLANK = _NOT_JUDGED.model_copy(
 )
 _HIGHEST_GRADE = 3
 _MOST_RANKS_LISTED = 10
-# modes of weights beside which the verdict counts as it was given
-_VERDICT_MODES = ("verdict", "lexical")
+# Weights of these modes restate the verdict (1 or 0, or a score of words).
+_MODES_OF_VERDICTS = ("verdict", "lexical")
 _REPLIES: dict[str, type[BaseModel]] = {
     "useful_binary": Usefulness,
     "useful_list_binary": EachChunk[_LabelledUsefulness],
@@ -384,7 +384,7 @@ class ContextUtilization(Metric):
         return self._outcome(sample, evidence)
 
     def _question(self, sample: Sample, chunks: tuple[str, ...]) -> Useful:
-        """The question which of the chunks are useful to arrive at the answer.
+        """Build the question which chunks are useful to arrive at the answer.
 
         Args:
             sample: The sample; the answer is its own, or its references together.
@@ -393,14 +393,15 @@ class ContextUtilization(Metric):
         answer = sample.answer
         if self.against == "reference":
             answer = "\n".join(sample.reference)
-        label_field = None
         if self.judging == "listwise":
             part_name = "chunks"
             chunk_part = Part("Chunk", chunks, "letters")
-            label_field = "label"  # tells which chunk a verdict of the list is about
+            # the reply is a list of verdicts, each with the letter of its chunk
+            label_field: str | None = "label"
         else:
             part_name = "chunk"
             chunk_part = Part("Chunk", chunks[0])
+            label_field = None
         weigh = None
         if self.relevance == "probability":
             weigh = LabelProbability(
@@ -416,7 +417,9 @@ class ContextUtilization(Metric):
             instructions=self.instructions()[0],
             Reply=_REPLIES[self._form],
             weigh=weigh,
+            # if the chunks are too long for the judge, they are judged in pieces
             split=Split(part_name, verdict_field),
+            # the form for judges that only answer with probabilities
             decided=self._decided,
             example=_examples,
         )
@@ -446,7 +449,7 @@ class ContextUtilization(Metric):
         is_complete = _NOT_JUDGED not in by_place
         precisions = ap.precisions([bool(verdict.useful) for verdict in by_place])
         # the place of the first context that has the same text
-        original_places = originals_by_place(contexts)
+        original_places = indices_of_originals(contexts)
         chunks: list[JudgedChunk] = []
         for place, verdict in enumerate(by_place):
             original = original_places[place]
@@ -527,24 +530,22 @@ def _verdicts(asked: Asked[Any], chunks: Sequence[str]) -> dict[str, JudgedChunk
 def _chunk_with_verdict(
     verdicts: Sequence[Any], weight: Weight | None, n_windows: int
 ) -> JudgedChunk:
-    """The verdict on a chunk, still without its rank.
-
-    The chunk is useful where its probability is above one half. Without a probability
-    the first poll decides.
+    """Make the verdict on a chunk from polls; its rank is filled in later.
 
     Args:
         verdicts: What each poll says of the chunk: a grade, or whether it is useful.
-        weight: The probability that the chunk is useful, where there is one.
-        n_windows: In how many windows the chunk was judged.
+        weight: The probability that the chunk is useful; None if it is not known.
+        n_windows: In how many windows (pieces) a long chunk was judged.
     """
     first = verdicts[0]
     grade = getattr(first, "grade", None)
     useful = first.useful if grade is None else grade > 0
-    if weight is not None and weight.mode not in _VERDICT_MODES:
+    # A probability decides over the first poll, unless it only restates the verdict.
+    if weight is not None and weight.mode not in _MODES_OF_VERDICTS:
         useful = weight.p > 0.5
     reasons = [verdict.reason for verdict in verdicts]
     if grade is None:
-        # Polls that are tied are explained from the side that counts, "not useful".
+        # the explanation must be from a poll that agrees with the outcome
         reasons = [verdict.reason for verdict in verdicts if verdict.useful == useful]
     return JudgedChunk(
         rank=0,

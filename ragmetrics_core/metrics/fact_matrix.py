@@ -278,17 +278,18 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
     )
 
     def combine(self, subset: Iterable[int]) -> float:
-        """The value that the metric has if only some of the contexts are counted.
-
-        The judge is not asked again.
+        """Compute the metric over some of the contexts, without asking the judge again.
 
         Args:
             subset: The indices from 0 of the contexts that count.
 
         Returns:
-            Weighted mean over the facts, in [0, 1], of the logical OR over these
-            contexts, of 1 − Π(1 − p) over those with different texts, or of the highest
-            probability; as ``combination`` says.
+            The weighted mean over the facts, in [0, 1]. The value of a fact is, by
+            ``combination``:
+
+            - "or": 1 if any of the contexts covers it, else 0;
+            - "noisy_or": 1 − Π(1 − p) over contexts with different texts;
+            - "soft": the highest probability.
 
         Raises:
             IndexError: If an index is not that of a context.
@@ -299,7 +300,7 @@ class AccuracyEvidence(FactMatrix, extra="ignore"):
                 f"contexts are numbered 0 to {len(self.context_ids) - 1}, got"
                 f" {sorted(columns)}"
             )
-        if self.duplicate_of:  # equal texts count once
+        if self.duplicate_of:  # for "noisy_or", in which equal texts count once
             columns = {self._original(column) for column in columns}
         values = [
             fact.weight * self._value_of([row[column] for column in sorted(columns)])
@@ -331,17 +332,17 @@ def questions_of_coverage(
     *,
     own_template: bool = False,
 ) -> list[FactInContext]:
-    """Return the questions which facts a context covers.
+    """Build the questions that ask which facts a context covers.
 
     Args:
         about: Parts that are shown beside the context and the facts, by name.
         context: The context.
         facts: The facts, at least one.
         instructions: What the judge is told.
-        polls: None: one question about all facts. A number: a question for each fact,
-            with so many polls where no token gives a probability.
-        own_template: Whether the user wrote the template. Then a judge of typed
-            questions cannot be asked in its words.
+        polls: None: one question about all facts. A number: a question for each fact;
+            if the judge gives no probability, it is asked so many times.
+        own_template: Whether the user wrote the template. A judge of typed questions
+            reads no template, so it cannot be asked then.
     """
     reply: type[Covered | CoveredList]
     if polls is None:

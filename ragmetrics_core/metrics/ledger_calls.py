@@ -52,12 +52,12 @@ class Groups:
 
 
 IdAndText = tuple[str | None, str]
-"""What tells a text that a call brought from others."""
+"""What tells a text that a call returned from others."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Brought:
-    """A text that a call brought.
+class _LedgerText:
+    """A text that a call returned.
 
     ``was_shown`` says whether the answering call was shown it; None is unknown.
     """
@@ -68,53 +68,76 @@ class _Brought:
 
 
 def groups_of_texts(sample: Sample) -> Groups:
-    """What an answer may rest on, in groups.
+    """Group the texts that an answer may rest on.
 
-    The groups are the evidence of this turn, that of earlier turns, the user's words,
-    and the assistant's own. The ledger lists the calls that brought evidence. Without a
-    ledger the contexts are all, as nothing is known of earlier turns.
+    The groups are the evidence of this turn, the evidence of earlier turns, the user's
+    words and the assistant's words. They come from the sample's contexts and from its
+    ledger, which lists the application's calls and what each returned. Without a ledger
+    the contexts are the only evidence, and nothing is known of earlier turns.
     """
-    if sample.ledger is None:
+    ledger = sample.ledger
+    if ledger is None:
         context_by_rank = _context_by_rank(sample.contexts)
         return Groups(
             _texts_of_contexts(context_by_rank.values()), tuple(context_by_rank)
         )
-    brought = _evidence_of_ledger(sample.ledger)
-    all_brought = ids_and_texts(sample.ledger)
-    written_texts = _texts_of_models(sample.ledger)
-    # What a model of the application wrote is no evidence, unless a call brought it too.
-    only_written = set(written_texts) - {entry.context.text for entry in brought}
+    ledger_texts = _evidence_of_ledger(ledger)
+    written_texts = _texts_of_models(ledger)
+    # A text of a model is no evidence, unless a search or the like returned it as well.
+    only_written = set(written_texts) - {text.context.text for text in ledger_texts}
     context_by_rank = _context_by_rank(sample.contexts, without=only_written)
     contexts = list(context_by_rank.values())
-
-    turn = sample.ledger.turn
-    of_this_turn = [entry for entry in brought if entry.turn >= turn]
-    of_earlier_turns = [entry for entry in brought if entry.turn < turn]
-    not_hidden = [entry for entry in of_this_turn if entry.was_shown is not False]
-    beside_contexts = _further_texts(not_hidden, contexts, all_brought)
-    evidence = (*_texts_of_contexts(contexts), *beside_contexts)
-    # a text of this turn and of an earlier one belongs to this turn
-    earlier = _further_texts(
-        of_earlier_turns, contexts, all_brought, known_texts=evidence
-    )
-
-    # A text that is none of the contexts is ranked behind all of them.
-    n_beside_contexts = len(beside_contexts) + len(earlier)
-    behind_last_rank = _numbers_behind(len(sample.contexts), n_beside_contexts)
+    evidence, earlier = _evidence_by_turn(ledger, ledger_texts, contexts)
+    # Texts that are no contexts are ranked behind the last context.
+    n_beside_contexts = len(evidence) - len(contexts) + len(earlier)
+    ranks_behind_contexts = _numbers_behind(len(sample.contexts), n_beside_contexts)
     return Groups(
         evidence=evidence,
-        ranks=(*context_by_rank, *behind_last_rank),
-        earlier=tuple(earlier),
+        ranks=(*context_by_rank, *ranks_behind_contexts),
+        earlier=earlier,
         user=_user_words(sample),
         assistant=(*_assistant_words(sample), *written_texts),
-        earlier_shown=_count_shown(of_earlier_turns),
+        earlier_shown=_count_shown(
+            [text for text in ledger_texts if text.turn < ledger.turn]
+        ),
     )
+
+
+def _evidence_by_turn(
+    ledger: Ledger, ledger_texts: Sequence[_LedgerText], contexts: Sequence[Context]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split evidence into that of this turn and that of earlier turns.
+
+    Texts of this turn that are known to have been hidden from the answering call are
+    left out.
+
+    Args:
+        ledger: The ledger, which says which turn this is.
+        ledger_texts: The texts in the ledger that are evidence.
+        contexts: The contexts that are evidence; none is blank.
+
+    Returns:
+        The contexts and the further texts of this turn; and the texts of earlier turns
+        that are not among them.
+    """
+    this_turn = [
+        text
+        for text in ledger_texts
+        if text.turn >= ledger.turn and text.was_shown is not False
+    ]
+    earlier_turns = [text for text in ledger_texts if text.turn < ledger.turn]
+    # needed to tell whether a ledger text is one of the contexts
+    known_pairs = ids_and_texts(ledger)
+    further_texts = _further_texts(this_turn, contexts, known_pairs)
+    evidence = (*_texts_of_contexts(contexts), *further_texts)
+    earlier = _further_texts(earlier_turns, contexts, known_pairs, known_texts=evidence)
+    return evidence, tuple(earlier)
 
 
 def _context_by_rank(
     contexts: Sequence[Context], without: Container[str] = ()
 ) -> dict[int, Context]:
-    """Contexts that are not blank, without those of certain texts."""
+    """Return the contexts that are not blank, by rank, without those of some texts."""
     return {
         rank: context
         for rank, context in enumerate(contexts, start=1)
@@ -122,21 +145,21 @@ def _context_by_rank(
     }
 
 
-def _evidence_of_ledger(ledger: Ledger) -> list[_Brought]:
-    """Every text that is evidence: not blank, and not of a call that is ``written``."""
-    brought: list[_Brought] = []
+def _evidence_of_ledger(ledger: Ledger) -> list[_LedgerText]:
+    """Return the texts in a ledger that are evidence: all but blanks and models' texts."""
+    ledger_texts: list[_LedgerText] = []
     for call in ledger.calls:
         if call.kind == "written":
             continue
-        for place, context in enumerate(call.items):
-            was_shown = None if call.shown is None else place in call.shown
+        for index, context in enumerate(call.items):
+            was_shown = None if call.shown is None else index in call.shown
             if not context.blank:
-                brought.append(_Brought(context, call.turn, was_shown))
-    return brought
+                ledger_texts.append(_LedgerText(context, call.turn, was_shown))
+    return ledger_texts
 
 
 def _texts_of_models(ledger: Ledger) -> list[str]:
-    """What models of the application wrote, in order."""
+    """Return what models of the application wrote, in order."""
     texts: list[str] = []
     for call in ledger.calls:
         if call.kind == "written":
@@ -145,16 +168,19 @@ def _texts_of_models(ledger: Ledger) -> list[str]:
 
 
 def _further_texts(
-    brought: Iterable[_Brought],
+    ledger_texts: Iterable[_LedgerText],
     contexts: Sequence[Context],
-    all_brought: Container[IdAndText],
+    known_pairs: Container[IdAndText],
     known_texts: Container[str] = (),
 ) -> list[str]:
-    """Texts that stand neither among the contexts nor the known texts, each once."""
+    """Return the ledger texts that are no contexts and no known texts, each once.
+
+    ``known_pairs`` is what ``ids_and_texts`` returns, for ``index_of_context``.
+    """
     texts = [
-        entry.context.text
-        for entry in brought
-        if place_of_text(entry.context, contexts, all_brought) is None
+        ledger_text.context.text
+        for ledger_text in ledger_texts
+        if index_of_context(ledger_text.context, contexts, known_pairs) is None
     ]
     return [text for text in dict.fromkeys(texts) if text not in known_texts]
 
@@ -175,10 +201,10 @@ def _assistant_words(sample: Sample) -> list[str]:
     return [turn.content for turn in sample.history if turn.role != "user"]
 
 
-def _count_shown(brought: Sequence[_Brought]) -> tuple[int, int] | None:
-    """How many texts were shown, and of how many that is known; None if of none."""
-    known = {entry.context.text for entry in brought if entry.was_shown is not None}
-    shown = {entry.context.text for entry in brought if entry.was_shown}
+def _count_shown(ledger_texts: Sequence[_LedgerText]) -> tuple[int, int] | None:
+    """Count texts that were shown, and texts of which it is known; None if of none."""
+    known = {text.context.text for text in ledger_texts if text.was_shown is not None}
+    shown = {text.context.text for text in ledger_texts if text.was_shown}
     return (len(shown), len(known)) if known else None
 
 
@@ -187,207 +213,212 @@ def _texts_of_contexts(contexts: Iterable[Context]) -> tuple[str, ...]:
     return tuple(context.text for context in contexts if not context.blank)
 
 
-def originals_by_place(contexts: Sequence[Context]) -> list[int]:
-    """By place, that of the first context with the same text."""
-    original_places: dict[str, int] = {}
+def indices_of_originals(contexts: Sequence[Context]) -> list[int]:
+    """Return for each context the index of the first context with the same text."""
+    index_by_text: dict[str, int] = {}
     return [
-        original_places.setdefault(context.text, place)
-        for place, context in enumerate(contexts)
+        index_by_text.setdefault(context.text, index)
+        for index, context in enumerate(contexts)
     ]
 
 
 def ids_and_texts(ledger: Ledger) -> set[IdAndText]:
-    """The id and the text of all that the calls brought."""
+    """Return id and text of everything that the calls of a ledger returned."""
     pairs: set[IdAndText] = set()
     for call in ledger.calls:
         pairs.update((context.id, context.text) for context in call.items)
     return pairs
 
 
-def place_of_text(
-    brought: Context, contexts: Sequence[Context], all_brought: Container[IdAndText]
+def index_of_context(
+    item: Context, contexts: Sequence[Context], known_pairs: Container[IdAndText]
 ) -> int | None:
-    """Where a text that a call brought stands among contexts.
+    """Return the index of the context that an item of a call became; None if none.
 
-    That is the place of its text, else of its id, if nothing was brought that has the
-    context's text under that id: two stores may give one id to different texts. None if
-    it stands nowhere.
+    It is the context with the same text, else the one with the same id: a step may have
+    rewritten the text.
 
     Args:
-        brought: What a call brought.
+        item: A document that a call returned.
         contexts: The contexts.
-        all_brought: What all calls brought, as ``ids_and_texts`` gives it.
+        known_pairs: Id and text of everything that calls returned. A context that a call
+            returned as it is was not rewritten: two stores may give one id to different
+            texts.
     """
-    if not brought.blank:
-        for place, context in enumerate(contexts):
-            if context.text == brought.text:
-                return place
-    if brought.id is not None:
-        for place, context in enumerate(contexts):
-            was_brought = (context.id, context.text) in all_brought
-            if context.id == brought.id and not was_brought:
-                return place
+    if not item.blank:
+        for index, context in enumerate(contexts):
+            if context.text == item.text:
+                return index
+    if item.id is not None:
+        for index, context in enumerate(contexts):
+            is_rewritten = (context.id, context.text) not in known_pairs
+            if context.id == item.id and is_rewritten:
+                return index
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """A call that retrieved in this turn or brought one of the contexts.
+class CallWithContexts:
+    """A call that searched in this turn or returned one of the contexts.
 
     Args:
-        number: The call's place in the ledger, from 0.
+        number: The call's index in the ledger, from 0.
         call: The call.
-        places: Those of the contexts that it brought, each once, in its own order.
+        context_indices: The contexts that it returned, each once, in the call's order.
     """
 
     number: int
     call: EvidenceCall
-    places: tuple[int, ...]
+    context_indices: tuple[int, ...]
 
 
-def calls_with_contexts(sample: Sample, contexts: Sequence[Context]) -> list[Arrival]:
-    """List the calls that retrieved in this turn or brought one of the contexts.
+def calls_with_contexts(
+    sample: Sample, contexts: Sequence[Context]
+) -> list[CallWithContexts]:
+    """List the calls that searched in this turn or returned one of the contexts.
 
-    Calls of kind ``written`` are left out.
+    What a model wrote (kind "written") is left out.
     """
     if sample.ledger is None:
         return []
-    arrived: list[Arrival] = []
-    all_brought = ids_and_texts(sample.ledger)
+    calls: list[CallWithContexts] = []
+    known_pairs = ids_and_texts(sample.ledger)
     for number, call in enumerate(sample.ledger.calls):
         if call.kind == "written":
             continue
-        places = [place_of_text(item, contexts, all_brought) for item in call.items]
-        # each place once; an item that is none of the contexts has no place
-        distinct_places = dict.fromkeys(place for place in places if place is not None)
+        indices: dict[int, None] = {}  # an ordered set
+        for item in call.items:
+            index = index_of_context(item, contexts, known_pairs)
+            if index is not None:
+                indices[index] = None
         is_search = call.kind == "retrieval" and call.turn == sample.ledger.turn
-        if distinct_places or is_search:
-            arrived.append(Arrival(number, call, tuple(distinct_places)))
-    return arrived
+        if indices or is_search:
+            calls.append(CallWithContexts(number, call, tuple(indices)))
+    return calls
 
 
 def call_table(
     sample: Sample, contexts: Sequence[Context], useful: Sequence[bool]
 ) -> CallTable | None:
-    """Return what each call of a sample was good for.
+    """Return a table of what each call of a sample was good for.
 
-    Only calls that retrieved in this turn, or brought one of the contexts, are looked
-    at. Returns None where there is no such call.
+    It has the calls that searched in this turn or returned one of the contexts. Returns
+    None if there is no such call.
 
     Args:
         sample: The sample.
         contexts: The contexts that were judged.
         useful: For each of these contexts whether it is useful.
     """
-    arrived = calls_with_contexts(sample, contexts)
-    if not arrived:
+    calls = calls_with_contexts(sample, contexts)
+    if not calls:
         return None
-    verdicts = _call_verdicts(arrived, useful)
-    # counted from 1 among the calls that were looked at
+    verdicts = _call_verdicts(calls, useful)
+    # the numbers of useful calls, counted from 1 among the calls of the table
     useful_calls = [
         number
         for number, call_verdict in enumerate(verdicts, start=1)
         if call_verdict.verdict == "useful"
     ]
-    is_repeated = _are_repeated(arrived)
-    precisions = _precisions_inside(arrived, useful)
+    is_repeated = _are_repeated(calls)
+    precision_within_calls = _average_precision_within_calls(calls, useful)
     return CallTable(
         calls=tuple(verdicts),
         wasted=1 - len(useful_calls) / len(verdicts),
         repeats=fmean(is_repeated) if is_repeated else None,
         first_useful=useful_calls[0] if useful_calls else None,
         last_useful=useful_calls[-1] if useful_calls else None,
-        call_ap=fmean(precisions) if precisions else None,
+        call_ap=fmean(precision_within_calls) if precision_within_calls else None,
     )
 
 
 def _call_verdicts(
-    arrived: Sequence[Arrival], useful: Sequence[bool]
+    calls: Sequence[CallWithContexts], useful: Sequence[bool]
 ) -> list[CallVerdict]:
-    """What each call was good for, given the calls before it.
+    """Say what each call was good for, given the calls before it.
 
-    A call is useful if it brought a useful context that no call before it had brought.
-    It is repeated if calls before it had brought all its useful contexts.
+    A call is useful if it returned a useful context that no call before it had returned.
+    It is repeated if calls before it had returned all its useful contexts.
 
     Args:
-        arrived: The calls, with the places of the contexts that each brought.
-        useful: By place whether a context is useful.
+        calls: The calls, in order.
+        useful: For each context whether it is useful.
     """
     verdicts: list[CallVerdict] = []
-    places_so_far: set[int] = set()
-    for arrival in arrived:
-        useful_places = {place for place in arrival.places if useful[place]}
+    indices_so_far: set[int] = set()  # of the contexts that calls so far returned
+    for call in calls:
+        useful_indices = {index for index in call.context_indices if useful[index]}
         verdict: CallUse
-        if not useful_places:
-            verdict = _verdict_on_useless(arrival)
-        elif useful_places <= places_so_far:
+        if not useful_indices:
+            verdict = _verdict_on_useless(call)
+        elif useful_indices <= indices_so_far:
             verdict = "repeated"
         else:
             verdict = "useful"
-        ranks = tuple(place + 1 for place in arrival.places)
-        verdicts.append(CallVerdict(call=arrival.number, verdict=verdict, ranks=ranks))
-        places_so_far.update(arrival.places)
+        ranks = tuple(index + 1 for index in call.context_indices)
+        verdicts.append(CallVerdict(call=call.number, verdict=verdict, ranks=ranks))
+        indices_so_far.update(call.context_indices)
     return verdicts
 
 
-def _verdict_on_useless(arrival: Arrival) -> CallUse:
-    """What a call that brought no useful context did instead."""
-    if arrival.places:
+def _verdict_on_useless(call: CallWithContexts) -> CallUse:
+    """Say what a call that returned no useful context did instead."""
+    if call.context_indices:
         return "noise"
-    if arrival.call.error is not None:
+    if call.call.error is not None:
         return "failed"
-    return "unread" if arrival.call.items else "empty"
+    return "unread" if call.call.items else "empty"
 
 
-def _are_repeated(arrived: Sequence[Arrival]) -> list[bool]:
-    """Of each text that a call brought, whether an earlier call had brought it."""
+def _are_repeated(calls: Sequence[CallWithContexts]) -> list[bool]:
+    """Tell for each text that a call returned whether an earlier call had returned it."""
     are_repeated: list[bool] = []
-    arrived_texts: set[str] = set()
-    for arrival in arrived:
-        texts = [context.text for context in arrival.call.items]
-        are_repeated += [text in arrived_texts for text in texts]
-        arrived_texts.update(texts)
+    texts_so_far: set[str] = set()
+    for call in calls:
+        texts = [context.text for context in call.call.items]
+        are_repeated += [text in texts_so_far for text in texts]
+        texts_so_far.update(texts)
     return are_repeated
 
 
-def _precisions_inside(
-    arrived: Sequence[Arrival], useful: Sequence[bool]
+def _average_precision_within_calls(
+    calls: Sequence[CallWithContexts], useful: Sequence[bool]
 ) -> list[float]:
-    """Average precision inside each call that brought a useful context."""
-    verdicts_by_call = [
-        [useful[place] for place in arrival.places] for arrival in arrived
-    ]
-    return [
-        average_precision(verdicts) for verdicts in verdicts_by_call if any(verdicts)
-    ]
+    """Return average precision over the contexts of each call with a useful context."""
+    precisions: list[float] = []
+    for call in calls:
+        verdicts = [useful[index] for index in call.context_indices]
+        if any(verdicts):
+            precisions.append(average_precision(verdicts))
+    return precisions
 
 
 def curve_by_call(
     sample: Sample, contexts: Sequence[Context], value: Callable[[set[int]], float]
 ) -> tuple[CallGain, ...]:
-    """What each call adds to the value of the contexts, in the order of the calls.
+    """Return what each call adds to the value of the contexts, in the calls' order.
 
-    A context that no call brought counts from the start.
+    A context that no call returned counts from the start.
 
     Args:
         sample: The sample with its calls.
         contexts: The contexts.
-        value: Gives the value that some of the contexts have together, by the places of
-            these contexts, counted from 0.
+        value: Takes the indices of some contexts, from 0, and returns the value that
+            these contexts have together.
     """
-    arrived = calls_with_contexts(sample, contexts)
+    calls = calls_with_contexts(sample, contexts)
     # of contexts with equal texts the first counts
-    counted_places = set(originals_by_place(contexts))
-    for arrival in arrived:
-        counted_places -= set(arrival.places)
+    counted = set(indices_of_originals(contexts))
+    for call in calls:
+        counted -= set(call.context_indices)
     gains: list[CallGain] = []
-    for arrival in arrived:
-        value_before = value(counted_places)
-        counted_places = counted_places.union(arrival.places)
-        total = value(counted_places)
+    for call in calls:
+        value_before = value(counted)
+        counted = counted.union(call.context_indices)
+        total = value(counted)
         gain = CallGain(
-            call=arrival.number,
-            alone=value(set(arrival.places)),
+            call=call.number,
+            alone=value(set(call.context_indices)),
             gain=total - value_before,
             total=total,
         )

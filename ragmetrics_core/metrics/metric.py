@@ -181,9 +181,10 @@ class Metric(SilentData, Settings, ABC):
         return self.requires
 
     def gap(self, sample: Sample) -> Undefined | None:
-        """Why the metric is undefined for a sample, before any judge is asked.
+        """Say why the metric is undefined for a sample; None if it applies.
 
-        None if the metric applies to the sample.
+        No judge is asked. By default a sample needs one field of each group in
+        ``needs``.
         """
         if sample.error is not None:
             return self.undefined(
@@ -195,13 +196,13 @@ class Metric(SilentData, Settings, ABC):
             has_any_field = not all(sample.missing(field) for field in group)
             if has_any_field:
                 continue
-            # Tools that gave evidence as one text, which cannot be told into contexts.
+            # Tools that returned evidence as one text, which cannot be split into contexts.
             tools = tools_with_undivided_text(sample)
             if "contexts" in group and tools:
                 reason = f"undivided: {how_to_name_tools(tools)}"
                 return self.undefined(reason, "undivided")
-            # Other evidence may stand in for contexts: that it is absent as well need
-            # not be said.
+            # Of the group ("contexts", "ledger") only contexts are named as missing:
+            # few users know a ledger, which may take the place of contexts.
             lacking = ("contexts",) if "contexts" in group else group
             return self.undefined(" and ".join(f"no {field}" for field in lacking))
         return None

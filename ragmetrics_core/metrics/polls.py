@@ -361,30 +361,29 @@ def _combine_polls(
 ) -> Asked[Poll]:
     """Make polls about the whole answer out of the polls about its claims.
 
-    The first poll on each claim makes the first poll on the answer, and so on. A poll
-    on the answer that has no verdict counts as missing. As many failures are returned
-    as polls are missing.
+    The first polls on all claims make the first poll on the answer, and so on. If they
+    give it no verdict, the poll counts as missing.
 
     Args:
         polls_by_claim: For each claim its polls, window by window.
         n_windows: In how many windows the contexts were judged.
     """
-    verdicts_by_claim = [
+    # For each claim a list: the verdict of each poll on it.
+    verdicts_of_claims = [
         _combine_over_windows(polls) for polls in polls_by_claim.values()
     ]
-    # claims may have been polled unequally often: what is missing is None
-    verdicts_by_poll = list(zip_longest(*verdicts_by_claim))
+    # A claim may have been polled less often than others: its missing verdicts are None.
+    verdicts_of_polls = list(zip_longest(*verdicts_of_claims))
     polls = [
         _combine_claims(dict(zip(polls_by_claim, verdicts, strict=True)))
-        for verdicts in verdicts_by_poll
+        for verdicts in verdicts_of_polls
     ]
     answered = [poll for poll in polls if poll is not None]
     n_missing = len(polls) - len(answered)
-    failures = [
-        error
-        for polls in polls_by_claim.values()
-        for error in _failures_over_windows(polls)
-    ]
+    failures: list[JudgeError] = []
+    for windows in polls_by_claim.values():
+        failures += _failures_over_windows(windows)
+    # One failure for each missing poll; if too few polls failed, the others were fewer.
     failures += [TooFewPolls("a claim was polled less often than others")] * n_missing
     return Asked(
         replies=tuple(answered),

@@ -103,11 +103,12 @@ def full_name(name: str) -> str:
     for full, metric in NAMED_METRICS.items():
         if plain in (full, _short_name(full), metric.__name__.casefold()):
             return full
-    names_elsewhere = _names_elsewhere()
+    # A user may know the metric by its name in another library, such as "faithfulness".
+    full_name_by_alias = _full_names_by_alias()
     near = did_you_mean(
         plain.removesuffix("metric").removesuffix("evaluator").strip("_"),
-        names_elsewhere,
-        stands_for=names_elsewhere,
+        full_name_by_alias,
+        stands_for=full_name_by_alias,
     )
     raise SettingError(
         f"no metric is named {name!r}{near}; there are: {', '.join(NAMED_METRICS)}, and"
@@ -116,21 +117,28 @@ def full_name(name: str) -> str:
 
 
 def _short_name(name: str) -> str:
-    """The short name of a metric, e.g. ``adherence``; the full one where it has none."""
+    """Return the last word of a metric's name, e.g. ``adherence``.
+
+    The full name is returned for a metric whose last word would be ambiguous.
+    """
     return name if name in _WITHOUT_SHORT_NAME else name.rpartition("_")[2]
 
 
-def _names_elsewhere() -> dict[str, str]:
-    """Full names by what a metric may be called, here and in other libraries."""
+def _full_names_by_alias() -> dict[str, str]:
+    """Return our full names of metrics, by the names that people may write.
+
+    These are our own full and short names, and those of other libraries. Underscores are
+    left out of all but the short names, which have none unless they are full names.
+    """
     resource = files("ragmetrics_core.metrics").joinpath("aliases.toml")
-    aliases_of: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
-    full_name_of: dict[str, str] = {}
-    for full, aliases in aliases_of.items():
+    aliases_by_name: dict[str, list[str]] = tomllib.loads(resource.read_text("utf-8"))
+    full_name_by_alias: dict[str, str] = {}
+    for full, aliases in aliases_by_name.items():
         for alias in (full, *aliases):
-            full_name_of[alias.replace("_", "")] = full
+            full_name_by_alias[alias.replace("_", "")] = full
     for full in NAMED_METRICS:
-        full_name_of[_short_name(full)] = full
-    return full_name_of
+        full_name_by_alias[_short_name(full)] = full
+    return full_name_by_alias
 
 
 def metrics_with_settings(
@@ -192,7 +200,10 @@ def _setting_value(place: str, value: str) -> Any:
 def choose_metrics(
     metrics: Iterable[Metric | str] | Metric | str | None,
 ) -> Sequence[Metric]:
-    """Return the metrics of a run from objects and names; for None ``METRICS``.
+    """Return the metrics of a run from objects and names.
+
+    Args:
+        metrics: One metric or name, or several; None for ``METRICS``.
 
     Raises:
         SettingError: If a name is not known, an object is no metric, or two metrics
@@ -201,7 +212,10 @@ def choose_metrics(
     requested: Iterable[Any]
     if metrics is None:
         requested = METRICS
-    elif isinstance(metrics, (Metric, str)) or callable(metrics):
+    elif isinstance(metrics, (Metric, str)):
+        requested = [metrics]
+    elif callable(metrics):
+        # a class or function instead of a metric, which is refused below
         requested = [metrics]
     else:
         requested = metrics
@@ -212,7 +226,8 @@ def choose_metrics(
     for metric in chosen_metrics:
         if not isinstance(metric, Metric):
             raise SettingError(
-                f"a metric must be a Metric or a name, got {_refuse_no_metric(metric)}"
+                "a metric must be a Metric or a name, got"
+                f" {_describe_wrong_metric(metric)}"
             )
     names = [metric.name for metric in chosen_metrics]
     repeated_names = sorted({name for name in names if names.count(name) > 1})
@@ -224,8 +239,8 @@ def choose_metrics(
     return chosen_metrics
 
 
-def _refuse_no_metric(value: object) -> str:
-    """Say what stands in the place of a metric, and what to write instead."""
+def _describe_wrong_metric(value: object) -> str:
+    """Say what was given instead of a metric, and what to write."""
     if isinstance(value, type) and issubclass(value, Metric):
         return f"the class {value.__name__}: write {value.__name__}()"
     if isfunction(value):

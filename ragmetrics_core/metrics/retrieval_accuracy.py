@@ -28,7 +28,7 @@ from ragmetrics_core.data.asking import (
     question_part,
 )
 from ragmetrics_core.metrics import fact_matrix as matrix
-from ragmetrics_core.metrics.ledger_calls import curve_by_call, originals_by_place
+from ragmetrics_core.metrics.ledger_calls import curve_by_call, indices_of_originals
 from ragmetrics_core.metrics.metric import Metric, Plan, error_of_unanswered
 from ragmetrics_core.metrics.templates import instructions_for_judge
 
@@ -289,11 +289,11 @@ class RetrievalAccuracy(Metric):
     def _evidence(
         self, sample: Sample, facts: Sequence[Fact], grid: matrix.Grid
     ) -> matrix.AccuracyEvidence:
-        """The evidence on the facts of one reference: each fact in each context.
+        """Build the evidence on the facts of one reference: each fact in each context.
 
-        Where every cell has a probability, the soft value is given as well. Where the
-        application cut or reranked what it retrieved, the value over the contexts that
-        it kept is given.
+        Two further values are added where they can be computed: ``soft``, the mean of
+        each fact's highest probability; and ``contexts_value``, the value over the
+        contexts that the application kept of what it retrieved.
 
         Args:
             sample: The sample.
@@ -308,8 +308,10 @@ class RetrievalAccuracy(Metric):
             evaluated="contexts" if sample.retrieved is None else "retrieved",
             context_ids=tuple(context.id for context in contexts),
             cells=tuple(rows),
+            # for the whole sample: one call for each distinct reference
             extraction_calls=0 if sample.facts else len(set(sample.reference)),
             combination=self._combination_for(sample, rows),
+            # "noisy_or" counts contexts with equal texts once
             duplicate_of=(
                 _duplicate_of(contexts) if self.combination == "noisy_or" else ()
             ),
@@ -338,7 +340,11 @@ class RetrievalAccuracy(Metric):
         return self.combination
 
     def _reason(self, evidence: matrix.AccuracyEvidence) -> str:
-        """How many facts are covered, and what else one must know of the score."""
+        """Say how many facts are covered, and how the score was computed if not by count.
+
+        ``self.combination`` is the setting. ``evidence.combination`` is what was used,
+        which is "soft" for the setting "or" if ``_combination_for`` made the exception.
+        """
         n_covered = sum(_is_covered(row) for row in evidence.cells)
         # a judge that compares words and gives no probability
         is_by_words = _is_lexical(evidence.cells)
@@ -353,7 +359,7 @@ class RetrievalAccuracy(Metric):
             )
             if is_by_words:
                 reason += " Each p is a score of words, no probability."
-        if evidence.combination == "soft":
+        elif evidence.combination == "soft":
             highest = "score of words" if is_by_words else "probability"
             reason += f" The score is the mean of each fact's highest {highest}"
             if self.combination == "or":
@@ -447,7 +453,7 @@ def _duplicate_of(contexts: Sequence[Context]) -> tuple[int | None, ...]:
     """By column, that of the identical context before it; None where there is none."""
     return tuple(
         None if original == column else original
-        for column, original in enumerate(originals_by_place(contexts))
+        for column, original in enumerate(indices_of_originals(contexts))
     )
 
 

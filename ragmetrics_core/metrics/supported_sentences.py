@@ -77,10 +77,10 @@ def _typed_questions_on_support(question: Adherent) -> list[Typed]:
 def _poll_of_probabilities(
     question: Adherent, answers: Sequence[Chances]
 ) -> Asked[Poll]:
-    """The poll that probabilities of single sentences amount to.
+    """Make a poll on the answer from the probabilities of its sentences.
 
-    The answer is as well supported as its weakest sentence. The poll abstains where
-    nothing is claimed.
+    The answer is as well supported as its weakest sentence. The poll abstains if the
+    answer claims nothing.
 
     Args:
         question: The question about the whole answer.
@@ -104,23 +104,23 @@ def _poll_of_probabilities(
     poll = Poll(
         verdict="yes" if weakest > 0.5 else "no",
         reason=_reason(by_sentence),
-        unsupported=tuple(sentence.text for sentence in _unheld(by_sentence)),
+        unsupported=tuple(sentence.text for sentence in _unsupported(by_sentence)),
         encoder_claims=by_sentence,
     )
     return Asked((poll,), weights=(Weight(weakest, "decision"),))
 
 
-def _unheld(by_sentence: Iterable[ClaimSupport]) -> list[ClaimSupport]:
-    """The sentences that the contexts do not hold."""
+def _unsupported(by_sentence: Iterable[ClaimSupport]) -> list[ClaimSupport]:
+    """Return the sentences that the contexts do not support."""
     return [sentence for sentence in by_sentence if (sentence.probability or 0) <= 0.5]
 
 
 def _reason(by_sentence: Sequence[ClaimSupport]) -> str:
-    """How many sentences are held, and which is the weakest."""
-    n_held = len(by_sentence) - len(_unheld(by_sentence))
+    """Say how many sentences are supported, and which is the weakest."""
+    n_supported = len(by_sentence) - len(_unsupported(by_sentence))
     weakest = min(by_sentence, key=lambda sentence: sentence.probability or 0.0)
     return (
-        f"{n_held} of {len(by_sentence)} sentences rest on the contexts; the weakest has"
+        f"{n_supported} of {len(by_sentence)} sentences rest on the contexts; the weakest has"
         f' p = {weakest.probability:.2f}: "{weakest.text}"'
     )
 
@@ -134,7 +134,7 @@ SENTENCES: Decided[Poll] = Decided(
 """Whether the contexts hold each sentence of an answer."""
 
 
-# What a sentence may rest on, in the order of the options; the last holds nothing.
+# What a sentence may rest on, in the order of the options.
 _LABELS: tuple[tuple[Needs | None, str], ...] = (
     ("evidence", "`contexts`; what `user` says may be the premise"),
     ("earlier", "`earlier`, alone or with `contexts`"),
@@ -147,10 +147,10 @@ _OPTIONS = tuple(
     Option(letter, meaning)
     for letter, (_, meaning) in zip("ABCDEF", _LABELS, strict=True)
 )
-# Places in _LABELS: of what claims nothing, of what holds a sentence, of what does not.
+# Indices in _LABELS.
 _NO_CLAIM = 4
-_HELD = (0, 1, 2)
-_UNHELD = (3, 5)
+_SUPPORTING = (0, 1, 2)
+_NOT_SUPPORTING = (3, 5)
 
 
 def _state_with_groups(question: RestsOn) -> State:
@@ -182,34 +182,35 @@ def _typed_questions_on_labels(question: RestsOn) -> list[Typed]:
 def _labelled_poll_of_probabilities(
     question: RestsOn, answers: Sequence[Chances]
 ) -> Asked[LabelledPoll]:
-    """The poll that labels each sentence with what the sentence rests on.
+    """Label each sentence of an answer with what it rests on, from probabilities.
 
-    A sentence gets its likeliest label. A sentence that probably claims nothing gets
-    none. First it is decided whether the sentence is held at all, so that the verdict
-    agrees with the probability: it is held where the labels of something that holds it
-    (evidence, earlier evidence, the user's words) have more than half of the
-    probability. A model that knows nothing gives every label the same, and three of six
-    labels are no majority.
+    A sentence is supported if the labels that mean support (evidence, earlier evidence,
+    the user's words) together have more than half of the probability. Of the labels on
+    that side the likeliest is taken. Sentences that probably claim nothing are left out.
 
     Args:
         question: The question about the whole answer.
         answers: For each sentence the probabilities of the labels, in their order.
+
+    Returns:
+        A poll, with the probability that its weakest sentence is supported.
     """
     claims: list[Claim] = []
-    chances_of_being_held: list[float] = []
+    chances_of_support: list[float] = []
     for text, chances in zip(split_sentences(question["answer"]), answers, strict=True):
         if _mass(chances, (_NO_CLAIM,)) > 0.5:
             continue
-        chance_of_being_held = _mass(chances, _HELD)
-        label_places = _HELD if chance_of_being_held > 0.5 else _UNHELD
-        chances_of_side = tuple(chances[place] for place in label_places)
-        likeliest_place = label_places[most_likely(chances_of_side)]
-        needs, _ = _LABELS[likeliest_place]
+        chance_of_support = _mass(chances, _SUPPORTING)
+        is_supported = chance_of_support > 0.5
+        label_indices = _SUPPORTING if is_supported else _NOT_SUPPORTING
+        chances_of_side = tuple(chances[index] for index in label_indices)
+        likeliest_index = label_indices[most_likely(chances_of_side)]
+        needs, _ = _LABELS[likeliest_index]
         claims.append(Claim.model_validate({"claim": text, "needs": needs}))
-        chances_of_being_held.append(chance_of_being_held)
+        chances_of_support.append(chance_of_support)
     if not claims:
         return Asked((LabelledPoll(reason="The answer makes no claim.", claims=()),))
-    weakest = min(chances_of_being_held)
+    weakest = min(chances_of_support)
     reason = (
         f"The weakest of {len(claims)} sentences with a claim has p = {weakest:.2f}."
     )
@@ -217,13 +218,13 @@ def _labelled_poll_of_probabilities(
     return Asked((poll,), weights=(Weight(weakest, "decision"),))
 
 
-def _mass(chances: Chances, places: Iterable[int]) -> float:
-    """The share of some options in all of them, in [0, 1].
+def _mass(chances: Chances, indices: Iterable[int]) -> float:
+    """Return the probability of some options together, in [0, 1].
 
-    Services round to two places, so that all may have a little more than one: six
-    labels of .17 have 1.02. Rounding here keeps a tie of theirs at one half.
+    Services round to two digits, so that all options may sum to a little more than one:
+    six of .17 sum to 1.02. Divided by their sum, three of them are a half again.
     """
-    share = sum(chances[place] for place in places) / sum(chances)
+    share = sum(chances[index] for index in indices) / sum(chances)
     return min(round(share, 9), 1.0)
 
 

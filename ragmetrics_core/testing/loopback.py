@@ -63,23 +63,23 @@ class LoopbackServer:
     """An OpenAI-compatible chat endpoint on 127.0.0.1, for tests of judges.
 
     Args:
-        reply: From the request's body to the reply's text, or to one text per choice,
-            or to a whole choice object (``{"message": …, "finish_reason": …}``). By
-            default "yes", as to a question of Context Adherence.
+        reply: Makes the reply of a request's body: a text, one text for each choice, or
+            a whole choice object (``{"message": …, "finish_reason": …}``). By default
+            "yes", as to a question of Context Adherence.
         n: Whether several choices per request work, are ignored, or are rejected.
         logprobs: The same for log-probabilities.
         json_schema: The same for ``response_format``; ``in_object`` takes a schema only
             beside the type ``json_object``, as the Python server of llama.cpp does.
         temperature: The same for temperatures other than 1.
-        probability: p(1) at every 0/1 token, for log-probabilities; None: high for the
-            token that is there.
-        mass: Probability that the two labels cover.
+        probability: The probability of "1", of the two labels 0 and 1, which
+            log-probabilities show; None: high for the label in the reply.
+        mass: The probability that the labels 0 and 1 have together.
         latency: Seconds before each reply.
-        faults: For the number of a request, from 0, what goes wrong with it; None for
-            nothing.
-        to_openai: From the body of a request to that of OpenAI, where the server is to
+        faults: Gives for a request's number, counted from 0, what goes wrong with it;
+            None for nothing.
+        to_openai: Turns the body of a request into that of OpenAI, if the server is to
             speak another protocol.
-        from_openai: From the body of OpenAI's reply to its own.
+        from_openai: Turns the body of OpenAI's reply into that of the protocol.
 
     Attributes:
         requests: Every request, in order of arrival.
@@ -101,9 +101,10 @@ class LoopbackServer:
         logprobs: Support = True,
         json_schema: Support = True,
         temperature: Support = True,
-        probability: float | None = 0.9,
-        mass: float = 0.995,
+        probability: float | None = 0.9,  # of the label 1, in log-probabilities
+        mass: float = 0.995,  # the probability of the labels 0 and 1 together
         latency: float = 0.0,
+        # gets a request's number, from 0, and returns what goes wrong with it
         faults: Callable[[int], Fault | None] | None = None,
         to_openai: Callable[[Body], Body] = dict,
         from_openai: Callable[[Body], Body] = dict,
