@@ -16,51 +16,53 @@ from ragmetrics_core.data.columns import USUAL_NAMES
 from ragmetrics_core.data.nearest import names_in_words, plain_name
 
 _FIELDS = ("question", "contexts", "answer", "reference")
-# Each shipped metric needs two of the fields below.
-_FIELDS_PER_METRIC = 2
-# Beside each stands the field that may
-# take its place; nothing takes the place of the answer.
+# The fields that the shipped metrics need, each with the field that may take its place;
+# nothing takes the place of the answer.
 _SUBSTITUTES = {"contexts": "retrieved", "answer": "answer", "reference": "facts"}
+# Any two of these three fields are enough for one of the shipped metrics.
+_FIELDS_PER_METRIC = 2
+# Most columns that a sentence names.
 _MOST_NAMES = 12
 
 
 class ColumnsRead:
     """Makes samples of the rows of one table, and notes which columns it read.
 
-    Args:
-        columns: Per field of the sample where rows have it; nothing is said of these
-            fields. Fields that are not named are found by the usual names of columns.
+    A field is read from the column that the user names for it, else from a column with
+    a usual name for the field: the answer e.g. from "answer" or "response".
     """
 
     def __init__(self, columns: Mapping[str, Any] | None = None) -> None:
         """Begin with no row read.
 
         Args:
-            columns: Per field of the sample where the user says that rows have it;
-                nothing is noted of these fields.
+            columns: The columns that the user names, by field of the sample. Nothing is
+                noted of these fields.
         """
         self._columns = columns or {}
-        # Fields that are found by the usual names of columns.
+        # Fields for which the user names no column: usual names decide.
         self._fields_not_named = [
             field for field in _FIELDS if field not in self._columns
         ]
         # By field and column: in how many rows the field was read from the column.
         self._n_rows_by_column: dict[str, Counter[str]] = defaultdict(Counter)
-        # By field, column read and column passed over: in how many rows the column read
-        # was empty, although the other one, which also has a usual name, was filled.
+        # By field, empty column and filled column: in how many rows the field is missing
+        # because the column it was read from is empty, while an unread column with
+        # another usual name is filled.
         self._n_rows_passed_over: Counter[tuple[str, str, str]] = Counter()
-        # Columns that no field was made of, as a set in the order in which they came.
+        # Columns that no field was read from, as a set that keeps their order.
         self._unread_columns: dict[str, None] = {}
-        # Fields that at least one sample has.
+        # Needed fields that at least one sample has.
         self._fields_of_any_sample: set[str] = set()
         # Whether at least one sample has all fields that one of the metrics needs.
         self._a_metric_may_apply = False
 
     def read_samples(self, row: Any) -> Iterator[Sample | RowError]:
-        """Give the samples of one row, or the error why it has none.
+        """Yield the samples of one row, or the error that says why there is none.
 
-        A sample and an error are given as they are. A result of a report stands for its
-        sample, which is judged again, or for the problem of its bad row.
+        Args:
+            row: A row of a table; a sample or an error, which is yielded as it is; or a
+                result of a report, whose sample is to be judged again.
         """
         if isinstance(row, SampleResult):
             row = row.sample or RowError(row.problem)
@@ -76,62 +78,65 @@ class ColumnsRead:
         yield from samples
 
     def note_columns(self, row: Mapping[str, Any], sample: Sample) -> None:
-        """Note which columns one more row was read from.
+        """Note from which column each field of a row was read.
+
+        This counts, for each field, the rows that were read from each column. Where
+        that column is empty, it counts the rows in which an unread column may hold the
+        field instead, e.g. "response" beside an empty "answer".
 
         Args:
             row: The row.
             sample: The first sample made of it.
         """
         columns = frozenset(name for name in row if isinstance(name, str))
-        # What no field was made of is kept as the sample's metadata.
+        # Columns that no field was read from have become metadata of the sample.
         unread_columns = columns.intersection(sample.metadata)
+        read_columns = columns - unread_columns
         self._note_needed_fields(sample, unread_columns)
         for field in self._fields_not_named:
-            column = _first_usual_column(field, columns - unread_columns)
-            if column is None:
-                continue
+            column_read = _first_usual_column(field, read_columns)
+            if column_read is None:
+                continue  # the row has no column for the field
             if not sample.missing(field):
-                self._n_rows_by_column[field][column] += 1
+                self._n_rows_by_column[field][column_read] += 1
                 continue
-            # The column is empty here. Another one that nobody read may hold the field,
-            # e.g. "response" beside an empty "answer".
-            passed_over = _first_usual_column(field, unread_columns)
-            if passed_over is not None and is_filled(row[passed_over], field):
-                self._n_rows_passed_over[field, column, passed_over] += 1
+            # The column that was read is empty in this row.
+            unread_column = _first_usual_column(field, unread_columns)
+            if unread_column is not None and is_filled(row[unread_column], field):
+                self._n_rows_passed_over[field, column_read, unread_column] += 1
 
     def _note_needed_fields(
         self, sample: Sample, unread_columns: Collection[str]
     ) -> None:
-        """Note which needed fields a sample has, and which columns stay unread.
+        """Note which fields that metrics need a sample has, and the unread columns.
 
-        Another field may take the place of a missing one, e.g. ``facts`` of
-        ``reference``.
+        A field counts as there if the sample has it or its substitute, e.g. ``facts``
+        for ``reference``. Any two of the three needed fields make a metric apply.
 
         Args:
             sample: A sample of the row.
-            unread_columns: Columns of the row that no field was made of.
+            unread_columns: Columns of the row that no field was read from.
         """
-        fields_held: set[str] = set()
+        needed_fields_held: set[str] = set()
         for field, substitute in _SUBSTITUTES.items():
             if not sample.missing(field) or not sample.missing(substitute):
-                fields_held.add(field)
-        self._fields_of_any_sample |= fields_held
-        if len(fields_held) >= _FIELDS_PER_METRIC:
+                needed_fields_held.add(field)
+        self._fields_of_any_sample |= needed_fields_held
+        if len(needed_fields_held) >= _FIELDS_PER_METRIC:
             self._a_metric_may_apply = True
         for column in sorted(unread_columns):
-            # One more than are shown is kept: that more follow can then be said.
+            # One more than a sentence names, so that it can say that more follow.
             if len(self._unread_columns) <= _MOST_NAMES:
                 self._unread_columns[column] = None
 
     def _why_no_metric_applies(self) -> list[str]:
-        """A list of one sentence if no shipped metric can apply, else an empty list.
+        """Return a list of one sentence if no shipped metric can apply, else [].
 
-        The sentence names the fields that no sample has, and how to say which column
-        holds them. Where all columns were read, there is nothing to say.
+        The sentence names the fields that no sample has, and the options that say which
+        column holds them. Where no column stayed unread, none can hold them: [].
         """
         if self._a_metric_may_apply or not self._unread_columns:
             return []
-        # the keys of ``_SUBSTITUTES`` are the fields that metrics need
         absent_fields = [
             field for field in _SUBSTITUTES if field not in self._fields_of_any_sample
         ]
@@ -148,9 +153,12 @@ class ColumnsRead:
     def sentences(self) -> list[str]:
         """What is odd about the columns, one sentence each.
 
-        Three things may be odd. No metric applies; rows have one field in different
-        columns; or a field was read from an empty column, although another column,
-        whose name is also usual for the field, is filled.
+        Three things may be odd:
+
+        - no metric applies, because no sample has the fields that it needs;
+        - a field was read from different columns in different rows;
+        - a field was read from an empty column, while another column with a usual name
+          for the field is filled.
         """
         sentences = self._why_no_metric_applies()
         for field, n_rows_by_column in self._n_rows_by_column.items():
@@ -174,7 +182,7 @@ class ColumnsRead:
 
 @lru_cache(maxsize=1024)  # the rows of one file have the same columns
 def _first_usual_column(field: str, columns: frozenset[str]) -> str | None:
-    """The column that has the first of the usual names of a field; None if none has.
+    """Return the column with the most usual name for a field; None if there is none.
 
     Names are compared without case and separators: "Ground-Truth" is "ground_truth".
     """

@@ -44,22 +44,22 @@ from ragmetrics_core.models.guard_model import GuardModel
 
 # Characters of the tags around a text.
 _TAGS = 45
-# Characters in a token: many where the least is counted, few where the most is.
+# Characters in a token, for the lower and for the upper bound of the number of tokens.
 _LONG_TOKEN = 4
 _SHORT_TOKEN = 3
 # Tokens that an endpoint adds to a prompt: roles, and what separates messages.
 _TOKENS_AROUND_PROMPT = 8
 # Tokens of a guard's reply.
 _TOKENS_OF_WORD = 8
-# Tokens of a reply of which the question gives no example.
+# Tokens of a reply of which the question gives no example: lower and upper bound.
 _SHORT_REPLY = 20
 _LONG_REPLY = 200
 
 
 def make_counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
-    """Return two judges that count what a judge would send.
+    """Return two judges that count what a judge would send, without calling it.
 
-    The first counts the least, the second the most that is usual.
+    The first computes the lower bound, the second the upper bound.
     """
     for model in judge.models:
         run(model.prepare())
@@ -67,16 +67,16 @@ def make_counting_judges(judge: Judge) -> tuple[CountingJudge, CountingJudge]:
 
 
 def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
-    """Make a judge that counts what another one would send, and sends nothing.
+    """Make a judge that counts what another judge would send, and sends nothing.
 
-    A cascade asks its cheap judge first, and its strong judge where that one is unsure.
-    At the least the cheap judge decides everything; at the most both are asked
-    everything. Where the cheap judge is free, it is really asked, and what it passes on
-    is counted.
+    A cascade asks its cheap judge first, and its strong judge where the cheap one is
+    unsure. At the lower bound only the cheap judge is asked; at the upper bound both
+    judges are asked everything. A cheap judge that is free is really asked, and the
+    questions that it passes on are counted.
 
     Args:
         judge: The judge of the run.
-        high: Whether the most that is usual is counted, instead of the least.
+        high: Whether the upper bound is counted, instead of the lower.
     """
     if isinstance(judge, CascadeJudge) and judge.cheap.free:
         return CountingCascade(judge, _counting_judge(judge.strong, high=high))
@@ -91,7 +91,7 @@ def _counting_judge(judge: Judge, *, high: bool) -> CountingJudge:
         return CountingDecisions(judge.model, high=high)
     if isinstance(judge, ModelJudge) and isinstance(judge.model, GuardModel):
         return CountingGuards(judge, high=high)
-    # Of a judge of a user's own nobody knows what it sends: its questions are counted.
+    # Nobody knows what a judge of a user's own sends: its questions are counted.
     if not judge.models and not counts_by_itself(judge):
         return CountingQuestions()
     return CountingJudge(judge.models, high=high)
@@ -108,13 +108,16 @@ class _CountedModel:
 class CountingJudge(Judge):
     """Counts the calls and tokens that a judge of chat models would take.
 
-    It stands in for the judge of a run while nothing is called: it answers a question
-    with the example reply that the question names, so that a metric goes on as it would
-    in a run.
+    It stands in for the judge in a dry run, where nothing is called: it answers a
+    question with the example reply that the question names, so that a metric goes on as
+    it would in a run.
+
+    The real number of calls and tokens depends on the replies. So one object computes a
+    lower bound of what is usual, another one an upper bound.
 
     Args:
         models: The models that the judge asks, each of them every question.
-        high: Whether the most that is usual is counted, instead of the least.
+        high: Whether the upper bound is counted, instead of the lower.
 
     Attributes:
         total: What was counted so far.
@@ -127,7 +130,7 @@ class CountingJudge(Judge):
         self._models = [
             _CountedModel(model.capabilities(), model.prices()) for model in models
         ]
-        self._counts_most = high
+        self._is_upper_bound = high
         self._digests_counted: set[int] = set()  # of questions
 
     @property
@@ -136,14 +139,14 @@ class CountingJudge(Judge):
         return self._total
 
     def carry_out(self, metric: Metric, sample: Sample) -> JudgeError | None:
-        """Count what a metric asks of a sample.
-
-        No event loop is used, which would take half of the time.
+        """Run a metric on a sample with example replies, and count what it asks.
 
         Returns:
-            Why the metric fails whatever is replied: the judge cannot be asked one of
-            its questions. None if nothing of that kind is seen.
+            Why the metric fails in any case: the judge does not support one of its
+            questions. None if nothing of that kind is seen.
         """
+        # The generator is driven here, without the event loop of a run, which would
+        # take twice the time.
         plan = metric.plan(sample)
         refusal: JudgeError | None = None
         try:
@@ -154,7 +157,7 @@ class CountingJudge(Judge):
                 questions = plan.send(replies)
         except StopIteration as end:
             return refusal if isinstance(end.value, Failed) else None
-        except Exception:  # noqa: BLE001  # after an error a run goes on, too
+        except Exception:  # noqa: BLE001  # a run goes on as well after a metric's error
             return None
 
     async def answer(self, question: Question[R]) -> Answer[R]:
@@ -162,11 +165,11 @@ class CountingJudge(Judge):
         return self.count(question)
 
     def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question, and answer it by the example reply that it names.
+        """Count a question, and answer it with the example reply that it names.
 
-        What was asked before is not counted again, since a run keeps replies. A
-        question that names no example is counted, and answered with an error that says
-        so. Where the question wants probabilities, each verdict of the example gets the
+        A question that was asked before is not counted again, since a run keeps
+        replies. A question without an example is counted, and answered with an error.
+        Where the question wants probabilities, each verdict of the example gets the
         probability 1.
         """
         replies = self._example_replies(question)
@@ -181,11 +184,11 @@ class CountingJudge(Judge):
         return Answer(Asked(replies, weights=weights))
 
     def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
-        """Add what every model would take for a question, if it was not counted before.
+        """Estimate the calls and tokens of a new question, and add them to the total.
 
-        A question that a run has asked before is answered by the store of replies. One
-        that is polled in rounds, for several independent replies, is a new question in
-        each round.
+        An equal question was counted before: a run answers it from its stored replies.
+        To poll is to ask a question several times, for independent replies. Where this
+        is done in rounds, each round is counted like a new question.
 
         Args:
             question: The question.
@@ -194,44 +197,42 @@ class CountingJudge(Judge):
         if not self._models:  # such a judge sends nothing
             return
         parts = tuple(question.parts.values())
-        number_of_first_poll = question.first_poll or 0
-        digest = hash(
-            (type(question), number_of_first_poll, question.instructions, *parts)
-        )
+        # In a later round ``first_poll`` is the number of the replies before it.
+        n_polls_before = question.first_poll or 0
+        digest = hash((type(question), n_polls_before, question.instructions, *parts))
         if digest in self._digests_counted:
             return
         self._digests_counted.add(digest)
         for model in self._models:
-            self._total += self._usage_estimated(question, replies, model)
+            self._total += self._estimated_usage(question, replies, model)
 
     def _example_replies(self, question: Question[R]) -> tuple[R, ...]:
         """Return example replies to a question, one for each time that it is polled.
 
-        A question names two examples: the one after which a metric asks least, and the
-        one after which it asks most. Where polls are asked for in rounds, they may stop
-        as soon as enough agree. So where the most is counted, the two examples
-        alternate, and no round is spared.
-
-        There are none if the question has no example.
+        A question names two example replies. After one of them the metric asks the
+        fewest further questions (for the lower bound), after the other one the most
+        (for the upper bound). Returns () if the question names none.
         """
         examples = question.examples()
         if examples is None:
             return ()
-        least_reply, most_reply = examples
-        if not self._counts_most:
-            return (least_reply,) * question.polls
+        reply_of_fewest, reply_of_most = examples
+        if not self._is_upper_bound:
+            return (reply_of_fewest,) * question.polls
         if question.first_poll is None:  # it is not polled in rounds
-            return (most_reply,) * question.polls
+            return (reply_of_most,) * question.polls
+        # Rounds of polls stop as soon as enough replies agree. With alternating replies
+        # they never do, so that all rounds are counted.
         polls = range(question.first_poll, question.first_poll + question.polls)
-        return tuple(least_reply if poll % 2 else most_reply for poll in polls)
+        return tuple(reply_of_fewest if poll % 2 else reply_of_most for poll in polls)
 
-    def _usage_estimated(
+    def _estimated_usage(
         self, question: Question[R], replies: tuple[R, ...], model: _CountedModel
     ) -> Usage:
         """Estimate what one model would take for a question: calls, tokens, price.
 
-        Tokens are estimated by characters: short tokens for the most, long ones for the
-        least.
+        Tokens are estimated from characters: 3 in a token for the upper bound, 4 for
+        the lower.
 
         Args:
             question: The question.
@@ -239,12 +240,12 @@ class CountingJudge(Judge):
             model: What the model can do, and its prices.
         """
         n_replies, n_calls = self._replies_and_calls(question, model.capabilities)
-        characters_per_token = _SHORT_TOKEN if self._counts_most else _LONG_TOKEN
+        characters_per_token = _SHORT_TOKEN if self._is_upper_bound else _LONG_TOKEN
         if replies:
             n_characters = len(replies[0].model_dump_json(exclude_defaults=True))
             tokens_of_reply = n_characters // characters_per_token
         else:
-            tokens_of_reply = _LONG_REPLY if self._counts_most else _SHORT_REPLY
+            tokens_of_reply = _LONG_REPLY if self._is_upper_bound else _SHORT_REPLY
         tokens_of_prompt = _characters(question) // characters_per_token
         tokens_received = n_replies * tokens_of_reply
         tokens_sent = n_calls * (tokens_of_prompt + _TOKENS_AROUND_PROMPT)
@@ -270,8 +271,9 @@ class CountingJudge(Judge):
 
         Args:
             question: The question.
-            capabilities: What the model can do. What is not known counts as there for
-                the least, as missing for the most.
+            capabilities: What the model can do. Where nobody knows whether it can do
+                something, the lower bound supposes that it can, the upper bound that it
+                cannot.
         """
         gives_several = self._supposed(capabilities.n)
         replies_share_call = gives_several and capabilities.temperature is not False
@@ -282,15 +284,19 @@ class CountingJudge(Judge):
         if self._supposed(capabilities.logprobs) or n_polls < 2:
             return 1, 1
         if capabilities.logprobs is None:
-            # Log-probabilities are tried with one reply, which is the first poll. The
-            # others follow it.
+            # One call tries for log-probabilities, and brings the first poll's reply.
+            # The other polls follow, in a second call where they share one.
             return n_polls, 2 if replies_share_call else n_polls
         return n_polls, 1 if replies_share_call else n_polls
 
     def _supposed(self, capability: bool | None) -> bool:
-        """Whether a model is counted as able to do something; None: nobody knows."""
+        """Whether the estimate supposes that a model can do something.
+
+        Args:
+            capability: Whether it can; None if nobody knows.
+        """
         if capability is None:
-            return not self._counts_most
+            return not self._is_upper_bound
         return capability
 
 
@@ -299,7 +305,10 @@ class _NoExample(QuestionNotSupported):
 
 
 def _refusal_among(replies: Iterable[object]) -> JudgeError | None:
-    """Why the judge of a run cannot be asked one of several questions."""
+    """Return the first error that a run would get as well; None if there is none.
+
+    That a question names no example is an error of the dry run alone.
+    """
     for reply in replies:
         if isinstance(reply, NotAnswered) and not isinstance(reply.error, _NoExample):
             return reply.error
@@ -309,7 +318,8 @@ def _refusal_among(replies: Iterable[object]) -> JudgeError | None:
 class CountingCascade(CountingJudge):
     """Counts a cascade whose cheap judge is free.
 
-    That one is asked, as in a run. Only what it passes on is counted.
+    The cheap judge is really asked, as in a run. The questions that it passes on to the
+    strong judge are counted.
 
     Args:
         cascade: The cascade.
@@ -322,12 +332,14 @@ class CountingCascade(CountingJudge):
             lambda judge: strong if judge is cascade.strong else judge
         )
         self._strong = strong
-        self._decided = Usage()
+        # Only two counts of it are used: the questions that the cheap judge decided
+        # (spared), and those that it passed on.
+        self._cheap_usage = Usage()
 
     @property
     def total(self) -> Usage:
-        """What was counted so far, and how many questions each judge was asked."""
-        return self._strong.total + self._decided
+        """What was counted so far, and how many questions the cheap judge decided."""
+        return self._strong.total + self._cheap_usage
 
     def count(self, question: Question[R]) -> Answer[R]:
         """Ask the cheap judge, and count the question where it is unsure."""
@@ -336,44 +348,52 @@ class CountingCascade(CountingJudge):
     async def answer(self, question: Question[R]) -> Answer[R]:
         """Ask the cheap judge, and count the question where it is unsure."""
         answer = await self._cascade.answer(question)
-        self._decided += Usage(spared=answer.usage.spared, passed=answer.usage.passed)
+        self._cheap_usage += Usage(
+            spared=answer.usage.spared, passed=answer.usage.passed
+        )
         return answer
 
 
 class CountingDecisions(CountingJudge):
     """Counts what a judge of typed questions would send.
 
-    At the least, questions about equal texts share a request. At the most, each
-    question has its own: what is asked after the first replies shares nothing, and some
-    services count the texts for each.
+    A typed question is answered with probabilities instead of a text. Several of them
+    may share a request, which holds the texts that they are about once; these texts are
+    the *state*.
+
+    At the lower bound, all questions about equal texts share requests. At the upper
+    bound, only the typed questions of one metric's question do: questions that are asked
+    later share nothing, and some services count the texts for each question.
 
     Args:
         model: The model.
-        high: Whether the most that is usual is counted, instead of the least.
+        high: Whether the upper bound is counted, instead of the lower.
     """
 
     def __init__(self, model: DecisionModel, *, high: bool) -> None:
         super().__init__((), high=high)
         self._model = model
         self._characters_per_token = _SHORT_TOKEN if high else _LONG_TOKEN
-        # By the digest of what requests are about: digests of their questions.
-        self._digests_by_request: dict[int, set[int]] = {}
+        # By the digest of a group of questions that share requests: the digests of the
+        # group's typed questions.
+        self._questions_by_group: dict[int, set[int]] = {}
 
     def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question as its typed questions, and answer it by its example.
+        """Count the typed questions that stand for a question; answer by its example.
 
-        A typed question is one that is answered with probabilities. A question that is
-        answered without asking, because it holds nothing to ask about, counts nothing.
+        A question whose reply is known without asking counts nothing.
         """
         form = typed_form(question)
         if form.reply is not None:
             return Answer(form.reply)
-        # Typed questions about the same share a request. To count the least, these are
-        # all about equal texts (the state). To count the most, they are only those
-        # that were made of one question.
-        about = (form.state, form.typed_jsons) if self._counts_most else form.state
+        # Typed questions of one group share requests. For the lower bound a group is
+        # all questions about equal texts; for the upper bound, those of this question.
+        if self._is_upper_bound:
+            group = hash((form.state, form.typed_jsons))
+        else:
+            group = hash(form.state)
         for typed_question in form.typed_by_json:
-            self._add(hash(about), form.state, typed_question)
+            self._add(group, form.state, typed_question)
         replies = self._example_replies(question)[:1]
         if not replies:
             return super().count(question)  # which says that there is no example
@@ -382,30 +402,34 @@ class CountingDecisions(CountingJudge):
             weights = (Weight(1.0, "decision"),) * len(verdicts_of(replies[0]))
         return Answer(Asked(replies, weights=weights))
 
-    def _add(self, about: int, state: str, typed_question: str) -> None:
+    def _add(self, group: int, state: str, typed_question: str) -> None:
         """Count a typed question if it is new, and a new request if it needs one.
 
+        Questions of one group fill a request until it holds as many as the model takes;
+        the next question then needs a new request.
+
         Args:
-            about: Digest of what the question is about; equal ones share requests, as
-                many as the model takes in one.
+            group: Digest of the group of questions that share requests.
             state: The texts that a request holds once, as JSON.
             typed_question: The question, as JSON.
         """
-        digests = self._digests_by_request.setdefault(about, set())
-        if hash(typed_question) in digests:
+        questions_of_group = self._questions_by_group.setdefault(group, set())
+        if hash(typed_question) in questions_of_group:
             return
-        # the requests that there are about this are full, or there is none yet
-        needs_request = len(digests) % self._model.most_questions == 0
-        digests.add(hash(typed_question))
-        n_characters = characters_of_question(typed_question, most=self._counts_most)
-        n_tokens = n_characters // self._characters_per_token
+        # The group has no request yet, or its requests are all full.
+        needs_request = len(questions_of_group) % self._model.most_questions == 0
+        questions_of_group.add(hash(typed_question))
+        characters_of_this = characters_of_question(
+            typed_question, most=self._is_upper_bound
+        )
+        n_tokens = characters_of_this // self._characters_per_token
         if needs_request:
-            n_characters = characters_of_state(state, most=self._counts_most)
-            n_tokens += n_characters // self._characters_per_token
+            characters_of_texts = characters_of_state(state, most=self._is_upper_bound)
+            n_tokens += characters_of_texts // self._characters_per_token
         cost = None
         prices = self._model.prices()
         if prices is not None:
-            price_sent, _ = prices  # nothing is written in reply
+            price_sent, _ = prices  # the reply is no text, and costs nothing
             cost = n_tokens * price_sent
         self._total += Usage(
             calls=int(needs_request), prompt_tokens=n_tokens, cost=cost
@@ -413,34 +437,38 @@ class CountingDecisions(CountingJudge):
 
 
 class CountingQuestions(CountingJudge):
-    """Counts the questions to a judge of a user's own; their price nobody knows."""
+    """Counts the questions to a judge of a user's own, whose price nobody knows."""
 
     def __init__(self) -> None:
         super().__init__((), high=False)
 
     def _add_usage_of_new(self, question: Question[R], replies: tuple[R, ...]) -> None:
-        """Count a question as one call, each time anew: no reply is kept."""
-        del question, replies  # no example tells what such a judge sends
+        """Count a question as one call, also if it was asked before.
+
+        No replies are stored for such a judge.
+        """
+        del question, replies  # nobody knows what such a judge sends
         self._total += Usage(calls=1, cost=None)
 
 
 class CountingGuards(CountingJudge):
-    """Counts what a guard would be sent: a request for each claim, fact or chunk.
+    """Counts the requests to a guard: one for each claim, fact or chunk.
 
-    At the most the endpoint rejects log-probabilities, which nobody knows before. All
-    that is asked until then is asked twice: the control, or anything where there is
-    none. What is rejected costs a call, and no token.
+    An endpoint may reject requests for log-probabilities, which nobody knows before. At
+    the upper bound it does, and each request is sent a second time without them. A
+    rejected request costs a call, and no token.
+
+    The control is two requests with known answers that every run may send before its
+    questions. They show whether the endpoint gives log-probabilities. So with the
+    control, only its own two requests may be sent twice.
 
     Args:
         judge: The judge that asks the guard.
-        high: Whether the most that is usual is counted, instead of the least.
+        high: Whether the upper bound is counted, instead of the lower.
     """
 
     def __init__(self, judge: Judge, *, high: bool) -> None:
-        """Begin to count, with the requests of the control if the judge asks one.
-
-        The control is two requests that every run asks before its questions.
-        """
+        """Begin to count, with the requests of the control if the judge sends it."""
         super().__init__((), high=high)
         guard: Any = judge  # a GuardJudge, whose room may be left out
         self._model: GuardModel = guard.model
@@ -450,10 +478,11 @@ class CountingGuards(CountingJudge):
         if guard.control:
             for request in import_deferred("control_requests")():
                 self._add(request)
-            self._may_be_rejected = False  # the control has found out
+            # By its end the judge knows whether requests are rejected.
+            self._may_be_rejected = False
 
     def count(self, question: Question[R]) -> Answer[R]:
-        """Count a question, and answer it as a guard to which everything holds."""
+        """Count the requests of a question, and answer it as if the guard said yes."""
         try:
             guard_question = import_deferred("guard_questions")(
                 self._model.form, question
@@ -466,15 +495,15 @@ class CountingGuards(CountingJudge):
         return Answer(guard_question.reads([verdict] * len(guard_question.requests)))
 
     def _add(self, request: GuardRequest) -> None:
-        """Count a request to a guard that was not counted before.
+        """Count a request to a guard, unless an equal request was counted before.
 
         The guard replies with one word. A request that may be rejected for its
-        log-probabilities is sent twice; what is rejected costs a call, and no token.
+        log-probabilities counts as two calls.
         """
         if request in self._requests:
             return
         self._requests.add(request)
-        characters_per_token = _SHORT_TOKEN if self._counts_most else _LONG_TOKEN
+        characters_per_token = _SHORT_TOKEN if self._is_upper_bound else _LONG_TOKEN
         body = json.dumps(self._model.form.fields(request))
         tokens_sent = len(body) // characters_per_token
         prices = self._model.prices()
@@ -491,7 +520,7 @@ class CountingGuards(CountingJudge):
 
 
 class CountingBoth(CountingJudge):
-    """Counts a cascade at its most: both judges are asked every question."""
+    """Counts the upper bound of a cascade: both judges are asked every question."""
 
     def __init__(self, cheap: CountingJudge, strong: CountingJudge) -> None:
         super().__init__((), high=True)

@@ -14,7 +14,7 @@ from ragmetrics_core.data import (
     Undefined,
     Usage,
 )
-from ragmetrics_core.data.errors import RowError
+from ragmetrics_core.data.errors import JudgeError, RowError
 from ragmetrics_core.engine.counting_judges import CountingJudge, make_counting_judges
 from ragmetrics_core.engine.own_judge import counts_by_itself, parts_of
 from ragmetrics_core.engine.resolve import resolve_judge
@@ -51,12 +51,12 @@ class Estimate:
 
     Attributes:
         samples: How many samples there are.
-        low: The least that is usual; its cost is None where a price is unknown.
-        high: The most that is usual; equal to ``low`` where the estimate is exact.
+        low: Lower bound of what is usual; its cost is None where a price is unknown.
+        high: Upper bound of what is usual; equal to ``low`` where the estimate is exact.
         bad_rows: Rows that are no sample.
         left_out: Why a metric that applies to no sample does not, by its name.
-        failing: On how many samples a metric fails whatever is replied, and why, by its
-            name: the judge cannot be asked what it asks.
+        failing: On how many samples a metric fails in any case, and why, by its name:
+            the judge does not support a question of the metric.
         batch_share: Share of the price that is paid where it is asked in batches.
         own_judges: Names of judges of a user's own. Each question to them counts as a
             call, of which nobody knows the tokens and the price.
@@ -211,12 +211,15 @@ def _samples_line(
 
 @dataclass
 class _RowsCounted:
-    """The rows that were looked at, and which metrics apply to any.
+    """The rows that a dry run has gone through, and what became of each metric.
 
     Attributes:
+        n_samples: How many rows are samples.
+        n_bad_rows: How many rows are none.
         reasons: Why a metric is undefined on the first row where it is, by its name.
-        applied: Names of the metrics that apply to a row.
-        failing: On how many rows a metric fails whatever is replied, by its name.
+        applied: Names of the metrics that apply to at least one row.
+        failing: On how many rows a metric fails in any case, because the judge does not
+            support one of its questions, and why; by its name.
     """
 
     n_samples: int = 0
@@ -227,7 +230,7 @@ class _RowsCounted:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The metrics that apply to no row, with the reason."""
+        """Why each metric that applies to no row does not, by its name."""
         return {
             name: reason
             for name, reason in self.reasons.items()
@@ -238,15 +241,15 @@ class _RowsCounted:
         self,
         row: Sample | RowError,
         metrics: Sequence[Metric],
-        counters_by_metric: Mapping[str, Sequence[CountingJudge]],
+        counters_by_metric: Mapping[str, tuple[CountingJudge, CountingJudge]],
     ) -> None:
-        """Count a row, and what each metric would ask of it.
+        """Count one more row, and let two judges count what each metric asks of it.
 
         Args:
             row: The sample, or the error of a row that is no sample.
             metrics: The metrics of the run.
-            counters_by_metric: By the metric's name the judge that counts the least,
-                and the one that counts the most.
+            counters_by_metric: By the metric's name, the judges that count the lower
+                and the upper bound.
         """
         if not isinstance(row, Sample):
             self.n_bad_rows += 1
@@ -261,18 +264,18 @@ class _RowsCounted:
             if metric.in_thread:
                 # A function of the sample asks nothing, and is not called here.
                 continue
-            refusals = [
-                counter.carry_out(metric, row)
-                for counter in counters_by_metric[metric.name]
-            ]
-            # The judge that counts the most stands last. Its refusal decides, because
-            # of a cascade it asks both judges.
-            refusal = refusals[-1]
+            lower, upper = counters_by_metric[metric.name]
+            lower.carry_out(metric, row)
+            # A question that one judge of a cascade does not support makes the metric
+            # fail. Only the upper bound asks both judges of a cascade, so it decides.
+            refusal = upper.carry_out(metric, row)
             if refusal is not None:
-                failure = self.failing.get(metric.name, Failing(0, str(refusal)))
-                self.failing[metric.name] = failure._replace(
-                    n_samples=failure.n_samples + 1
-                )
+                self._count_failure(metric.name, refusal)
+
+    def _count_failure(self, metric_name: str, refusal: JudgeError) -> None:
+        """Count a sample on which a metric fails; the first refusal is the reason."""
+        failure = self.failing.get(metric_name, Failing(0, str(refusal)))
+        self.failing[metric_name] = failure._replace(n_samples=failure.n_samples + 1)
 
 
 def estimate(
@@ -321,7 +324,11 @@ def estimate(
 def _judge_by_metric(
     judge: Judge | None, metrics: Sequence[Metric]
 ) -> dict[str, Judge]:
-    """The judge of each metric by the metric's name; ``SettingError`` if it is none."""
+    """Return the judge of each metric, by the metric's name.
+
+    Raises:
+        SettingError: If it is no judge.
+    """
     judge_by_metric: dict[str, Judge] = {}
     for metric in metrics:
         metric_judge = resolve_judge(judge, metric_model=metric.model)
@@ -335,9 +342,12 @@ def _prepare_metrics(
     judge_by_metric: Mapping[str, Judge],
     first_rows: Sequence[Sample | RowError],
 ) -> list[Metric]:
-    """The metrics, ready for a run, which looks at its first samples for some of them.
+    """Return the metrics as a run uses them.
 
-    ``SettingError`` for a metric or judge that a run refuses.
+    Some metrics compare a sample with others: as in a run, they get the first samples.
+
+    Raises:
+        SettingError: For a metric or judge that a run refuses.
     """
     first_samples = [row for row in first_rows if isinstance(row, Sample)]
     ready_metrics = [prepare_metric(metric, first_samples) for metric in metrics]
@@ -354,7 +364,10 @@ def _sum_of(usages: Iterable[Usage]) -> Usage:
 
 
 def _batch_share(judges: Iterable[Judge]) -> float:
-    """The highest share of the price that any model takes for a request in a batch."""
+    """Return the price of a request in a batch, as a share of the price of a call.
+
+    Where several models differ, the highest share.
+    """
     shares: list[float] = []
     for judge in judges:
         shares += [getattr(model, "batch_share", 1.0) for model in judge.models]
@@ -362,7 +375,10 @@ def _batch_share(judges: Iterable[Judge]) -> float:
 
 
 def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
-    """The names of judges whose questions are all that can be counted, each once."""
+    """Return the names, without repeats, of judges of which only questions are counted.
+
+    These are judges of a user's own: nobody knows what they send.
+    """
     names: dict[str, None] = {}
     for judge in judges:
         for part in parts_of(judge):
@@ -372,9 +388,9 @@ def _names_of_own_judges(judges: Iterable[Judge]) -> tuple[str, ...]:
 
 
 def _why_undefined(metric: Metric, sample: Sample) -> Undefined | None:
-    """Why a metric is undefined for a sample.
+    """Return why a metric is undefined for a sample, or None.
 
-    None also where its own code fails, as a run goes on then.
+    None also where the metric's own code fails, since a run goes on after that.
     """
     try:
         gap: object = metric.gap(sample)

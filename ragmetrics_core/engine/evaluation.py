@@ -36,13 +36,14 @@ def iter_results(
 ) -> Iterator[SampleResult]:
     """Evaluate samples and yield their results in input order, in bounded memory.
 
-    Arguments and errors are those of ``evaluate``. Samples are read as results are
-    consumed, a bounded number ahead; with ``until`` a list is drawn from, in another
-    order, and the log says what was decided.
+    Arguments and errors are those of ``evaluate``. Samples are read while the caller
+    consumes results, a bounded number ahead. With ``until`` the samples of a list are
+    judged in a random order, and the log says what was decided.
     """
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
-    fields = columns_by_field(columns, beside=iter_results.__annotations__)
-    return stream(run, samples, progress=progress, columns=fields)
+    # For a misspelt argument the error suggests one of this function's own arguments.
+    column_by_field = columns_by_field(columns, beside=iter_results.__annotations__)
+    return stream(run, samples, progress=progress, columns=column_by_field)
 
 
 def evaluate(
@@ -63,7 +64,7 @@ def evaluate(
 
     Args:
         samples: Samples, rows as mappings, a data frame, or a Hugging Face dataset.
-            Rows need no mapping.
+            Columns with usual names, such as ``response``, are found by themselves.
         metrics: Metrics or their names; None for all that apply to at least one sample.
         judge: A judge, a chat model, or a model's name such as ``"gpt-4o-mini"`` or
             ``"ollama/llama3.1"``; by default the metric's own ``model``, then
@@ -114,10 +115,11 @@ def evaluate(
             "batches need a list of samples, not an iterator: they are read again once"
             " all is answered"
         )
+    # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=evaluate.__annotations__)
     budget = Budget(limits)
-    # Once, but for a run in batches: that goes through the samples again as long as it
-    # waits for batches, or has little left, which it then asks live.
+    # A usual run goes through the samples once. A run in batches goes through them again
+    # when it has waited for its batches, and when few requests are left to ask live.
     while True:
         run = Run(
             metrics,
@@ -150,9 +152,10 @@ async def aevaluate(
 ) -> Report:
     """Score every sample with every metric, without blocking the caller's event loop.
 
-    Arguments, result and errors are those of ``evaluate``, but it asks in no batches,
-    and shows no progress unless it is told to.
+    Arguments, result and errors are those of ``evaluate``. There is no ``batch``, and no
+    progress is shown unless ``progress`` says so.
     """
+    # For a misspelt argument the error suggests one of this function's own arguments.
     column_by_field = columns_by_field(columns, beside=aevaluate.__annotations__)
     run = Run(metrics, judge, concurrency, store, limits, until=until, gates=gates)
     results = [
@@ -170,11 +173,12 @@ def report_of(run: Run, results: Sequence[SampleResult], *, asked: bool) -> Repo
     Args:
         run: The run, which has ended.
         results: Its results in input order.
-        asked: Whether the user named the metrics. If not, those that never applied are
-            left out, and the report says so. A metric that a gate decided on stays.
+        asked: Whether the user named the metrics. If not, a metric that applied to no
+            sample is left out, and the report says so, unless a gate decided on it.
     """
     if run.decider is not None and run.decider.samples is not None:
-        # A run until decided ends early: its input is all samples, not those judged.
+        # A run that stopped once its gates were decided judged only some of its samples.
+        # The facts on its input are about all of them.
         all_samples: Iterable[Sample | None] = run.decider.samples
     else:
         all_samples = (row.sample for row in results)
@@ -229,9 +233,9 @@ def _row_without_metrics(row: SampleResult, metrics: Collection[str]) -> SampleR
 
 
 def _why_never_applied(results: Sequence[SampleResult], name: str) -> str:
-    """Why a metric is undefined on every row; "" if it is not.
+    """Say why a metric is undefined on every row; "" if it is not.
 
-    Bad rows do not count. Where the reasons differ, or all rows are bad, it is just
+    Bad rows do not count. Where the reasons differ, or all rows are bad, this says just
     "undefined".
     """
     reasons: set[str] = set()

@@ -29,8 +29,9 @@ _judges_loop: asyncio.AbstractEventLoop | None = None
 _judges_thread: threading.Thread | None = None
 _USERS_THREAD = "ragmetrics-own-judges"
 _users_loop: asyncio.AbstractEventLoop | None = None
-# After work on that loop was given up: an event that the loop itself sets. While it is
-# not set, the loop is still held by code that computes.
+# Made when work on the users' loop was given up: the loop sets it as soon as it runs
+# again. While it is not set, code that computes still blocks the loop. None if no work
+# was given up.
 _users_loop_went_on: threading.Event | None = None
 # a loop holds its tasks weakly: one that only waits would be collected
 _pending: set[Future[Any]] = set()
@@ -72,9 +73,9 @@ def submit_users_code(work: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 def _check_users_loop(future: Future[Any]) -> None:
-    """After work was given up, ask the loop for users' code whether it goes on.
+    """After work was given up, find out whether the loop for users' code still runs.
 
-    It answers by setting an event. It cannot as long as code that computes holds it.
+    The loop is asked to set an event. It cannot while code that computes blocks it.
     """
     global _users_loop_went_on
     if not future.cancelled():
@@ -89,14 +90,16 @@ def _check_users_loop(future: Future[Any]) -> None:
 
 
 def _loop_of_users_code() -> asyncio.AbstractEventLoop:
-    """Return the loop for judges of users' own, which the first call makes.
+    """Return the loop for judges of users' own; the first call makes it.
 
-    Where code that was given up still holds that loop, a new one takes its place.
+    Where code that was given up still blocks the loop, a new loop takes its place.
     """
     global _users_loop, _users_loop_went_on
     with _lock:
-        is_held = _users_loop_went_on is not None and not _users_loop_went_on.is_set()
-        if _users_loop is None or is_held:
+        is_blocked = (
+            _users_loop_went_on is not None and not _users_loop_went_on.is_set()
+        )
+        if _users_loop is None or is_blocked:
             _users_loop = asyncio.new_event_loop()
             _users_loop_went_on = None
             threading.Thread(
@@ -140,7 +143,7 @@ def _loop_of_judges() -> asyncio.AbstractEventLoop:
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
     """Run the loop for ever.
 
-    What a task of somebody's judge raises to end the process ends that task alone.
+    A judge that raises ``SystemExit`` or ``KeyboardInterrupt`` ends its own task alone.
     """
     while True:
         try:

@@ -67,17 +67,17 @@ def counts_by_itself(judge: Judge) -> bool:
 
 
 def parts_of(judge: Judge) -> list[Judge]:
-    """The judges that are asked: the two of a cascade, else the judge itself."""
+    """Return the judges that are asked: both judges of a cascade, else just the judge."""
     if isinstance(judge, CascadeJudge):
         return [*parts_of(judge.cheap), *parts_of(judge.strong)]
     return [judge]
 
 
 def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
-    """The session of a judge, in which each judge of a user's own is counted.
+    """Wrap each judge of a user's own in a session, so that its requests are counted.
 
     Args:
-        session: What the judge made for the run.
+        session: The session that a judge opened for the run.
         concurrency: Most requests to a judge of a user's own in flight.
         budget: What the run may spend.
     """
@@ -92,12 +92,14 @@ def judge_in_run(session: Judge, *, concurrency: int, budget: Budget) -> Judge:
 
 
 class RequestLimits:
-    """Keeps the limits of a run for a judge of which nobody else counts the calls.
+    """Keeps the limits of a run for a judge whose calls nobody else counts.
 
-    A request counts as one call, or as many as its answers say. The budget counts some
-    of them by itself where the judge calls ``score``; those are not counted again.
+    A request to the judge counts as one call, or as many as its answers say. Where the
+    judge's own code calls ``score``, that has already counted its calls in the budget.
+    These are not counted again.
 
-    Under a cap a request waits while it is not sure to fit beside those in flight.
+    Under a limit on calls or money, a request waits until it is sure to fit beside the
+    requests in flight.
 
     Args:
         judge_name: The judge, of which a rate is kept.
@@ -113,9 +115,9 @@ class RequestLimits:
         if budget.limits.requests_per_minute is not None:
             self._rate = RateLimiter(budget, ["judge", judge_name])
         self._in_flight: list[RequestToOwnJudge] = []
-        # US dollars of the dearest request so far; None before the first answer.
+        # US dollars of the dearest request so far; None while no cost is known.
         self._dearest_cost: float | None = None
-        # Is set when the next request ends, and then replaced by a new one.
+        # Set when any request ends; then a new event takes its place.
         self._next_end = asyncio.Event()
 
     async def ask(
@@ -125,8 +127,8 @@ class RequestLimits:
     ) -> list[Answer[Any]]:
         """Send one request as soon as the limits allow it, and count what it cost.
 
-        If a limit of the run is reached before, nothing is sent. Then the answer to
-        each question is the error of that limit.
+        If a limit of the run is reached before that, nothing is sent, and the answer to
+        each question is the limit's error.
 
         Args:
             questions: What the request asks.
@@ -165,28 +167,42 @@ class RequestLimits:
             self._budget.check()
 
     def _has_room(self) -> bool:
-        """Whether one more request fits the caps, beside those in flight.
+        """Whether one more request fits under the limits on calls and on money."""
+        return self._has_room_for_call() and self._has_room_for_cost()
 
-        The caps are on calls and on money. What a request costs is known when it has
-        ended. Until then each counts as one call at least, and as dear as the dearest
-        so far. Before any cost is known, one goes alone.
+    def _has_room_for_call(self) -> bool:
+        """Whether one more call fits under the limit, if there is any.
+
+        A request in flight counts as one call, until its end shows how many there were.
         """
         max_calls = self._budget.limits.max_calls
-        # The budget counts calls of a request by itself where the judge calls
-        # ``score``.
-        n_uncounted = sum(1 for request in self._in_flight if not request.calls)
-        if max_calls is not None and self._budget.calls + n_uncounted >= max_calls:
-            return False
+        if max_calls is None:
+            return True
+        # A request with ``calls`` has called ``score``, which has counted them in the
+        # budget already.
+        n_uncounted = sum(1 for request in self._in_flight if request.calls == 0)
+        return self._budget.calls + n_uncounted < max_calls
+
+    def _has_room_for_cost(self) -> bool:
+        """Whether the cost of one more request fits under the limit, if there is any.
+
+        What a request costs is known at its end. Until then it counts as much as the
+        dearest request so far. Before any cost is known, requests go one by one.
+        """
         max_cost = self._budget.limits.max_cost
         if max_cost is None:
             return True
         if self._dearest_cost is None:
             return not self._in_flight
-        n_unpaid = len(self._in_flight) + 1
+        n_unpaid = len(self._in_flight) + 1  # those in flight, and the one that waits
         return self._budget.spent + n_unpaid * self._dearest_cost <= max_cost
 
     def _end(self, request: RequestToOwnJudge, usage: Usage) -> None:
-        """Count what a request cost beyond what the budget counted of it."""
+        """Count in the budget what a request has cost, and wake those who wait.
+
+        The calls and cost of a ``score`` that the judge itself called are in the budget
+        already: the request has noted them, and they are taken off.
+        """
         self._in_flight.remove(request)
         cost = usage.cost
         if cost is not None:
@@ -199,7 +215,10 @@ class RequestLimits:
 
 
 def _usage_of(answers: Iterable[Answer[Any]]) -> Usage:
-    """What several answers cost; an unknown cost if none of them says anything."""
+    """Return what several answers cost.
+
+    The cost is unknown (None) if no answer says anything of its usage.
+    """
     total = Usage()
     for answer in answers:
         total += answer.usage
@@ -207,12 +226,12 @@ def _usage_of(answers: Iterable[Answer[Any]]) -> Usage:
 
 
 class OwnJudge(Judge):
-    """A judge of a user's own in one run.
+    """A judge of a user's own in one run: asked on its own loop, checked and counted.
 
-    A judge of ours that calls no model, as the scripted one, is counted like it.
+    It also wraps a judge of ours that calls no model, such as the scripted judge.
 
     Args:
-        judge: What the judge made for the run.
+        judge: The session that the judge opened for the run.
         limits: Keeps the limits of the run; None for a judge that does so by itself.
     """
 
@@ -227,7 +246,7 @@ class OwnJudge(Judge):
 
     @property
     def details(self) -> dict[str, str]:
-        """Those of the judge."""
+        """The details of the wrapped judge."""
         return self._judge.details
 
     async def answer(self, question: Question[Any]) -> Answer[Any]:
@@ -246,9 +265,7 @@ class OwnJudge(Judge):
         return (await self._limits.ask([question], send))[0]
 
     async def answer_all(self, questions: Sequence[Question[Any]]) -> list[Answer[Any]]:
-        """Answer as the judge does: together if it asks so, else each by itself.
-
-        Questions that are asked together are one request, which is counted and checked.
+        """Answer as the judge does: in one request if it takes several, else one by one.
 
         Raises:
             JudgeError: If the judge raised it, or crashed, or gave no answers.
@@ -269,9 +286,10 @@ class OwnJudge(Judge):
         return await self._limits.ask(questions, send)
 
     def _checked(self, answer: Any, question: Question[Any]) -> Answer[Any]:
-        """The answer, with a probability for each verdict where they are wanted.
+        """Return an answer of the judge, checked.
 
-        A judge that knows none says just its verdicts: each counts as it is.
+        Where the question wants probabilities and the judge of a user's own gives
+        verdicts alone, the probability is the share of replies that say yes.
 
         Raises:
             JudgeError: If it is no answer to the question.
@@ -298,15 +316,14 @@ class OwnJudge(Judge):
         )
 
     async def _carry_out(self, call: Callable[[], object]) -> Any:
-        """Call a method of the judge on a loop where it holds up nobody.
+        """Call a method of the judge on an event loop where it holds up nobody.
 
-        A judge of a user's own may compute for long, as one on torch does, and nobody
-        knows. So it runs on a second loop, which such judges share. A judge that calls
-        models awaits them, so it runs on the loop where all calls are made.
+        A judge that calls models awaits their replies, so it runs on the loop where all
+        calls are made. A user's judge without models may compute for long, e.g. with
+        torch. So it runs on a second loop, which such judges share.
 
         Args:
-            call: Calls the method, and returns what it returns: a coroutine, if it is
-                as it should be.
+            call: Calls the method, and returns its coroutine.
 
         Raises:
             JudgeError: What the judge raised; ``JudgeCrashed`` if that is no
@@ -370,50 +387,62 @@ def _kind_and_length(value: object) -> str:
 def refuse_limits_that_do_not_hold(
     judges: Iterable[Judge], limits: Limits, store: StoreLike
 ) -> None:
-    """Refuse settings that cannot be kept for a judge of a user's own.
+    """Refuse a limit on tokens, or a store, that has no effect on a user's own judge.
 
-    Such a judge asks no model of ragmetrics: nobody counts its tokens, and nobody keeps
-    its replies. A judge with a ``session`` of its own does both by itself.
-
-    A store that nobody named for this run is only warned of: it may be one for all
-    runs.
+    Such a judge asks no model of ragmetrics: nobody counts its tokens, and nobody
+    stores its replies. A judge that has a ``session`` method does both by itself.
 
     Args:
         judges: The judges of the run.
         limits: The run's limits.
-        store: Where replies are kept, as the user says.
+        store: The ``store`` argument of the run.
 
     Raises:
         SettingError: If tokens are limited, or a store is named for the run.
     """
     for judge in judges:
-        counted_parts = [part for part in parts_of(judge) if not counts_by_itself(part)]
-        if not counted_parts:
+        uncounted_parts = [
+            part for part in parts_of(judge) if not counts_by_itself(part)
+        ]
+        if not uncounted_parts:
             continue
-        name = counted_parts[0].name
+        name = uncounted_parts[0].name
         if limits.tokens_per_minute is not None:
             raise SettingError(
                 f"tokens_per_minute cannot be held for the judge {name}, whose tokens"
                 " nobody counts: take requests_per_minute, where each question is one"
                 " request, or give the judge a session() that keeps it"
             )
-        if _keeps_replies(judge):
-            continue
-        keeps_nothing = (
-            f"keeps nothing of the judge {name}, which asks no model of ragmetrics: it"
-            " is asked anew in each run"
-        )
-        if store is True or isinstance(store, (str, os.PathLike)):
-            raise SettingError(
-                f"store= {keeps_nothing}; leave store= out, or give the judge a"
-                " session() that keeps its replies"
-            )
-        is_store_object = store is not None and store is not False
-        is_store_of_environment = store is None and "RAGMETRICS_STORE" in os.environ
-        if is_store_object or is_store_of_environment:
-            _logger.warning("the store %s", keeps_nothing)
+        if not _has_session(judge):
+            _refuse_store_without_use(name, store)
 
 
-def _keeps_replies(judge: Judge) -> bool:
-    """Whether any judge in this one may use a store."""
+def _has_session(judge: Judge) -> bool:
+    """Whether a judge, or a judge of a cascade, stores replies in its own session."""
     return any(type(part).session is not Judge.session for part in parts_of(judge))
+
+
+def _refuse_store_without_use(judge_name: str, store: StoreLike) -> None:
+    """Refuse the store of a run whose judge has no replies to store.
+
+    A store that was perhaps made for all runs is only warned of: an object, or the file
+    that RAGMETRICS_STORE names.
+
+    Raises:
+        SettingError: If the store is named for this run, by a path or True.
+    """
+    keeps_nothing = (
+        f"keeps nothing of the judge {judge_name}, which asks no model of ragmetrics:"
+        " it is asked anew in each run"
+    )
+    if store is True or isinstance(store, (str, os.PathLike)):
+        raise SettingError(
+            f"store= {keeps_nothing}; leave store= out, or give the judge a session()"
+            " that keeps its replies"
+        )
+    if store is None:
+        has_store = "RAGMETRICS_STORE" in os.environ
+    else:
+        has_store = store is not False
+    if has_store:
+        _logger.warning("the store %s", keeps_nothing)

@@ -52,9 +52,9 @@ class Progress:
             self.cost += usage.cost
 
     def line(self) -> str:
-        """One line for people: done, failed, calls, cost, and the time left, nearly.
+        """Return a line for people: samples done, failed, calls, cost, time left.
 
-        Without a total, the line says only how many are done.
+        Without a total, the line says no time left.
         """
         of_total = ""
         time_left = ""
@@ -76,14 +76,7 @@ Show = bool | Callable[[Progress], None] | None
 
 
 class Display:
-    """Shows progress until the run ends, over ``total`` samples or None.
-
-    Use it as a context manager.
-
-    ``show`` is True or False; None shows a line that renews itself on a terminal and in
-    a notebook, and log lines elsewhere; a callable gets the ``Progress`` after each
-    sample.
-    """
+    """Shows the progress of a run until it ends; use it as a context manager."""
 
     def __init__(self, total: int | None, show: Show = None) -> None:
         """Begin at no sample done, and find out where the progress can be shown.
@@ -91,8 +84,8 @@ class Display:
         Args:
             total: How many samples there will be; None if nobody knows.
             show: True for a line, False for nothing; None for a line on a terminal or
-                in a notebook, and for log lines elsewhere; a callable gets the
-                progress.
+                in a notebook, and for log lines elsewhere. A callable gets the
+                ``Progress`` after each sample.
         """
         self.progress = Progress(total)
         self._show = show
@@ -100,7 +93,8 @@ class Display:
         in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
         has_reader = in_notebook or sys.stderr.isatty()
         self._shows_line = show is True or (show is None and has_reader)
-        # What a notebook shows; it is replaced, so that the cell does not grow.
+        # The line in a notebook's cell, which is replaced, so that the cell does not
+        # grow; None before the first line.
         self._cell: Any = None
         self._display_in_notebook: Callable[..., Any] | None = None
         if self._shows_line and in_notebook:
@@ -121,7 +115,7 @@ class Display:
         self.progress.total = total
 
     def expect_further(self, n_further: int) -> None:
-        """Note that a row holds one sample and so many further ones."""
+        """Note that a row holds more samples than one, and how many more."""
         if self.progress.total is not None:
             self.progress.total += n_further
 

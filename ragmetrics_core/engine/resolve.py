@@ -75,16 +75,19 @@ def resolve_judge(
               embedded judge.
         metric_model: The metric's own ``model``, used where ``judge`` is None.
         api_base: Address of an endpoint of your own; None takes
-            ``RAGMETRICS_API_BASE``, if that is set. A provider's own address gets the
-            key in the provider's usual variable, that of ``RAGMETRICS_API_BASE`` the
-            key in ``RAGMETRICS_API_KEY``, and ``api_base`` no key but that of
-            ``api_key_env``.
-        api_key_env: The environment variable that holds the key of ``api_base``;
-            without an address anywhere, of the provider's own.
+            ``RAGMETRICS_API_BASE`` if that is set, else the provider's own address. The
+            key belongs to the address:
+
+            - ``api_base`` gets the key in the variable that ``api_key_env`` names, and
+              no key without it;
+            - ``RAGMETRICS_API_BASE`` gets the key in ``RAGMETRICS_API_KEY``;
+            - a provider's own address gets the key in the provider's usual variable,
+              or in the variable that ``api_key_env`` names.
+        api_key_env: The environment variable that holds the key; see ``api_base``.
 
     Returns:
-        The judge, the same one for the same name, endpoint and key. Where nobody chose
-        one, a log record says so, once per process.
+        The judge. Equal names with an equal endpoint and key give the same object. Where
+        nobody chose a judge, a log record says so, once per process.
 
     Raises:
         SettingError: If ``judge`` is none of these, a name or address is empty, or the
@@ -104,13 +107,13 @@ def resolve_judge(
         return LLMJudge(chosen)
     if chosen is None:
         announce_embedded_judge()
-        return _judge_by_name("lexical", Endpoint(None, None), named_here=False)
+        no_endpoint = Endpoint(None, None)
+        return _judge_by_name("lexical", no_endpoint, is_endpoint_given=False)
     if isinstance(chosen, str):
-        named_here = bool(api_base or api_key_env)
         return _judge_by_name(
             chosen.strip(),
             endpoint_of_arguments(api_base, api_key_env),
-            named_here=named_here,
+            is_endpoint_given=bool(api_base or api_key_env),
         )
     raise SettingError(
         f"judge is a {type(chosen).__name__}; give a Judge, an object of a class on"
@@ -124,32 +127,37 @@ def is_judge_chosen(judge: JudgeLike, metric_model: str | None) -> bool:
     return is_named or os.environ.get("RAGMETRICS_JUDGE") is not None
 
 
-def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
+def _judge_by_name(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:
     """Return the judge of a name: the same one while endpoint and keys stay the same.
 
-    One judge means one session, also where threads ask for it at once. Beyond
-    ``_MOST_JUDGES`` the judges that were made first are forgotten.
+    So all who name a judge share its session, in all threads. Beyond ``_MOST_JUDGES``
+    the judges that were made first are forgotten.
 
     Args:
         name: The name, such as ``openai/gpt-4o-mini``.
         endpoint: The address and the variable of its key.
-        named_here: Whether the caller names the address or the key's variable, instead
-            of the environment.
+        is_endpoint_given: Whether the caller gave the address or the key's variable as
+            an argument, instead of the environment.
     """
-    # What the environment holds of keys and addresses counts, so that a corrected key
-    # makes a new session.
+    # All keys and addresses of the environment count as a part of the name, so that a
+    # corrected key makes a new session.
     keys_and_addresses = frozenset(
         (variable, value)
         for variable, value in os.environ.items()
         if _KEY_OR_ADDRESS.search(variable)
     )
     api_key = os.environ.get(endpoint.key_variable or "")
-    # hashes, so that no key is held
-    identity = (name, endpoint, named_here, hash(api_key), hash(keys_and_addresses))
+    identity = (
+        name,
+        endpoint,
+        is_endpoint_given,
+        hash(api_key),  # hashes, so that no key is held
+        hash(keys_and_addresses),
+    )
     judge = _judges.get(identity)
     if judge is None:
-        new_judge = _make_judge(name, endpoint, named_here=named_here)
-        # another thread may have been faster: then its judge is everybody's
+        new_judge = _make_judge(name, endpoint, is_endpoint_given=is_endpoint_given)
+        # If another thread was faster, this returns the judge which that thread made.
         judge = _judges.setdefault(identity, new_judge)
     while len(_judges) > _MOST_JUDGES:
         oldest = next(iter(_judges))
@@ -157,7 +165,7 @@ def _judge_by_name(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     return judge
 
 
-def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
+def _make_judge(name: str, endpoint: Endpoint, *, is_endpoint_given: bool) -> Judge:
     """Make the judge that a name stands for.
 
     The first of these that fits decides:
@@ -174,8 +182,8 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     Args:
         name: The name.
         endpoint: The address and the variable of its key.
-        named_here: Whether the caller names the address or the key's variable, which a
-            judge that has no endpoint refuses.
+        is_endpoint_given: Whether the caller gave the address or the key's variable as
+            an argument. A judge that has no endpoint refuses them.
     """
     if name in ("lexical", "lexical+vectors"):
         # imported only here: it is the largest part of judging, and often unused
@@ -193,14 +201,14 @@ def _make_judge(name: str, endpoint: Endpoint, *, named_here: bool) -> Judge:
     if name.startswith(_GUARD_PREFIX):
         return _make_guard(name, endpoint)
     if name.startswith(_LOCAL_PREFIX):
-        return _make_local(name, named_here=named_here)
+        return _make_local(name, is_endpoint_given=is_endpoint_given)
     if name.startswith("openai/") or facts_of_listed_model(name) is not None:
         model = OpenAICompatibleModel.openai(
             name, api_base=address, api_key_env=key_variable
         )
         return LLMJudge(model)
     if _MODULE_AND_NAME.fullmatch(name):
-        return _import_judge(name, named_here=named_here)
+        return _import_judge(name, is_endpoint_given=is_endpoint_given)
     _refuse_misspelt(name, address)
     return LLMJudge(LiteLLMModel(name, api_base=address, api_key_env=key_variable))
 
@@ -234,9 +242,9 @@ def _make_compatible(name: str, endpoint: Endpoint) -> Judge:
     return LLMJudge(OpenAICompatibleModel(address, model, api_key_env=key_variable))
 
 
-def _make_local(name: str, *, named_here: bool) -> Judge:
+def _make_local(name: str, *, is_endpoint_given: bool) -> Judge:
     """Make the judge on a model of this machine, such as ``local/./folder``."""
-    if named_here:
+    if is_endpoint_given:
         raise SettingError(f"{name} runs on this machine and takes no endpoint or key")
     make_model = import_deferred("LocalDecisionModel")
     return DecisionJudge(make_model(name.removeprefix(_LOCAL_PREFIX)))
@@ -262,9 +270,9 @@ def _guard_judge(model: GuardModel) -> Judge:
 
 
 def _warn_of_changing_model(name: str) -> None:
-    """Warn if a name ends in "-latest": the model behind it may change.
+    """Warn of a name that ends in "-latest".
 
-    Stored answers would outlive the change.
+    The model behind such a name may change, and stored answers would outlive the change.
     """
     if name.endswith("-latest"):
         _logger.warning(
@@ -275,9 +283,9 @@ def _warn_of_changing_model(name: str) -> None:
 
 
 def _refuse_misspelt(name: str, address: str | None) -> None:
-    """Refuse a name that is nearly one of ours, where LiteLLM knows no such model.
+    """Refuse a name that is a misspelling of our names, unless LiteLLM knows it.
 
-    LiteLLM, which takes seconds to load, is asked about such a name only.
+    LiteLLM takes seconds to load. So it is asked only where a name is close to ours.
     """
     hint = _hint_of_misspelt(name)
     if hint and not knows_provider(name, address):
@@ -288,9 +296,9 @@ def _refuse_misspelt(name: str, address: str | None) -> None:
 
 
 def _hint_of_misspelt(name: str) -> str:
-    """Ask, in words, whether one of our names was meant; "" where none is near.
+    """Return a question such as "did you mean decisions/gpt?"; "" if no name is close.
 
-    Of a name with a provider, such as `decision/gpt`, the provider is compared.
+    Of a name with a provider, such as ``decision/gpt``, only the provider is compared.
     """
     prefix, slash, rest = name.partition("/")
     if not slash:
@@ -299,10 +307,17 @@ def _hint_of_misspelt(name: str) -> str:
     return did_you_mean(prefix, meant, stands_for=meant)
 
 
-def _import_judge(place: str, *, named_here: bool) -> Judge:
-    """Import the judge, or the chat model to judge with, that stands at module:name.
+def _import_judge(place: str, *, is_endpoint_given: bool) -> Judge:
+    """Import the judge, or the chat model to judge with, that ``module:name`` names.
 
-    ``SettingError`` if the caller names an endpoint or key for it: it has its own.
+    Args:
+        place: The module and the object's name, e.g. ``my_app.judges:strict``.
+        is_endpoint_given: Whether the caller gave an endpoint or key for it. The object
+            has its own, so this is refused.
+
+    Raises:
+        SettingError: If an endpoint or key was given, the object cannot be imported, or
+            it is neither a judge nor a chat model.
     """
     try:
         imported = import_named_object(place)
@@ -312,7 +327,7 @@ def _import_judge(place: str, *, named_here: bool) -> Judge:
             f"{error}; a model is named with its provider, e.g. ollama/{place}"
         ) from error
     problem = ""
-    if named_here:
+    if is_endpoint_given:
         problem = "takes no other endpoint or key"
     elif not isinstance(imported, (Judge, ChatModel)):
         problem = f"is a {type(imported).__name__}"

@@ -18,7 +18,10 @@ from ragmetrics_core.data import Answer, Usage
 from ragmetrics_core.data.asking import Batch, Question
 
 Ask = Callable[[Batch, list[Usage]], Awaitable[list[Answer[Any]]]]
-"""Asks questions; adds to the usages what calls cost that gave no answer."""
+"""Asks questions, and returns their answers, which hold what they cost.
+
+Where it raises instead, it adds to the usages what its calls have cost until then.
+"""
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -29,9 +32,9 @@ class _WaitingPlan:
         questions: What it asks.
         usage: Where its metric notes what was spent.
         answers: Its answers, once they are there.
-        round: All plans whose questions are asked with its own, once they are asked;
-            the plan itself is among them.
-        task: The task that asks them.
+        round: The plans whose questions are asked in one request, this plan among
+            them; empty until they are asked.
+        task: The task that asks them; None until then.
     """
 
     questions: Batch
@@ -66,12 +69,14 @@ class Rounds:
 
         A plan is a metric at work on the sample. This waits until every plan of the
         sample asks or has ended; then the questions of all go out in one request, which
-        is a round. A plan that stops waiting, e.g. at its deadline, takes back what was
-        not asked yet. A round for which no plan waits any more is given up.
+        is a round. A plan that stops waiting, e.g. at its deadline, takes back the
+        questions that are not asked yet. A round for which no plan waits any more is
+        given up.
 
         Args:
             questions: What the plan asks.
-            usage: Where its metric notes what was spent.
+            usage: Gets what the calls of a failed request have cost. The cost of an
+                answer is in the answer.
         """
         loop = asyncio.get_running_loop()
         plan = _WaitingPlan(questions, usage, loop.create_future())
@@ -82,10 +87,10 @@ class Rounds:
         finally:
             if plan in self._waiting_plans:
                 self._waiting_plans.remove(plan)
-            # ``round`` is the plans whose questions were asked together, this one among
-            # them. The future of a plan that stopped waiting is cancelled.
+            # A plan that stopped waiting has cancelled its future. If all plans of the
+            # round have, nobody needs the answers.
             somebody_waits = any(
-                not other_plan.answers.cancelled() for other_plan in plan.round
+                not plan_of_round.answers.cancelled() for plan_of_round in plan.round
             )
             if plan.task is not None and not somebody_waits:
                 plan.task.cancel()
@@ -97,7 +102,7 @@ class Rounds:
         self._send_if_all_wait()
 
     def _send_if_all_wait(self) -> None:
-        """Ask the questions that wait, if no plan is left that may add to them."""
+        """Send the questions that wait, unless a running plan may still add some."""
         if not self._waiting_plans or len(self._waiting_plans) < self._n_plans:
             return
         plans = self._waiting_plans
@@ -110,25 +115,25 @@ class Rounds:
     async def _send(self, plans: Sequence[_WaitingPlan]) -> None:
         """Ask the questions of several plans in one request.
 
-        Each plan gets its own answers, or the error that ended the request. One that
+        Each plan gets its own answers, or the error that ended the request. A plan that
         has stopped waiting gets nothing.
         """
         all_questions: list[Question[Any]] = []
         for plan in plans:
             all_questions += plan.questions
         try:
-            # What failed calls cost is noted once, with the first of the plans.
+            # The cost of a failed request is noted once, for the first of the plans.
             answers = await self._ask(tuple(all_questions), plans[0].usage)
         except asyncio.CancelledError:
             for plan in plans:
                 plan.answers.cancel()
             raise
-        except BaseException as error:  # noqa: BLE001  # each plan says what became of it
+        except BaseException as error:  # noqa: BLE001  # each plan gets it as its own error
             for plan in plans:
                 if not plan.answers.done():
                     plan.answers.set_exception(error)
             return
-        start = 0  # where the plan's own answers begin among all
+        start = 0  # index of the plan's first answer among the answers to all
         for plan in plans:
             end = start + len(plan.questions)
             if not plan.answers.done():

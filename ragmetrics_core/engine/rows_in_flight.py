@@ -14,12 +14,13 @@ from ragmetrics_core.engine.sample_judging import SampleJudging
 from ragmetrics_core.metrics.metric import Metric
 
 AHEAD = 1024
-"""Most rows behind the next one to give that have started.
+"""Most rows that may have started whose results nobody has taken.
 
-Those that are done wait as results.
+A slow row delays the results of all rows behind it, since results are given in input
+order. Up to this many rows are judged meanwhile; their results wait.
 """
-# So many results are given, where there are any, before one more row starts: so the
-# results that have piled up behind a slow row become fewer.
+# Two ready results are given for each new row that starts. So the results that have
+# piled up behind a slow row become fewer.
 _RESULTS_BEFORE_A_ROW = 2
 # Seconds that what is in flight has to end after an interrupt.
 _SECONDS_TO_END = 2.0
@@ -31,27 +32,34 @@ class RowsInFlight:
     Rows may end in any order. So a row that does not end keeps no other from being
     judged, up to ``AHEAD`` rows behind it.
 
+    A row has two states besides: it is *finished* once it is judged, and *taken* once
+    the run has got its result.
+
     Attributes:
-        results_not_taken: Results that are ready and that nobody has got yet, by
-            their index.
+        results_not_taken: The results of finished rows that the run has not handed to
+            its caller yet, by the row's index in the input. After an interrupt they
+            are still given.
     """
 
     def __init__(self, judging: SampleJudging, window: int) -> None:
         """Begin with no row started.
 
         Args:
-            judging: What judges a row.
+            judging: Judges a row.
             window: Most rows that are judged at a time.
         """
         self.results_not_taken: dict[int, SampleResult] = {}
         self._judging = judging
         self._most_judged = window
+        # The tasks that judge rows now; an interrupt waits for them.
         self._tasks: set[asyncio.Task[Any]] = set()
-        # Of rows that have started and that nobody has taken, in input order.
+        # One future for each row that has started and is not taken, in input order,
+        # finished or not. It gives the row's result.
         self._futures_not_taken: deque[Future[SampleResult]] = deque()
-        # Those of them that are not done.
+        # The futures of rows that are not finished.
         self._futures_unfinished: set[Future[SampleResult]] = set()
-        # Is done as soon as any of the unfinished is.
+        # Gets done when the next row finishes, whichever that is; then a new future
+        # takes its place.
         self._next_end: Future[None] = _uncancellable_future()
         self._lock = threading.Lock()
 
@@ -68,8 +76,8 @@ class RowsInFlight:
         self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
     ) -> SampleResult:
         """Judge a row, and keep its result until it is taken."""
-        # Its task is noted here and not by `start`: an interrupt may come there before
-        # anything holds the row's future, and has to find the row all the same.
+        # The task is noted here and not in `start`: where an interrupt hits `start`
+        # before the row's future is stored, it must still find the row.
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._tasks.add(task)
         try:
@@ -80,7 +88,7 @@ class RowsInFlight:
         return result
 
     def _note_end(self, future: Future[SampleResult]) -> None:
-        """Tell those who wait, in whichever thread, that a row is done."""
+        """Wake those who wait for any row to finish; called in the loop's thread."""
         self._futures_unfinished.discard(future)
         with self._lock:
             ended = self._next_end
@@ -90,71 +98,73 @@ class RowsInFlight:
     def futures_until_room(
         self, *, one_by_one: bool, is_over: Callable[[], bool]
     ) -> Iterator[Future[Any]]:
-        """Give futures to wait for, one after the other, until one more row may start.
+        """Yield futures to wait for, one after the other, until one more row may start.
 
-        The next row is the first in input order whose result nobody has taken. It may
-        be slower than the rows behind it, which go on meanwhile, up to a bound.
+        The *next row* is the first in input order whose result nobody has taken. The
+        rows behind it are judged meanwhile, up to a bound. A future gives one of two
+        things:
 
-        A future gives the result of the next row, which is to be taken. Or it gives
-        None, where that row is not done and the end of any other one makes room for one
-        more.
+        - the result of the next row, which the caller takes;
+        - None: the next row is not finished, but some other row is.
 
         Args:
-            one_by_one: Whether the next row's result must be looked at before a row may
+            one_by_one: Whether every result must be looked at before one more row may
                 start, because that result may end the run.
             is_over: Says whether no further row shall start at all.
         """
         n_given = 0
         while len(self._futures_not_taken) >= self._most_judged and not is_over():
-            # Taken before anything is looked at, so that no row ends unnoticed between.
-            next_end = self._next_end
+            # Read first: a row that finishes during the checks below has then set this
+            # future, so that nobody waits for it in vain.
+            any_row_finishes = self._next_end
             next_row = self._futures_not_taken[0]
-            # AHEAD is the bound on rows that have started behind the next one
-            others_may_start = not one_by_one and len(self._futures_not_taken) < AHEAD
+            may_go_ahead = not one_by_one and len(self._futures_not_taken) < AHEAD
             n_judged = len(self._futures_unfinished)
-            has_room = others_may_start and n_judged < self._most_judged
-            # Two results are given before a row starts, so that those that have piled
-            # up become fewer.
-            has_given_enough = n_given >= _RESULTS_BEFORE_A_ROW
-            if has_room and (has_given_enough or not next_row.done()):
-                return
+            has_room = may_go_ahead and n_judged < self._most_judged
             if next_row.done():
+                # Results have perhaps piled up: two are given for each row that starts.
+                if has_room and n_given >= _RESULTS_BEFORE_A_ROW:
+                    return
                 n_given += 1
                 yield next_row
-            elif others_may_start:
-                yield next_end
+            elif has_room:
+                # The next row is slow: one more row starts behind it.
+                return
+            elif may_go_ahead:
+                # As many rows are judged as may be: the end of any one makes room.
+                yield any_row_finishes
             else:
+                # No row may start before this one is taken.
                 yield next_row
 
     def futures_until_all_are_taken(self) -> Iterator[Future[SampleResult]]:
-        """Give the futures of all rows that have started, in input order.
+        """Yield the future of each row that has started, in input order.
 
-        Each result is to be taken before the next one is asked for.
+        The caller calls ``take`` for each row before it asks for the next one.
         """
         while self._futures_not_taken:
             yield self._futures_not_taken[0]
 
     def take(self) -> None:
-        """Count the next row as taken: its result has been given."""
+        """Count the next row as taken, since the run has got its result."""
         self._futures_not_taken.popleft()
 
     def end(self) -> Iterator[SampleResult]:
-        """End all rows after an interrupt, and give the results that are ready.
+        """End all rows after an interrupt, and yield the results that nobody has taken.
 
-        What does not end within two seconds, such as a judge that blocks the loop of
-        all judges, is given up, and nothing is said of it.
+        A row that does not end within a few seconds, e.g. because its judge blocks the
+        event loop, is given up without a result.
         """
         with suppress(TimeoutError):
             submit(self._end_tasks()).result(timeout=2 * _SECONDS_TO_END)
         for index in sorted(self.results_not_taken):
             result = self.results_not_taken.pop(index)
-            # A row whose metrics were all cut off before they spent anything says
-            # nothing.
+            # Without any of these, all metrics were cut off before they spent anything.
             if result.results or result.unfinished or result.problem:
                 yield result
 
     async def _end_tasks(self) -> None:
-        """Cut the rows off, and wait until they have ended."""
+        """Cut all rows off, and wait a few seconds until they have ended."""
         self._judging.interrupt()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_SECONDS_TO_END)
@@ -168,7 +178,8 @@ class RowsInFlight:
 def _uncancellable_future() -> Future[None]:
     """Return a future that cannot be cancelled.
 
-    Several may wait for it; one that gives up must not end the wait of the others.
+    Several callers may wait for it, and a caller that gives up would cancel it for the
+    others.
     """
     future: Future[None] = Future()
     future.set_running_or_notify_cancel()

@@ -93,12 +93,13 @@ class Run:
         gates: Sequence[Gate | str] | str = (),
         batch: bool = False,
     ) -> None:
-        """Check the settings, and make what the run needs; nothing is judged yet.
+        """Check the settings, and open the judges' sessions; nothing is judged yet.
 
-        Arguments are those of ``evaluate``. A budget in place of limits is what earlier
-        passes of the same run left of them.
+        Arguments are those of ``evaluate``. A run in batches goes through its samples
+        several times. From the second time on, ``limits`` is the budget that the
+        earlier times have drawn on.
         """
-        # what is left of the limits
+        # the limits, and what was spent of them
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
         _check_concurrency(concurrency)
         _check_settings(self._budget.limits, batch=batch, until=until, gates=gates)
@@ -109,25 +110,26 @@ class Run:
         # Most samples in flight: memory is bounded, and every call slot is used.
         self.window = 2 * concurrency
         self.interrupted = False
-        # why the samples are only a part, e.g. the rows of a run that ended early; ""
-        # if they are all
+        # Why the samples are only a part of all, e.g. because they come from a report
+        # whose run ended early; "" if they are complete.
         self.why_part = ""
-        # of a stream without end the last samples, for metrics that look at others
+        # The last samples of an endless stream (``start_one_sample``). Some metrics
+        # compare a sample with earlier ones.
         self._samples_before: tuple[Sample, ...] = ()
         self._is_judge_chosen = _is_judge_chosen_for_all(judge, self.metrics)
         judge_by_metric = judges_by_metric(self.metrics, judge)
         self.judges = _distinct_judges(judge_by_metric.values())
-        # where requests wait for a batch; None in a run that asks live
+        # Holds the requests that wait for a batch; None in a run without batches.
         self.parking: ParkingStore | None = None
         self.store = self._resolve_store(store, batch=batch)
         refuse_limits_that_do_not_hold(self.judges, self._budget.limits, store)
         self._judging = self._make_judging(judge_by_metric)
         self.rows = RowsInFlight(self._judging, self.window)
-        # what ends a run until decided; None for a run over all rows
+        # Ends the run as soon as its gates are decided; None for a run over all rows.
         self.decider = self._make_decider(until, gates)
 
     def _make_judging(self, judge_by_metric: Mapping[str, Judge]) -> SampleJudging:
-        """Make what judges a sample: the judges' sessions for this run."""
+        """Open the judges' sessions for this run."""
         judging = SampleJudging(
             judge_by_metric,
             concurrency=self.concurrency,
@@ -138,10 +140,10 @@ class Run:
         return judging
 
     def _resolve_store(self, store: StoreLike, *, batch: bool) -> ReplyStore:
-        """Return where replies are kept.
+        """Return the store that keeps the judges' replies.
 
-        In a run that asks in batches it is a parking store: it parks each request that
-        has no reply yet, until a batch takes it along.
+        In a run in batches that is a parking store. It also holds each request without
+        a reply until the request is submitted in a batch.
         """
         resolved_store = resolve_store(store)
         if not batch:
@@ -166,7 +168,10 @@ class Run:
     def _make_decider(
         self, until: Until, gates: Sequence[Gate | str] | str
     ) -> "Decider | None":
-        """Make what ends a run until decided; None for a run over all rows."""
+        """Make the decider, which ends a run as soon as its gates are decided.
+
+        Returns None for a run over all rows.
+        """
         if until is None:
             return None
         addresses = {
@@ -178,8 +183,9 @@ class Run:
     def stopped(self) -> str:
         """Why not everything was judged; empty if everything was.
 
-        In this order: batches on their way, a limit, a judge that refuses, an
-        interrupt, samples that are only a part.
+        The first of these that holds is named: batches not yet answered, a limit that
+        was reached, a judge that answers no more, an interrupt, samples that are only a
+        part of all.
         """
         if self.parking is not None and self.waiting:
             return self.parking.state_in_words
@@ -225,30 +231,29 @@ class Run:
         *,
         on_further: Callable[[int], None],
     ) -> Iterator[Future[Any]]:
-        """Start as many rows as may be in flight, and give futures to wait for.
+        """Start judging the rows, as many as may be in flight, and yield futures.
 
-        A future gives one of two things:
+        The caller waits for each future before it asks for the next. A future gives
+        one of two things:
 
-        - the ``SampleResult`` of the next row, which is to be taken;
-        - None: the next row is not done, but another one is, which leaves room for more
-          rows. So one row that does not end keeps no other from being judged.
+        - the ``SampleResult`` of the next row in order; the caller calls ``take``;
+        - None: the next row is not done, but a row behind it is, so that one more row
+          may start. One row that does not end so keeps no other from being judged.
 
         No further row starts once the gates of the run are decided, a limit is reached,
-        or a judge has only ever refused.
+        or a judge that never answered says that it never will.
 
         Args:
             samples: What holds the samples.
-            columns: Per field of the sample where rows have it.
-            on_further: Called for each row with how many samples it holds beyond one.
+            columns: By field of the sample, where rows have it.
+            on_further: Called for each row with the number of its samples less one,
+                since a row may hold several.
         """
-        self._note_part(samples)  # whether they are only a part of all, and why
+        self._note_part(samples)
         rows = warn_of_doubles(iterate_samples(samples, columns, on_further=on_further))
-        numbered_rows: Iterator[tuple[int, Sample | RowError]] = enumerate(rows)
-        if self.decider is not None:
-            is_listed = isinstance(samples, Sized)
-            numbered_rows = self.decider.rows_in_order(rows, listed=is_listed)
+        numbered_rows = self._rows_in_order(rows, is_listed=isinstance(samples, Sized))
         self.rows.results_not_taken.clear()
-        # Metrics that look at other samples are given the first ones.
+        # Some metrics compare a sample with others: they are given the first samples.
         first_rows = list(islice(numbered_rows, POOL))
         first_samples = [row for _, row in first_rows if isinstance(row, Sample)]
         self.metrics = [
@@ -256,23 +261,42 @@ class Run:
         ]
         self._judging.check_signatures(self.metrics)
         for index, row in chain(first_rows, numbered_rows):
-            is_decided = self.decider is not None and self.decider.done
-            if is_decided or self._is_over():
+            if self._are_gates_decided() or self._is_over():
                 break
             self.rows.start(index, row, self.metrics)
-            # Each result may decide the gates and end the run. So the next result is
-            # looked at before a row starts that may not be needed.
+            # With gates to decide, any result may end the run. So each result is
+            # looked at before one more row starts, which would perhaps not be needed.
             yield from self.rows.futures_until_room(
                 one_by_one=self.decider is not None, is_over=self._is_over
             )
         yield from self.rows.futures_until_all_are_taken()
 
-    def _note_part(self, samples: Samples) -> None:
-        """Note whether the samples are only a part, and why.
+    def _rows_in_order(
+        self, rows: Iterable[Sample | RowError], *, is_listed: bool
+    ) -> Iterator[tuple[int, Sample | RowError]]:
+        """Return the rows with their index in the input, in the order of judging.
 
-        ``SettingError`` if so and the run is to decide gates.
+        That is the order of the input. Only a run until its gates are decided judges
+        the rows of a list in a random order, so that it may end after any of them.
+
+        Args:
+            rows: The rows, in the order of the input.
+            is_listed: Whether they come from a list; an iterator keeps its order.
         """
-        # A report whose run ended early says so, and its rows may be judged once more.
+        if self.decider is None:
+            return enumerate(rows)
+        return self.decider.rows_in_order(rows, listed=is_listed)
+
+    def _are_gates_decided(self) -> bool:
+        return self.decider is not None and self.decider.done
+
+    def _note_part(self, samples: Samples) -> None:
+        """Note why the samples are only a part of all, if they are.
+
+        Raises:
+            SettingError: If they are, and the run is to decide gates.
+        """
+        # The samples of a report whose run ended early are a part; the report says so.
         self.why_part = self.why_part or getattr(samples, "why_part", "")
         if self.why_part and self.decider is not None:
             raise SettingError(
@@ -281,9 +305,10 @@ class Run:
             )
 
     def _is_over(self) -> bool:
-        """True if no further row shall start.
+        """Whether the run ends here: no further row shall start.
 
-        That is so if a cap is reached, or a judge has only ever refused.
+        It ends once a limit is reached, or once a judge that never answered says that
+        it never will.
         """
         is_past_deadline = self._budget.remaining == 0.0
         if is_past_deadline:
@@ -291,12 +316,15 @@ class Run:
         return self._budget.reached is not None or self._judging.refused is not None
 
     def take(self, result: SampleResult) -> SampleResult:
-        """Take the result of the next row, which may decide the gates of the run.
+        """Count the next row as taken, and let its result decide the gates of the run.
+
+        Returns the result. It stays in ``rows.results_not_taken`` until the caller
+        removes it there.
 
         Raises:
-            JudgeUnavailable: If a judge has never answered and says that it never will,
-                with its own sentence. Where other calls of the run were paid, the run
-                ends with what is done instead.
+            JudgeUnavailable: If a judge has never answered and says that it never will.
+                Where calls to another judge were paid, nothing is raised: the run ends
+                with the results it has.
         """
         self.rows.take()
         refusal = self._judging.refused
@@ -307,9 +335,10 @@ class Run:
         return result
 
     def interrupt(self) -> Iterator[SampleResult]:
-        """End the run before its rows are done.
+        """End the run before its rows are done, and yield what nobody has taken.
 
-        Of what was in flight, give what is done and what the rest cost.
+        These are the results of the rows that are done, and of the rows that were cut
+        off what they cost.
         """
         self.interrupted = True
         yield from self.rows.end()
@@ -337,10 +366,11 @@ class Run:
                 await work
 
     def runs_again(self, *, wait: bool) -> bool:
-        """True if the samples are to be gone through once more.
+        """Whether a run in batches must go through its samples once more.
 
-        That is so where what is left is asked live, since it is little. With ``wait``
-        this waits for the batches on their way, and it is so once they have ended.
+        It must if few requests are left, which are then asked live. With ``wait`` this
+        waits until the batches that were submitted have ended. The run must then take
+        in their replies.
         """
         if self.parking is None or not self.waiting:
             return False
@@ -349,9 +379,9 @@ class Run:
         return wait and wait_for(self.parking.wait())
 
     def start_one_sample(self, index: int, sample: Sample) -> Future[SampleResult]:
-        """Start judging the next sample of a stream without end.
+        """Start judging the next sample of an endless stream.
 
-        Metrics that need other samples are given those that came before.
+        Metrics that compare a sample with others are given the samples before it.
         """
         metrics = [
             prepare_metric(metric, self._samples_before) for metric in self.metrics
@@ -371,7 +401,7 @@ def _versions_of_packages() -> dict[str, str]:
 
 
 def _distinct_judges(judges: Iterable[Judge]) -> list[Judge]:
-    """Each judge once, in order."""
+    """Return the judges without repeats, in their order."""
     return list({id(judge): judge for judge in judges}.values())
 
 
@@ -416,7 +446,7 @@ def _make_parking_store(
 ) -> "ParkingStore":
     """Make the store in which requests of a run in batches wait.
 
-    It belongs to a wing, which is imported only here.
+    Its package is optional, and so imported only here.
     """
     parking: ParkingStore = import_deferred("ParkingStore")(store, models, budget)
     return parking
@@ -428,9 +458,9 @@ def _make_decider(
     metrics: Sequence[Metric],
     addresses: Mapping[str, tuple[str, ...]],
 ) -> "Decider":
-    """Make what ends a run until decided.
+    """Make the decider, which ends a run as soon as its gates are decided.
 
-    It belongs to a wing, which is imported only here.
+    Its package is optional, and so imported only here.
     """
     decider: Decider = import_deferred("Decider")(until, gates, metrics, addresses)
     return decider
@@ -441,18 +471,19 @@ def stream(
 ) -> Iterator[SampleResult]:
     """Yield the results of a run in input order.
 
-    A run in batches has ``parking``, the store in which requests wait for a batch. Such
-    a run first takes in what batches have answered, and in the end submits what none
-    has answered yet. After an interrupt the results that are done are yielded, and
-    those for which something was paid; the run is marked as interrupted.
+    A run in batches first takes in the replies of earlier batches. At its end it submits
+    the requests that have no reply yet.
+
+    An interrupt (Ctrl-C) ends the run. The results that are done are then yielded, with
+    those of rows that were cut off after something was paid.
 
     Args:
         run: The run, which begins here.
         samples: What holds the samples.
         progress: How the progress is shown.
-        columns: Per field of the sample where rows have it.
+        columns: By field of the sample, where rows have it.
     """
-    with Display(None, progress) as display:
+    with Display(total=None, show=progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
         display.expect(_number_of_rows(samples))
         try:
@@ -460,12 +491,12 @@ def stream(
                 wait_for(run.do_in_time(run.parking.look_at_batches()))
             for future in futures:
                 next_result: SampleResult | None = future.result()
-                if next_result is None:  # another row than the next one is done
+                if next_result is None:  # a later row is done: one more may start
                     continue
                 result = display.add(run.take(next_result))
                 index = result.index
-                # No statement stands between these two: an interrupt there would lose
-                # the result, as it is no longer among those that nobody has taken.
+                # Removed by the last statement before it is yielded: an interrupt in
+                # between still finds the result among those not taken.
                 del run.rows.results_not_taken[index]
                 yield result
             if run.parking is not None:
@@ -484,20 +515,21 @@ async def astream(
     """Yield the results of a run in input order, without blocking the caller's loop.
 
     Args:
-        run: The run, which begins here. It asks in no batches.
+        run: The run, which begins here. It has no batches.
         samples: What holds the samples.
         progress: How the progress is shown.
-        columns: Per field of the sample where rows have it.
+        columns: By field of the sample, where rows have it.
     """
-    with Display(None, progress) as display:
+    with Display(total=None, show=progress) as display:
         futures = run.start_rows(samples, columns, on_further=display.expect_further)
         display.expect(_number_of_rows(samples))
         try:
             for future in futures:
                 next_result: SampleResult | None = await asyncio.wrap_future(future)
-                if next_result is None:  # another row than the next one is done
+                if next_result is None:  # a later row is done: one more may start
                     continue
                 result = display.add(run.take(next_result))
+                # The run holds each result until it is yielded.
                 del run.rows.results_not_taken[result.index]
                 yield result
         finally:
@@ -507,7 +539,7 @@ async def astream(
 
 
 def _number_of_rows(samples: Samples) -> int | None:
-    """How many rows there are; None where nobody knows before they have come."""
+    """Return the number of rows; None for an iterator, whose length nobody knows."""
     return len(samples) if isinstance(samples, Sized) else None
 
 

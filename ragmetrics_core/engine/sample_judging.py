@@ -27,23 +27,23 @@ from ragmetrics_core.models.chat import ChatModel, check_prices
 from ragmetrics_core.models.limits import Budget
 from ragmetrics_core.models.reply_store import ReplyStore
 
-# Questions beyond those in flight that may be open: they wait for a slot, between two
-# attempts, or for their reply to be read.
+# At least so many questions may be open beyond the calls in flight. They wait for a call
+# to end, for their next attempt, or for their reply to be read.
 _MIN_QUESTIONS_AHEAD = 32
 
 
 def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, Judge]:
-    """Find the judge of each metric, by the metric's name.
+    """Return the judge of each metric, by the metric's name.
 
-    It is the judge that is given for all metrics. If none is given, it is the judge of
-    the metric's own ``model``. Metrics that name the same model share one judge.
+    Without a judge for all metrics, a metric gets the judge of its own ``model``.
+    Metrics that name the same model share one judge.
 
     Args:
         metrics: The metrics.
         judge: The judge for all of them, or its name; None for each metric's own.
 
     Raises:
-        SettingError: If one is no judge, or a model of it states invalid prices.
+        SettingError: If a judge is none, or a model of it states invalid prices.
     """
     judge_by_model: dict[str | None, Judge] = {}  # None for no model named
     judge_by_metric: dict[str, Judge] = {}
@@ -60,7 +60,7 @@ def judges_by_metric(metrics: Sequence[Metric], judge: JudgeLike) -> dict[str, J
 
 
 def refuse_unknown_prices(models: Sequence[ChatModel]) -> None:
-    """Raise ``SettingError`` if nobody knows what a call costs, for a cap on money."""
+    """Raise ``SettingError`` if a model's price is unknown: a cap on money needs it."""
     for model in models:
         wait_for(model.prepare())
         if model.prices() is None:
@@ -72,16 +72,11 @@ def refuse_unknown_prices(models: Sequence[ChatModel]) -> None:
 
 
 class SampleJudging:
-    """The judges' sessions of one run, and what judges a sample with them.
-
-    Args:
-        judges: The judge of each metric, by the metric's name.
-        concurrency: Most calls in flight.
-        store: Where replies are kept.
-        budget: What the run may spend.
+    """Judges samples with the metrics of one run; holds the judges' sessions.
 
     Attributes:
         models: The names of models that replied, as they named themselves.
+        sessions: The session that each judge opened for this run, without repeats.
     """
 
     def __init__(
@@ -101,15 +96,14 @@ class SampleJudging:
             store: Where replies are kept.
             budget: What the run may spend.
         """
-        # names of the models that answered
         self.models: set[str] = set()
-        # What the judges made for this run, each once.
         self.sessions: list[Judge] = []
         self._budget = budget
         n_questions_ahead = max(_MIN_QUESTIONS_AHEAD, concurrency // 8)
-        # Questions that may be open at a time: each that waits costs memory.
-        self._slots = asyncio.Semaphore(concurrency + n_questions_ahead)
-        # Held while the metrics of a sample start: samples start one after the other.
+        # Each open question of the run holds one slot. Their number is bounded, since
+        # a question that waits takes memory.
+        self._question_slots = asyncio.Semaphore(concurrency + n_questions_ahead)
+        # Held while the metrics of a sample start, so that samples start one by one.
         self._start_of_sample = asyncio.Lock()
         run_judge_by_identity: dict[int, RunJudge] = {}
         # The judge of each metric in this run, by the metric's name.
@@ -122,7 +116,7 @@ class SampleJudging:
                 check_judge(session)
                 self.sessions.append(session)
                 run_judge_by_identity[id(judge)] = RunJudge(
-                    session, self._slots, budget, concurrency
+                    session, self._question_slots, budget, concurrency
                 )
             self._run_judge_by_metric[metric_name] = run_judge_by_identity[id(judge)]
 
@@ -137,7 +131,7 @@ class SampleJudging:
     async def judge(
         self, index: int, row: Sample | RowError, metrics: Sequence[Metric]
     ) -> SampleResult:
-        """Judge one row with these metrics, which go on side by side.
+        """Judge one row with all metrics at the same time.
 
         The result of a bad row says what is wrong with it. Metrics that an interrupt or
         a limit cut off have no result; ``unfinished`` says what they spent.
@@ -149,13 +143,14 @@ class SampleJudging:
         """
         if isinstance(row, RowError):
             return SampleResult(index=index, sample=None, problem=str(row))
-        # Where metrics ask one judge of typed questions, they ask it together, in
-        # rounds.
+        # Some judges take several questions in one request. Metrics of one such judge
+        # share their rounds: each round asks the questions of all of them at once.
         rounds_by_metric = make_rounds(metrics, self._run_judge_by_metric)
         tasks: dict[str, asyncio.Task[MetricResult]] = {}
         async with asyncio.TaskGroup() as group, self._start_of_sample:
-            # A sample starts only while a slot is free, so that no question waits long.
-            async with self._slots:
+            # A sample waits here while the open questions of other samples hold all
+            # slots. It gives its slot back at once: each of its questions takes its own.
+            async with self._question_slots:
                 for metric in metrics:
                     tasks[metric.name] = group.create_task(
                         carry_out(
@@ -165,10 +160,11 @@ class SampleJudging:
                             rounds_by_metric.get(metric.name),
                         )
                     )
-                # All join before any of them runs: see Rounds.join.
+                # All join before any task runs: a round waits for all that have joined.
                 for name, rounds in rounds_by_metric.items():
                     rounds.join(tasks[name])
-            # The tasks run up to their first questions before the next sample starts.
+            # Lets the tasks run up to their first questions, which take the free slots,
+            # before the lock lets the next sample start.
             await asyncio.sleep(0)
         outcomes = {name: task.result() for name, task in tasks.items()}
         return self._result_of_sample(index, row, outcomes)
@@ -176,15 +172,16 @@ class SampleJudging:
     def _result_of_sample(
         self, index: int, sample: Sample, outcome_by_metric: Mapping[str, MetricResult]
     ) -> SampleResult:
-        """Make the result of a sample of the outcomes of its metrics.
+        """Return the result of a sample, made of the outcomes of its metrics.
 
-        An outcome that an interrupt or a limit cut off is no result; what it has spent
-        is kept as ``unfinished``. The models that answered are noted in ``models``.
+        The outcome of a metric that an interrupt or a limit cut off is left out; what
+        the metric has spent is added to ``unfinished``. This also notes, in ``models``,
+        which models answered.
 
         Args:
             index: The row's place in the input.
             sample: The sample.
-            outcome_by_metric: What each metric came to, by the metric's name.
+            outcome_by_metric: The outcome of each metric, by the metric's name.
         """
         results: dict[str, MetricResult] = {}
         spent_unfinished = Usage()
@@ -213,7 +210,7 @@ class SampleJudging:
 
     @property
     def unavailable(self) -> JudgeUnavailable | None:
-        """Why a judge of the run will answer no more; None if all go on."""
+        """Why a judge of the run will answer no more; None if all judges go on."""
         for judge in self._run_judge_by_metric.values():
             if judge.unavailable is not None:
                 return judge.unavailable
@@ -227,24 +224,24 @@ class SampleJudging:
         """
         for judge in self._run_judge_by_metric.values():
             error = judge.unavailable
-            if error is None or isinstance(error, LimitReached):
-                continue  # it goes on, or the user's own limit ended it
+            if error is None:
+                continue  # the judge goes on
+            if isinstance(error, LimitReached):
+                continue  # the user's own limit ended the run, not the judge
             if not judge.answered:
                 return error
         return None
 
 
 def addresses_of(judge: Judge) -> tuple[str, ...]:
-    """The addresses that a judge's models ask, each once, as far as they are known."""
+    """Return the known addresses of a judge's models, without repeats."""
     addresses = (model.address for model in judge.models if model.address)
     return tuple(dict.fromkeys(addresses))
 
 
 def _check_prices_stated(model: ChatModel) -> None:
-    """Refuse prices of a user's own model that are none.
-
-    Ours check theirs, and may have to load a table for them.
-    """
+    """Raise ``SettingError`` if a user's own model states prices that are invalid."""
+    # Our models check their prices themselves, and may have to load a table for them.
     if type(model).__module__.startswith("ragmetrics_core."):
         return
     try:

@@ -66,13 +66,20 @@ logger = logging.getLogger("ragmetrics_core")
 
 @dataclass(frozen=True)
 class _Spending:
-    """What code of a metric or judge in a run may spend by ``score``, and has spent."""
+    """What a metric or judge spends where its own code calls ``score``.
+
+    Attributes:
+        budget: The limits of the run in which the metric or judge is at work. The
+            scores that its code asks for count against them.
+        usages: What these scores cost.
+    """
 
     budget: Budget
-    usage: list[Usage] = field(default_factory=list)
+    usages: list[Usage] = field(default_factory=list)
 
 
-# Set while code of a metric or judge runs, which may call ``score`` itself.
+# Set while code of a metric or judge runs, which may call ``score`` itself; None outside
+# of any run.
 _spending_around: ContextVar[_Spending | None] = ContextVar(
     "ragmetrics_spending_around", default=None
 )
@@ -86,8 +93,8 @@ async def score_one(
 ) -> Outcome:
     """Score one sample with one metric, on the judges' loop; see ``Metric.score``.
 
-    The code of a metric or judge that runs may call this itself. It then spends what
-    that run may spend, and the run counts it.
+    The code of a metric or judge may call ``score`` in the middle of a run. Such a
+    nested call shares the limits of that run, and the run counts what the call costs.
 
     Args:
         metric: The metric.
@@ -99,7 +106,7 @@ async def score_one(
         SettingError: If the sample, its fields or the judge are invalid, or the metric
             needs several samples.
         JudgeUnavailable: If the judge will answer nothing.
-        LimitReached: If a run around this call has reached a limit.
+        LimitReached: If the run around a nested call has reached a limit.
     """
     sample = await compute_beside_loop(partial(_sample_of_arguments, sample, fields))
     if metric.needs_others:
@@ -113,31 +120,32 @@ async def score_one(
     if not isinstance(judge, Judge):
         # A name may stand for a module that takes its time to load.
         judge = await asyncio.to_thread(resolve_judge, judge, metric_model=metric.model)
-    # the spending of the run whose metric or judge calls this; None outside of any run
-    spending_around = _spending_around.get()
-    spending = spending_around or _Spending(Budget())
+    # None unless this call is nested in a run
+    outer_spending = _spending_around.get()
+    spending = outer_spending or _Spending(Budget())
     session = judge.session(concurrency=32, store=store, budget=spending.budget)
     check_judge(session)
     run_judge = RunJudge(session, budget=spending.budget)
     try:
         outcome = await carry_out(metric, sample, run_judge)
-        spending.usage.append(outcome.usage)
+        spending.usages.append(outcome.usage)
     finally:
         if store is not None:
             await asyncio.to_thread(store.flush)
     if run_judge.unavailable is not None:
         raise run_judge.unavailable
-    if spending_around is not None and was_cut_off(outcome):
-        # The metric that called this is cut off as well: it has no score then.
-        limit = spending_around.budget.reached or errors.LimitReached(outcome.reason)
+    if outer_spending is not None and was_cut_off(outcome):
+        # A limit of the outer run ended this nested call. The error ends the calling
+        # metric as well, which then has no score.
+        limit = outer_spending.budget.reached or errors.LimitReached(outcome.reason)
         raise limit.with_traceback(None)
     return outcome
 
 
 def was_cut_off(outcome: Outcome) -> bool:
-    """True for a metric that a limit of the run kept from its end.
+    """Whether a limit of the run ended the metric before it had a result.
 
-    The metric is reported as not judged.
+    Such a metric is reported as not judged.
     """
     return (
         outcome.status == "failed"
@@ -146,10 +154,11 @@ def was_cut_off(outcome: Outcome) -> bool:
 
 
 def _sample_of_arguments(sample: Sample | None, fields: Mapping[str, Any]) -> Sample:
-    """The sample that ``score`` was given: as it is, or by its fields.
+    """Return the sample that ``score`` is about; it may be given by its fields.
 
     Raises:
-        SettingError: If both were given, or a field that no metric would read.
+        SettingError: If both a sample and fields were given, something else than a
+            sample, or a field that no metric would read.
     """
     if sample is None:
         return _sample_of_fields(fields)
@@ -181,8 +190,8 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
         )
     row = {name: value for name, value in fields.items() if name != "metadata"}
     sample = Sample.from_row(row)
-    # What is no field of a sample has become metadata, and so has a history that is
-    # a text.
+    # ``from_row`` has put into the metadata each name that is no field of a sample, and
+    # a history that is a single text.
     if "history" in sample.metadata:
         raise errors.SettingError(
             "history= takes a list of texts or of messages; a single text is no history"
@@ -206,15 +215,13 @@ def _sample_of_fields(fields: Mapping[str, Any]) -> Sample:
 
 @dataclass
 class RunJudge:
-    """A judge's session in one run.
-
-    It also holds what the run may spend, and whether the judge ever answered.
-    """
+    """A judge's session in one run, and what became of its questions so far."""
 
     session: Judge
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
-    """One for each question that may be open."""
+    """One for each question that may be open at a time, in the whole run."""
     budget: Budget = field(default_factory=Budget)
+    """The limits of the run, and what was spent of them."""
     concurrency: int = 64
     """Most requests to a judge of a user's own in flight."""
     answered: int = 0
@@ -222,12 +229,12 @@ class RunJudge:
     paid: bool = False
     """Whether any call of it was paid."""
     unavailable: errors.JudgeUnavailable | None = None
-    """Why it answers no question."""
-    # By the metric's name.
+    """Why it answers no question; None if nothing is known against it."""
+    # By the metric's name: the metric, and its signature by this judge.
     _signatures: dict[str, tuple[Metric, Signature]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """See to it that judges of a user's own hold up nobody, and are counted."""
+        """Wrap a judge of a user's own, so that it holds up nobody and is counted."""
         self.session = judge_in_run(
             self.session, concurrency=self.concurrency, budget=self.budget
         )
@@ -245,30 +252,30 @@ class RunJudge:
         return signature
 
     def note(self, error: errors.JudgeError) -> None:
-        """Remember an error that says that the judge answers nothing.
+        """Remember an error that says that the judge answers no further question.
 
-        A cap of the run says it of no judge.
+        A cap of the run, which is no fault of the judge, never takes the place of an
+        earlier error.
         """
-        if not isinstance(error, errors.JudgeUnavailable) or error.single:
+        if not isinstance(error, errors.JudgeUnavailable):
+            return
+        if error.single:  # this question only was refused
             return
         if self.unavailable is None or not isinstance(error, errors.LimitReached):
             self.unavailable = error
 
     def check_time(self) -> None:
-        """Raise ``LimitReached`` if the run is to end.
-
-        That is so once its deadline has passed, or if it was interrupted.
-        """
+        """Raise ``LimitReached`` if the run was interrupted or its deadline passed."""
         if self.budget.interrupted:
             self.budget.check()
         if self.budget.remaining == 0.0:
             raise self.budget.expire().with_traceback(None)
 
     async def in_time(self, work: Awaitable[T], *, grace: float = 0.0) -> T:
-        """Return what some work brings.
+        """Return the result of some work that must not outlive the run.
 
-        If the run ends before, the work is given up ``grace`` seconds later, with
-        ``LimitReached``.
+        If the run ends before the work does, the work is cancelled ``grace`` seconds
+        later, and ``LimitReached`` is raised.
         """
         async with self.budget.in_time(grace=grace):
             return await work
@@ -334,17 +341,17 @@ async def carry_out(
         metric: The metric.
         sample: The sample.
         judge: The judge's session in this run.
-        rounds: In these the metric asks together with other metrics of the sample,
-            whose tasks have joined them; None if it asks alone.
+        rounds: Shared with other metrics of the sample, so that the questions of all
+            go to the judge in one request; None if the metric asks alone.
     """
-    usage: list[Usage] = []  # what the judge's answers cost
-    # what the metric's own code spends, if it calls ``score``
+    usages: list[Usage] = []  # what each answer of the judge cost
+    # The code of the metric may call ``score`` itself: what that costs is noted here.
     spending = _Spending(judge.budget)
     token = _spending_around.set(spending)
     signature = Signature(metric=metric.name, version=metric.version)
     try:
         signature = judge.signature_of(metric)
-        outcome = await _carry_out_plan(metric, sample, judge, usage, rounds)
+        outcome = await _carry_out_plan(metric, sample, judge, usages, rounds)
     except errors.JudgeError as error:
         judge.note(error)
         outcome = metric.failed(error)
@@ -363,9 +370,9 @@ async def carry_out(
     finally:
         _spending_around.reset(token)
     # A metric that asked nothing, as where it is undefined, names no judge.
-    was_judge_asked = bool(usage) or outcome.status == "failed"
+    was_judge_asked = bool(usages) or outcome.status == "failed"
     total_usage = Usage()
-    for part in (*usage, *spending.usage):
+    for part in (*usages, *spending.usages):
         total_usage += part
     return outcome.model_copy(
         update={
@@ -378,7 +385,9 @@ async def carry_out(
 
 
 def signature_with_judge(metric: Metric, judge: Judge) -> Signature:
-    """What numbers of this metric by this judge must share to be comparable.
+    """Return the signature of a metric and judge: all settings that may change a score.
+
+    Scores with equal signatures can be compared.
 
     Raises:
         SettingError: If the metric or the judge cannot say what its settings are.
@@ -405,7 +414,7 @@ async def _carry_out_plan(
     metric: Metric,
     sample: Sample,
     judge: RunJudge,
-    usage: list[Usage],
+    usages: list[Usage],
     rounds: Rounds | None,
 ) -> Outcome:
     """Carry out the plan of a metric step by step, and return its outcome.
@@ -418,8 +427,9 @@ async def _carry_out_plan(
         metric: The metric.
         sample: The sample.
         judge: The judge's session in this run.
-        usage: Gets what each answer cost.
-        rounds: The rounds in which the metric asks with others; None if it asks alone.
+        usages: Gets what each answer cost.
+        rounds: Shared with other metrics of the sample, so that they ask together; None
+            if the metric asks alone.
 
     Raises:
         LimitReached: If the plan came to no end before the deadline.
@@ -430,28 +440,40 @@ async def _carry_out_plan(
     begun = await judge.in_time(_compute_beside_loop(metric, sample, begin))
     if isinstance(begun, Undefined):
         return begun
-    plan, step = begun
+    # The plan's next questions, or the ``StopIteration`` that ended it.
+    plan, questions_or_end = begun
     try:
-        while not isinstance(step, StopIteration):
+        while not isinstance(questions_or_end, StopIteration):
             judge.check_time()
-            questions = step
-            answers = await _ask_questions(judge, questions, usage, rounds)
+            answers = await _ask_questions(judge, questions_or_end, usages, rounds)
             judge.check_time()
             replies = tuple(answer.reply for answer in answers)
             take_step = partial(_take_step, plan, replies)
-            step = await judge.in_time(_compute_beside_loop(metric, sample, take_step))
+            questions_or_end = await judge.in_time(
+                _compute_beside_loop(metric, sample, take_step)
+            )
     finally:
-        if not isinstance(step, StopIteration):
+        if not isinstance(questions_or_end, StopIteration):
             _end_early(metric, plan)
-    outcome: object = step.value
+    return _checked_outcome(metric, questions_or_end.value)
+
+
+def _checked_outcome(metric: Metric, outcome: object) -> Outcome:
+    """Return what the plan of a metric returned, if it is a valid outcome.
+
+    A score outside of [0, 1] becomes a failure.
+
+    Raises:
+        SettingError: If it is no outcome.
+    """
     if not isinstance(outcome, (Scored, Undefined, Failed)):
         raise errors.SettingError(
             "a plan must return what self.scored(...), self.undefined(...) or"
             f" self.failed(...) give, got {type(outcome).__name__}"
         )
     if isinstance(outcome, Scored) and not 0 <= outcome.value <= 1:
-        # Only a copy made by model_copy can be so, as copies are not validated. Made
-        # anew, it is refused.
+        # The plan changed a score by ``model_copy``, which validates nothing. When the
+        # score is made again, its value is checked.
         return metric.scored(outcome.value, outcome.reason, outcome.evidence)
     return outcome
 
@@ -459,10 +481,10 @@ async def _carry_out_plan(
 async def _compute_beside_loop(
     metric: Metric, sample: Sample, work: Callable[[], T]
 ) -> T:
-    """Do what a metric computes in a thread, so that it does not hold up the loop.
+    """Run a step of a metric in a thread, so that it does not hold up the loop.
 
-    Nobody knows how long the code of a user's metric computes or waits: each of its
-    steps has a thread of its own. Our metrics share one.
+    The steps of our own metrics share one thread. A step of a user's metric gets a
+    thread for itself, because nobody knows how long it computes or waits.
     """
     if not _may_take_long(metric):
         return await compute_beside_loop(work, size=_number_of_characters(sample))
@@ -471,7 +493,7 @@ async def _compute_beside_loop(
 
 
 def _may_take_long(metric: Metric) -> bool:
-    """Whether nobody knows how long a metric computes or waits."""
+    """Whether a metric is a user's own, which may compute or wait for any time."""
     return metric.in_thread or not type(metric).__module__.startswith(_OUR_MODULES)
 
 
@@ -480,14 +502,15 @@ def _thread_name(metric: Metric) -> str:
 
 
 def _end_early(metric: Metric, plan: Plan) -> None:
-    """End a plan that came to no end.
+    """Close the generator of a plan that has not ended by itself.
 
-    What it still does then, in a ``finally``, holds up nobody.
+    The plan of a user's metric is closed in a thread, since its ``finally`` blocks may
+    take long.
     """
     if _may_take_long(metric):
         call_in_thread(plan.close, context=copy_context(), name=_thread_name(metric))
     else:
-        # a thread that was left to itself is still at work in it
+        # ValueError: a step that was given up still runs in its thread
         with suppress(ValueError):
             plan.close()
 
@@ -522,12 +545,13 @@ def _begin_plan(
 
 
 def _number_of_characters(sample: Sample) -> int:
-    """Count the characters of a sample's texts, as a measure of a metric's work."""
+    """Count the characters of a sample's texts, to estimate a metric's work on it."""
     texts = [context.text for context in sample.contexts]
     texts += [context.text for context in sample.retrieved or ()]
     texts += list(sample.reference)  # one or several
     texts += [fact.text for fact in sample.facts or ()]
-    if sample.ledger is not None:  # all that calls brought, in this turn and before
+    # The ledger holds what the application's calls returned, e.g. the texts of tools.
+    if sample.ledger is not None:
         for call in sample.ledger.calls:
             texts += [item.text for item in call.items]
     n_characters = sum(len(text) for text in texts)
@@ -535,9 +559,13 @@ def _number_of_characters(sample: Sample) -> int:
 
 
 def _take_step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
-    """Return the next questions of a plan, or how it ended.
+    """Send a plan its replies, and return its next questions.
 
-    The end is returned, because no coroutine hands it on as an exception.
+    Returns the ``StopIteration`` where the plan has ended: a coroutine cannot raise it.
+
+    Args:
+        plan: The generator of a metric.
+        replies: What was replied to its last questions; None to begin it.
     """
     try:
         return check_batch(plan.send(cast("Replies", replies)))
@@ -546,97 +574,115 @@ def _take_step(plan: Plan, replies: Replies | None) -> Batch | StopIteration:
 
 
 async def _ask_questions(
-    judge: RunJudge, questions: Batch, usage: list[Usage], rounds: Rounds | None
+    judge: RunJudge, questions: Batch, usages: list[Usage], rounds: Rounds | None
 ) -> list[Answer[Any]]:
-    """Ask the questions of a step, note what the answers cost, and return them.
+    """Ask the judge a metric's questions, and return the answers in their order.
 
-    Some judges take several questions in one call. Such a judge gets all of them
-    together, with those of the sample's other metrics where there are ``rounds``. Any
-    other judge gets each by itself.
+    Most judges get each question by itself. Some take several questions in one request:
+    such a judge gets all questions of the metric together. With ``rounds`` the request
+    also holds the questions of the sample's other metrics.
 
     Args:
         judge: The judge's session in this run.
         questions: The questions.
-        usage: Gets what each answer cost.
-        rounds: What the metric shares with other metrics of the sample; None if it asks
-            alone.
+        usages: Gets what each answer cost. If the judge raises instead of answering,
+            gets what its calls cost until then.
+        rounds: Shared with the sample's other metrics, so that all ask in one request;
+            None if the metric asks alone.
 
     Raises:
         JudgeUnavailable: If no question will be answered.
     """
     if not questions or not judge.session.asks_together:
         return await gather_all(
-            _ask_question(judge, question, usage) for question in questions
+            _ask_question(judge, question, usages) for question in questions
         )
+    # These two write to `usages` only where they raise. So nothing is counted twice.
     if rounds is not None:
-        answers = await rounds.ask(questions, usage)
+        answers = await rounds.ask(questions, usages)
     else:
-        answers = await _ask_together(judge, questions, usage)
-    # All costs are noted before an answer may raise.
+        answers = await _ask_together(judge, questions, usages)
+    # The costs of all answers are noted before one of them may raise.
     for answer in answers:
-        _note_answer(judge, answer, usage)
+        _note_answer(judge, answer, usages)
     for answer in answers:
         _raise_if_unavailable(answer)
     return answers
 
 
 async def _ask_question(
-    judge: RunJudge, question: Question[Any], usage: list[Usage]
+    judge: RunJudge, question: Question[Any], usages: list[Usage]
 ) -> Answer[Any]:
-    """Ask a question as soon as there is a slot, and note what the answer cost."""
+    """Ask a question as soon as there is a slot, and note what the answer cost.
+
+    Args:
+        judge: The judge's session in this run.
+        question: The question.
+        usages: Gets what the answer cost, or the judge's calls if it raises.
+
+    Raises:
+        JudgeUnavailable: If no question will be answered.
+    """
 
     async def send() -> list[Answer[Any]]:
         return [await judge.session.answer(question)]
 
-    (answer,) = await _ask_in_slot(judge, [question], usage, send)
-    _note_answer(judge, answer, usage)
+    (answer,) = await _ask_in_slot(judge, [question], usages, send)
+    _note_answer(judge, answer, usages)
     _raise_if_unavailable(answer)
     return answer
 
 
 async def _ask_together(
-    judge: RunJudge, questions: Batch, usage: list[Usage]
+    judge: RunJudge, questions: Batch, usages: list[Usage]
 ) -> list[Answer[Any]]:
-    """Ask several questions at once as soon as there is a slot for all of them."""
+    """Ask several questions in one request, as soon as there is a slot for it.
+
+    Args:
+        judge: The judge's session in this run.
+        questions: The questions.
+        usages: Gets what the judge's calls cost if it raises instead of answering.
+    """
 
     async def send() -> list[Answer[Any]]:
         return await judge.session.answer_all(questions)
 
-    return await _ask_in_slot(judge, questions, usage, send)
+    return await _ask_in_slot(judge, questions, usages, send)
 
 
 async def _ask_in_slot(
     judge: RunJudge,
     questions: Sequence[Question[Any]],
-    usage: list[Usage],
+    usages: list[Usage],
     send: Callable[[], Awaitable[list[Answer[Any]]]],
 ) -> list[Answer[Any]]:
-    """Ask as soon as there is a slot, and check the answers.
+    """Ask the judge as soon as there is a slot, and check its answers.
 
     A slot is the right to have a question open. An open question holds its prompt and a
     hundred small objects, which the garbage collector visits again and again; opening
     thousands ahead costs more time than asking them.
 
     Args:
-        judge: The judge.
+        judge: The judge's session in this run.
         questions: What is asked.
-        usage: Gets what was spent on questions without an answer. The cost of answers
-            is in the answers.
-        send: Asks the questions.
+        usages: Gets what the judge's calls cost if it raises instead of answering. An
+            answer holds its own cost, which the caller notes.
+        send: Asks the judge, and returns its answer to each question.
 
     Raises:
         RuntimeError: If the judge raised what would end the loop, or cancel its task.
+        LimitReached: If the run ended meanwhile.
     """
     async with judge.slots:
         judge.check_time()
-        # If the judge's code calls ``score``, the cost is in the usage of its answers:
-        # it is noted in a place of its own, so that it is not counted twice.
+        # Where the judge's code calls ``score``, its answers already hold the cost of
+        # that. So it is counted here for the limits, and otherwise thrown away.
         token = _spending_around.set(_Spending(judge.budget))
         with note_spending() as calls_made:
             has_answered = False
             try:
-                # A judge that keeps the deadline by itself then says what was spent
-                # until then.
+                # The grace lets a judge that ends at the deadline by itself answer
+                # with what it spent until then.
                 answers = await judge.in_time(send(), grace=_SECONDS_TO_REPORT)
                 for question, answer in zip(questions, answers, strict=True):
                     check_answer(judge.session, answer, question)
@@ -650,25 +696,26 @@ async def _ask_in_slot(
                 raise RuntimeError(f"the judge raised {type(stop).__name__}") from stop
             finally:
                 _spending_around.reset(token)
-                # Nobody else will ever tell which calls left.
+                # No answer says what the calls of a judge that raised have cost.
                 if not has_answered and calls_made.usage != Usage():
-                    usage.append(calls_made.usage)
+                    usages.append(calls_made.usage)
                     judge.paid = judge.paid or _took_tokens(calls_made.usage)
     return answers
 
 
-def _note_answer(judge: RunJudge, answer: Answer[Any], usage: list[Usage]) -> None:
+def _note_answer(judge: RunJudge, answer: Answer[Any], usages: list[Usage]) -> None:
     """Note what an answer cost, and that the judge answers."""
-    usage.append(answer.usage)
+    usages.append(answer.usage)
     judge.paid = judge.paid or _was_paid(answer)
     if not isinstance(answer.reply, NotAnswered):
         judge.answered += 1
 
 
 def _raise_if_unavailable(answer: Answer[Any]) -> None:
-    """Raise the error of an answer that says that no question will be answered.
+    """Raise the error of an answer if it means that no question will be answered.
 
-    A limit of the run does not say it: the metric tells then what it has by now.
+    A limit of the run is not raised: the metric gets it as a reply, and may still make
+    a result of the replies it has.
     """
     if not isinstance(answer.reply, NotAnswered):
         return
@@ -679,15 +726,14 @@ def _raise_if_unavailable(answer: Answer[Any]) -> None:
 
 
 def _was_paid(answer: Answer[Any]) -> bool:
-    """True if a call was paid.
-
-    A call that an endpoint refuses takes no tokens, but counts as a call.
-    """
-    usage = answer.usage
-    error = answer.reply.error if isinstance(answer.reply, NotAnswered) else None
-    if isinstance(error, errors.JudgeUnavailable):
-        return _took_tokens(usage)
-    return usage.calls > 0
+    """Whether a call was paid for this answer."""
+    reply = answer.reply
+    if isinstance(reply, NotAnswered) and isinstance(
+        reply.error, errors.JudgeUnavailable
+    ):
+        # A call that the endpoint refused counts as a call, but takes no tokens.
+        return _took_tokens(answer.usage)
+    return answer.usage.calls > 0
 
 
 def _took_tokens(usage: Usage) -> bool:
@@ -695,10 +741,10 @@ def _took_tokens(usage: Usage) -> bool:
 
 
 def _failure_of_crash(metric: Metric, error: BaseException) -> Failed:
-    """Make the failure of a metric whose code, or whose judge's code, raised.
+    """Return the failure of a metric whose own code, or whose judge's code, raised.
 
-    The message says where. Texts of samples stay out of it and of the log: the whole
-    traceback is in the error's ``raw`` alone.
+    The message says where it was raised. The message and the log hold no text of a
+    sample. The whole traceback, which may hold some, is in the error's ``raw``.
     """
     if isinstance(error, errors.RagMetricsError):
         # Our own message says what to do, and holds no text.
