@@ -39,64 +39,67 @@ T = TypeVar("T")
 
 _FINISHES = get_args(Finish)
 # All durations are in seconds.
-# At most so long before the second attempt; twice as long before each further one.
+# The longest wait before the second attempt. It doubles before each further attempt.
 _FIRST_LONGEST_WAIT = 0.5
-# At most so long between two attempts, unless the endpoint asks for more.
+# The longest wait between two attempts, unless the endpoint asks for more.
 _LONGEST_WAIT = 60.0
-# A wait does not grow further after so many doublings: it is at its longest by then.
+# Enough doublings to reach the longest wait; more would only make large numbers.
 _MOST_DOUBLINGS = 10
-# So long after its first call a request is not repeated any more.
+# How long after its first call a request may be sent again.
 _REPEATING_SECONDS = 600.0
-# So long an endpoint that refuses everything is left alone.
+# How long no call is sent to an endpoint that refuses everything.
 _OUTAGE_SECONDS = 30.0
-# So long all others wait for a call that is sent alone.
+# How long the other calls wait for the first call, which is sent alone.
 _WAITING_FOR_FIRST = 2.0
-# They wait in slices: a loop that a client's import blocks for seconds counts as one.
+# They wait in slices: where a client's import blocks the loop for seconds, that counts
+# as one slice.
 _WAITING_SLICE = 0.1
-_CHARACTERS_PER_TOKEN = 4  # about so many, for estimates
+_CHARACTERS_PER_TOKEN = 4  # roughly, for estimates
 # After so many refusals in a row, an endpoint that has answered before is taken to
 # refuse everything.
 _MOST_REFUSALS = 32
 
 
 class Availability:
-    """Whether an endpoint answers at all, as far as the calls of all runs tell."""
+    """Knows whether an endpoint answers at all, from the calls of all runs.
+
+    The endpoint is *open* once a call has reached it: calls then need not wait for each
+    other. Until then one call is sent alone and the others wait for it, so that a wrong
+    key costs one call. During an *outage*, while the endpoint refuses everything, no
+    call is sent.
+    """
 
     def __init__(self) -> None:
-        # A call got through, so that others need not wait for a first one.
         self._is_open = False
-        # Held by the call that is sent alone.
+        # Held by the first call, which is sent alone.
         self._first_call = asyncio.Lock()
-        # Seconds for which others have waited for the call that is sent alone.
-        self._waited = 0.0
+        # Seconds for which the others have waited for the first call.
+        self._seconds_waited = 0.0
         # How many calls were answered.
         self.n_answers = 0
         # How many calls were refused since the last answer.
         self._n_refusals = 0
-        # The error with which the endpoint refuses everything, and since when.
+        # The error with which the endpoint refuses everything; None without an outage.
         self._outage: errors.JudgeUnavailable | None = None
         self._outage_began_at = 0.0
 
-    def check(self) -> None:
-        """Raise the error with which the endpoint refuses everything, if it does.
-
-        It is raised as long as the endpoint is left alone.
-        """
+    def refuse_during_outage(self) -> None:
+        """Raise the error with which the endpoint refuses everything, if it does."""
         if self._outage is not None and not self._is_outage_over():
             raise self._outage.with_traceback(None)
 
-    async def is_first(self) -> bool:
-        """Wait until a call got through, or until it is this caller's turn to try.
+    async def wait_until_open(self) -> bool:
+        """Wait until the endpoint is open, or until it is this caller's turn to try.
 
-        Where another call is sent alone and takes long, the wait is two seconds.
+        If the first call of another caller takes long, the wait ends after two seconds.
 
         Returns:
-            True if the caller's own call is the one to be sent alone. The caller then
-            calls ``end_first_call`` when it has ended.
+            True if the caller's call is now the first call. The caller then calls
+            ``end_first_call`` when it has ended.
         """
         while not self._is_open:
             another_is_sent = self._first_call.locked()
-            waited_before = self._waited
+            waited_before = self._seconds_waited
             if another_is_sent and waited_before >= _WAITING_FOR_FIRST:
                 return False
             try:
@@ -104,64 +107,75 @@ class Availability:
                     await self._first_call.acquire()
             except TimeoutError:
                 # All callers wait for the same slice, which is counted once.
-                self._waited = max(self._waited, waited_before + _WAITING_SLICE)
-                continue  # by now it may be another call that is sent alone
+                self._seconds_waited = max(
+                    self._seconds_waited, waited_before + _WAITING_SLICE
+                )
+                continue  # the endpoint may be open by now, or another call be the first
             if self._is_open:
                 self._first_call.release()
                 return False
-            self._waited = 0.0
+            self._seconds_waited = 0.0
             return True
         return False
 
     def end_first_call(self) -> None:
-        """Tell that the call that was sent alone has ended."""
+        """Note that the first call, which was sent alone, has ended."""
         self._first_call.release()
 
     def observe(
         self, ticket: None, outcome: ChatReply | errors.JudgeError | None
     ) -> None:
-        """Learn from how a call ended whether the endpoint answers at all.
+        """Learn from the end of a call whether the endpoint answers at all.
 
-        After an answer the endpoint is open: calls need not wait for each other. After
-        a refusal that would meet every call, such as a wrong key, an outage begins: for
-        a while no more calls are sent. For an endpoint that has answered before, an
-        outage begins only after many refusals in a row; until then a refusal is marked
-        as ``single``, and fails its own request alone.
+        - An answer opens the endpoint.
+        - A refusal that would meet every call, such as a wrong key, begins an outage.
+        - Any other error opens the endpoint too, unless the connection failed.
 
         Args:
             ticket: Not used; limiters have a method of the same form.
-            outcome: The reply or the error; None for a call that never left.
+            outcome: The reply or the error; None for a call that was given up.
         """
         del ticket
+        if outcome is None:
+            return
         if isinstance(outcome, ChatReply):
             self.n_answers += 1
             self._n_refusals = 0
             self._outage = None
             self._is_open = True
         elif isinstance(outcome, errors.JudgeUnavailable):
-            self._n_refusals += 1
-            # One refusal tells little of an endpoint that has answered before.
-            is_single = self.n_answers > 0 and self._n_refusals < _MOST_REFUSALS
-            outcome.single = is_single
-            if is_single:
-                self._is_open = True
-            else:
-                self.refuse(outcome)
-        elif outcome is not None:
-            if self._outage is not None and not self._is_outage_over():
-                return  # the late end of a call that left before the outage
-            # Any other error comes from an endpoint that is there, unless the
-            # connection itself failed.
+            self._note_refusal(outcome)
+        elif self._outage is None or self._is_outage_over():
+            # An error that is no refusal proves that the endpoint is there, unless the
+            # connection itself failed. (During an outage it proves nothing: its call
+            # had left before.)
             is_reached = not isinstance(outcome, errors.ConnectionFailed)
             self._is_open = is_reached or self.n_answers > 0
             self._outage = None
 
-    def refuse(self, error: errors.JudgeUnavailable) -> errors.JudgeUnavailable:
-        """Leave the endpoint alone for a while; then a call is sent alone again."""
+    def _note_refusal(self, refusal: errors.JudgeUnavailable) -> None:
+        """Begin an outage, unless the refusal may concern its own request alone.
+
+        It may where the endpoint has answered before. Then only many refusals in a row
+        begin an outage. Until then each is marked as ``single``, so that it fails its
+        own request and no other.
+        """
+        self._n_refusals += 1
+        refusal.single = self.n_answers > 0 and self._n_refusals < _MOST_REFUSALS
+        if refusal.single:
+            self._is_open = True
+        else:
+            self.begin_outage(refusal)
+
+    def begin_outage(self, error: errors.JudgeUnavailable) -> None:
+        """Send no call for a while; after that, one call is sent alone again.
+
+        Args:
+            error: The error with which the endpoint refuses everything.
+        """
         self._is_open = False
         self._outage = error
         self._outage_began_at = time.monotonic()
-        return error
 
     def _is_outage_over(self) -> bool:
         """Whether the endpoint was left alone for long enough."""
@@ -174,14 +188,13 @@ class Attempts:
 
     Args:
         model: The model.
-        endpoint: Whether its endpoint answers at all, as all runs know.
-        slots: Bounds the calls in flight, of this run alone.
-        limiters: What limits calls beside the budget.
+        endpoint: Knows whether the model's endpoint answers at all.
+        slots: Bounds the calls in flight of this run.
+        limiters: Further limits on calls, which all runs share.
         budget: What the run may spend.
-        store: Where replies are kept; a call leaves only when those received before it
-            are kept.
-        most_attempts: So many calls are made at most for one request that fails for a
-            passing reason.
+        store: Keeps the replies. A call is sent only when the replies received before
+            it are on the disk.
+        most_attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call; None for no limit.
     """
 
@@ -200,10 +213,10 @@ class Attempts:
         An error is not raised: the reply then has no choices, and its ``failures`` say
         why.
 
-        The usage counts every call that left, whether or not it was answered. All but
-        the last of them count as faults.
+        The usage counts every call that was sent, whether or not it was answered. All
+        calls but the last count as faults.
         """
-        sent_at: list[float] = []  # when each call left
+        sent_at: list[float] = []  # when each call was sent, by the monotonic clock
         try:
             async with self.budget.in_time():
                 reply = await self._call_until_it_succeeds(request, sent_at)
@@ -219,14 +232,14 @@ class Attempts:
     async def _call_until_it_succeeds(
         self, request: ChatRequest, sent_at: list[float]
     ) -> ChatReply:
-        """Call again after each error that may pass, until no further attempt is due.
+        """Call again after each error that may pass, as long as another attempt is due.
 
-        If none is due any more, or the endpoint refuses everything, a reply without
-        choices that holds the error is returned.
+        Returns the reply. If no further attempt is due, or the endpoint refuses
+        everything, the reply has no choices and holds the error.
 
         Args:
             request: The request.
-            sent_at: Gets the time at which each call leaves.
+            sent_at: Gets the time at which each call is sent.
         """
         n_counted_failures = 0
         while True:
@@ -238,8 +251,8 @@ class Attempts:
             except errors.JudgeError as error:
                 others_are_answered = self.endpoint.n_answers > n_answers_before
                 is_rate_limited = isinstance(error, errors.RateLimited)
-                # Told to slow down while others are answered, a request takes its turn
-                # again as often as it needs.
+                # A rate limit while others are answered is no failure: the request may
+                # try again as often as it needs.
                 if not (is_rate_limited and others_are_answered):
                     n_counted_failures += 1
                 wait = seconds_until_next_attempt(
@@ -250,18 +263,20 @@ class Attempts:
                     has_answered=self.endpoint.n_answers > 0,
                 )
                 if wait is None:
-                    return _reply_of_failures(request, self._error_to_tell(error))
+                    return _reply_of_failures(request, self._final_error(error))
             await self.budget.pause(wait)
 
-    def _error_to_tell(self, error: errors.JudgeError) -> errors.JudgeError:
-        """The error after the last attempt.
+    def _final_error(self, error: errors.JudgeError) -> errors.JudgeError:
+        """Return the error of a request after its last attempt.
 
-        An endpoint that never answered and cannot be reached is one that refuses
-        everything, which the other requests need not find out again.
+        If the endpoint never answered and cannot be reached, this begins an outage, so
+        that other requests need not find out again.
         """
         never_answered = self.endpoint.n_answers == 0
         if isinstance(error, errors.ConnectionFailed) and never_answered:
-            return self.endpoint.refuse(errors.JudgeUnavailable(str(error)))
+            unavailable = errors.JudgeUnavailable(str(error))
+            self.endpoint.begin_outage(unavailable)
+            return unavailable
         return error
 
     # Slots, rate, budget, and the call.
@@ -269,8 +284,8 @@ class Attempts:
     async def _call_in_turn(
         self, request: ChatRequest, sent_at: list[float]
     ) -> ChatReply:
-        """Call as soon as the limits allow it; alone as long as no call got through."""
-        is_sent_alone = await self.endpoint.is_first()
+        """Call as soon as the limits allow it; alone while no call has got through."""
+        is_sent_alone = await self.endpoint.wait_until_open()
         try:
             async with self.slots:
                 return await self._call_within_limits(request, sent_at)
@@ -283,34 +298,38 @@ class Attempts:
     ) -> ChatReply:
         """Call once every limiter and the budget allow it.
 
-        All of them, and the record of whether the endpoint answers, are told how the
-        call ended: with a reply, with an error, or with None where it never left.
+        Each limiter that has allowed the call is told how the call ended: by a reply or
+        an error, or None if it was cancelled. So are the budget and ``endpoint``.
 
         Args:
             request: The request.
-            sent_at: Gets the time at which the call leaves.
+            sent_at: Gets the time at which the call is sent.
+
+        Raises:
+            JudgeError: If the call fails, the run has reached a limit, or the endpoint
+                refuses everything.
         """
         n_characters = sum(len(message.content) for message in request.messages)
         n_tokens = n_characters / _CHARACTERS_PER_TOKEN
         outcome: ChatReply | errors.JudgeError | None = None
-        # The stack runs all its callbacks, even if one of them fails.
+        # Runs what is added to it at the end of the block, all of it in any case.
         with ExitStack() as at_the_end:
 
-            def tell(limiter: Limiter | Availability, ticket: Any) -> None:
-                # runs when the call has ended, and tells the outcome of that moment
+            def tell_outcome(limiter: Limiter | Availability, ticket: Any) -> None:
+                # runs at the end of the block, when ``outcome`` is known
                 limiter.observe(ticket, outcome)
 
             try:
                 for limiter in self.limiters:
-                    # the ticket tells the limiter later which call has ended
+                    # At the end, the ticket says to the limiter which call it was.
                     ticket = await limiter.acquire(n_tokens)
-                    at_the_end.callback(tell, limiter, ticket)
-                self.endpoint.check()  # raises if the endpoint is left alone by now
-                # replies that were paid for are on the disk before more are bought
+                    at_the_end.callback(tell_outcome, limiter, ticket)
+                self.endpoint.refuse_during_outage()
+                # Replies that were paid for are on the disk before more are bought.
                 await self.store.settled()
                 budget_ticket = await self.budget.acquire(n_tokens)
-                at_the_end.callback(tell, self.budget, budget_ticket)
-                at_the_end.callback(tell, self.endpoint, None)
+                at_the_end.callback(tell_outcome, self.budget, budget_ticket)
+                at_the_end.callback(tell_outcome, self.endpoint, None)
                 outcome = await self._call(request, n_tokens, sent_at)
             except errors.JudgeError as error:
                 outcome = error
@@ -320,19 +339,20 @@ class Attempts:
     async def _call(
         self, request: ChatRequest, n_tokens: float, sent_at: list[float]
     ) -> ChatReply:
-        """Send one call, and count it from the moment at which it leaves.
+        """Send one call, and count it at once, before it is answered.
 
         Args:
             request: The request.
             n_tokens: About how many tokens it has, for the message of an error.
-            sent_at: When earlier calls for the request left; this one is added.
+            sent_at: When earlier calls for the request were sent; this call is added.
 
         Raises:
             JudgeError: For whatever the model raises, and if no reply comes in time.
         """
-        is_repeated = bool(sent_at)
+        # A repeated call shows that the call before it failed: one more fault.
+        n_faults = 1 if sent_at else 0
         spending = spending_here()
-        spending.note(Usage(calls=1, faults=int(is_repeated)))
+        spending.note(Usage(calls=1, faults=n_faults))
         sent_at.append(time.monotonic())
         try:
             async with asyncio.timeout(self.timeout):
@@ -344,14 +364,16 @@ class Attempts:
                 f"{self.model.name} sent no reply within {self.timeout:g} s"
             ) from None
         except errors.ContextWindowExceeded as error:
-            is_made_of_counts = bool(error.where)
-            if not is_made_of_counts or error.tokens is not None:
+            # ``where`` is the model's name, in an error that says the lengths of request
+            # and window ("" in others); ``tokens`` is the length of the request.
+            says_lengths = bool(error.where)
+            if not says_lengths or error.tokens is not None:
                 raise
             # The endpoint did not say how long the request was: our estimate is shown.
             raise error.from_counts(
                 error.where, int(n_tokens), error.window, about="about "
             ) from None
-        # The call itself was counted when it left.
+        # The call itself was counted when it was sent.
         spending.note(replace(reply.usage, calls=0, faults=0))
         return reply
 
@@ -360,7 +382,7 @@ class Attempts:
 
 
 def _reply_of_failures(request: ChatRequest, error: errors.JudgeError) -> ChatReply:
-    """A reply without a choice, which says of each why."""
+    """Return a reply without choices, with the error as the failure of each."""
     return ChatReply((), failures=(error,) * request.n)
 
 
@@ -372,20 +394,21 @@ def seconds_until_next_attempt(
     most_attempts: int = 8,
     has_answered: bool = True,
 ) -> float | None:
-    """Seconds to wait before a request is sent again after a failed attempt.
+    """Return how many seconds to wait before a failed request is sent again.
 
     The longest wait doubles with each failure, and a random part of it is waited
-    (exponential backoff with full jitter). If the endpoint names a wait, it is no less.
+    (exponential backoff with full jitter). If the endpoint names a wait, the result is
+    no shorter.
 
     Args:
         error: How the last attempt ended.
         n_failures: How many attempts failed so far.
-        sent_at: When each attempt left, by the monotonic clock.
-        most_attempts: So many attempts are made at most.
+        sent_at: When each attempt was sent, by the monotonic clock.
+        most_attempts: The number of attempts after which there is no further one.
         has_answered: Whether the endpoint ever answered a call.
 
     Returns:
-        None if there shall be no further attempt: the error will not pass, all attempts
+        The seconds; None for no further attempt: the error will not pass, all attempts
         are used up, or the wait would end too late.
     """
     if not isinstance(error, errors.TransientJudgeError):
@@ -396,25 +419,34 @@ def seconds_until_next_attempt(
     longest_wait = min(_FIRST_LONGEST_WAIT * 2**n_doublings, _LONGEST_WAIT)
     wait = random.uniform(0, longest_wait)  # noqa: S311 - jitter is no secret
     if error.retry_after is not None:
-        # Requests are spread: not all come at the moment that the endpoint names.
+        # Not all requests shall come at the very moment that the endpoint names.
         spread = min(wait, _FIRST_LONGEST_WAIT)
         wait = max(wait, error.retry_after + spread)
-    # An endpoint that never answered is given up after any failed connection; one that
-    # has answered, only where nothing listens at its address.
-    connection_error = errors.Unreachable if has_answered else errors.ConnectionFailed
-    patience = _REPEATING_SECONDS
-    if isinstance(error, connection_error):
-        patience = CONNECTING_SECONDS
-    seconds_left = sent_at[0] + patience - time.monotonic()
-    return wait if wait <= seconds_left else None
+    seconds_since_first = time.monotonic() - sent_at[0]
+    if seconds_since_first + wait > _repeating_seconds(error, has_answered):
+        return None
+    return wait
+
+
+def _repeating_seconds(error: errors.JudgeError, has_answered: bool) -> float:
+    """Return for how many seconds after its first call a request may be sent again.
+
+    They are few for an endpoint that is probably not there: nothing listens at its
+    address, or it never answered and the connection failed.
+    """
+    if isinstance(error, errors.Unreachable):  # nothing listens at the address
+        return CONNECTING_SECONDS
+    if isinstance(error, errors.ConnectionFailed) and not has_answered:
+        return CONNECTING_SECONDS
+    return _REPEATING_SECONDS
 
 
 async def call_authors_code(
     name: str, call: Callable[..., Awaitable[T]], *arguments: Any
 ) -> T:
-    """Call what a model's author may have written.
+    """Call code that a model's author may have written.
 
-    Whatever it raises becomes a judge error, but for errors of ours.
+    Whatever it raises becomes a judge error, except for errors of ragmetrics.
     """
     try:
         return await call(*arguments)
@@ -430,7 +462,9 @@ async def call_authors_code(
         KeyboardInterrupt,
     ) as raised:  # nobody knows what a client raises
         error = error_of_client(raised, name)
-    raise error  # outside of any handler: what a client raised may hold keys and texts
+    # Raised outside of the handlers, so that the client's exception, which may hold keys
+    # and texts, is not attached to it.
+    raise error
 
 
 def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
@@ -440,7 +474,7 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
     because no file or next request can carry them.
 
     Raises:
-        JudgeError: If a part of the reply has not its type, or the texts are too large.
+        JudgeError: If a part of the reply is not of its type, or the texts are too long.
     """
     mistake = _mistake_of(reply)
     if mistake:
@@ -467,7 +501,7 @@ def check_reply(model: ChatModel, reply: ChatReply) -> ChatReply:
 
 
 def _clean_text(choice: Choice) -> Choice:
-    """A choice without lone surrogates and NUL in its text and its tokens."""
+    """Return a choice without lone surrogates and NUL in its text and its tokens."""
     tokens = tuple(
         replace(token, token=sendable_text(token.token)) for token in choice.tokens
     )
@@ -475,9 +509,9 @@ def _clean_text(choice: Choice) -> Choice:
 
 
 def _mistake_of(reply: object) -> str:
-    """Say what in a model's reply is not of its type; "" if everything is.
+    """Say which part of a model's reply is not of its type; "" if each part is.
 
-    The words continue "its complete returned". They hold nothing of the reply itself.
+    The words continue "its complete returned". They hold no text of the reply.
     """
     if not isinstance(reply, ChatReply) or not isinstance(reply.choices, (tuple, list)):
         return f"a {type(reply).__name__}, not a ChatReply with a tuple of Choices"

@@ -32,6 +32,11 @@ from ragmetrics_core.models.chat import ChatModel, ChatReply, ChatRequest, Choic
 
 T = TypeVar("T")
 Send = Callable[[ChatRequest, int], Awaitable[ChatReply]]
+"""Sends one call.
+
+It is given a request, and the index of the first reply that the call is for among all
+replies that are wanted. It raises no failure: the reply that it returns holds them.
+"""
 
 
 class _Feature(NamedTuple):
@@ -81,10 +86,12 @@ _FEATURES: dict[str, _Feature] = {
         spellings=("max_tokens",),
     ),
 }
-_FORMS = frozenset({"schema_form", "limit_form"})  # another form is no loss
+# Two forms of one feature: a request in the other form lacks nothing.
+_FORMS = frozenset({"schema_form", "limit_form"})
+# The limit of a reply's length is so many times higher for a model that reasons.
 _REASONING_FACTOR = 16
-# Requests of which every feature may be removed in vain; later ones keep what the
-# rejection does not name.
+# After so many requests that were rejected whatever was removed, only a feature that the
+# rejection names is removed from a request.
 _MAX_GUESSES = 2
 # Rejected requests that are not sent again, and for how long.
 _MAX_REMEMBERED = 1_000
@@ -94,9 +101,9 @@ _REMEMBERED_SECONDS = 600.0
 async def gather_all(
     work: Iterable[Coroutine[Any, Any, T] | asyncio.Future[T]],
 ) -> list[T]:
-    """Run all to their end, and return their results or raise the first error.
+    """Wait until all work has ended; return the results, or raise the first error.
 
-    A caller that is cancelled leaves none running.
+    If the caller is cancelled, all work is cancelled.
     """
     awaitables = list(work)
     if len(awaitables) == 1:
@@ -109,103 +116,113 @@ async def gather_all(
 
 @dataclass(slots=True, repr=False)
 class _Progress:
-    """What one request has brought so far, over all calls made for it.
+    """The replies to one request so far, from all calls made for it.
 
     Args:
-        request: What is asked for, with all its features.
-        send: Sends a call for the reply at a position, or for several from there on.
-        missing_places: Positions of the replies that are still missing.
+        request: The request, with all its features. Its ``n`` replies are counted from
+            0.
+        send: Sends one call.
+        missing_indices: The indices of the replies that are still missing.
         choices: The replies.
-        failures: Why replies were not given when they were asked for last.
+        failures: Why replies did not come when they were asked for last.
         usage: What all calls cost.
     """
 
     request: ChatRequest
     send: Send
-    missing_places: list[int]
+    missing_indices: list[int]
     choices: list[Choice] = field(default_factory=list)
     failures: tuple[JudgeError, ...] = ()
     usage: Usage = field(default_factory=Usage)
 
-    async def call(self, request: ChatRequest, position: int) -> None:
-        """Send one call, and note what it brings.
+    async def call(self, request: ChatRequest, first_index: int) -> None:
+        """Send one call, and note its replies, or why there is none.
 
         Args:
             request: What is sent; its ``n`` says how many replies are asked for.
-            position: The place of the first of them among all replies.
+            first_index: Index of the first of these replies among all.
         """
-        reply = await self.send(request, position)
-        self.usage = self.usage + reply.usage if self.usage.calls else reply.usage
+        reply = await self.send(request, first_index)
+        if self.usage.calls:
+            self.usage += reply.usage
+        else:
+            self.usage = reply.usage  # of the first call, usually the only one
         if not reply.choices:
             self.failures += reply.failures
             return
         choices = reply.choices[: request.n]  # an endpoint may send more than asked for
         self.choices += choices
-        answered_places = range(position, position + len(choices))
-        self.missing_places = [
-            place for place in self.missing_places if place not in answered_places
+        answered_indices = range(first_index, first_index + len(choices))
+        self.missing_indices = [
+            index for index in self.missing_indices if index not in answered_indices
         ]
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the endpoint rejected what is missing for its form."""
-        return bool(self.failures) and all(map(_is_about_form, self.failures))
+        """Whether all failures may mean that the endpoint lacks a feature."""
+        return bool(self.failures) and all(map(_may_lack_feature, self.failures))
 
 
-def _is_about_form(error: JudgeError) -> bool:
-    """Whether an endpoint rejected a request, and not because it is too long."""
+def _may_lack_feature(error: JudgeError) -> bool:
+    """Whether an error may mean that the endpoint lacks a feature of the request.
+
+    A rejection may, unless the request is too long.
+    """
     is_too_long = isinstance(error, ContextWindowExceeded)
     return isinstance(error, RequestRejected) and not is_too_long
 
 
 class Fitting:
-    """What is known of a model, and how requests are made to fit.
+    """Leaves out of requests the features that the model lacks, and learns which.
 
     Shared by all runs of a session.
     """
 
     def __init__(self, model: ChatModel, found_missing: set[str]) -> None:
-        self.found_missing = found_missing  # features that the model turned out to lack
+        # Features that the model turned out to lack.
+        self.found_missing = found_missing
         self._model = model
-        # requests that were rejected in every form
+        # How many requests were rejected with and without each of their features.
         self._n_rejected_in_every_form = 0
-        # of these, by the digest of the request: when, and the rejection
+        # The time and the error of such a rejection, by the key of the request.
         self._rejection_by_key: dict[str, tuple[float, JudgeError]] = {}
-        # held while a request finds out what the endpoint does not take
+        # Held while a rejected request finds out which feature the endpoint lacks.
         self._finding_out = asyncio.Lock()
 
     async def complete(self, key: str, request: ChatRequest, send: Send) -> ChatReply:
-        """Send a request without the features that the model does not have.
+        """Send a request without the features that the model lacks.
 
         If the endpoint rejects a feature that nobody knew to be missing, the request is
-        sent again without it, and later requests go without it from the start.
+        sent again without it, and later requests leave it out from the start.
 
         Args:
-            key: Digest of the request; one that was rejected in every form is not sent
-                again for a while.
-            request: The request.
-            send: Sends a request for the reply at a position, or for several from there
-                on. It raises no failure, but returns a reply that holds it.
+            key: Digest of the request. If it was rejected in every form lately, it is
+                not sent again.
+            request: The request; its ``n`` says how many replies are wanted.
+            send: Sends one call. It is given the request of the call, and the index,
+                among all replies, of the first reply that the call is for. It raises no
+                failure, but returns it in the reply.
 
         Returns:
-            The replies, and the failures, which are not raised. The usage names the
-            features that the request had to do without.
+            The replies. Failures are not raised: they are in ``failures``. The usage
+            names the features that the request had to do without.
         """
         rejection = self._recent_rejection(key)
         if rejection is not None:
             return ChatReply((), failures=(rejection,) * request.n)
 
         lacking_before = lacking(self._model, self.found_missing)
-        # features that the request does without; more are added while it is sent
+        # The features that the request leaves out; the calls below may add to them.
         left_out = set(lacking_before)
         progress = _Progress(request, send, list(range(request.n)))
         await self._ask(progress, left_out)
         if progress.is_rejected:
-            async with self._finding_out:  # one request finds out for all
+            # Other rejected requests wait here, and then go by what this one finds out.
+            async with self._finding_out:
                 await self._ask_with_less(progress, left_out)
         if progress.is_rejected:
             self._remember_rejection(key, progress.failures[0])
-            # what was left out since was left out in vain, and is not reported
+            # To leave out more features did not help: they are not reported as missing.
             left_out &= lacking_before
         elif "logprobs" not in left_out and _lacks_logprobs(request, progress.choices):
             self.found_missing.add("logprobs")
@@ -217,7 +234,7 @@ class Fitting:
         return ChatReply(tuple(progress.choices), usage, progress.failures)
 
     def _recent_rejection(self, key: str) -> JudgeError | None:
-        """Why a request was rejected in every form lately; None if it was not."""
+        """Return why a request was rejected in every form lately; None if it was not."""
         if key not in self._rejection_by_key:
             return None
         rejected_at, rejection = self._rejection_by_key[key]
@@ -233,19 +250,22 @@ class Fitting:
             del self._rejection_by_key[oldest_key]
 
     async def _ask_with_less(self, progress: _Progress, left_out: set[str]) -> None:
-        """Give up one feature after the other until the endpoint takes the request.
+        """Send a rejected request again, each time without one more of its features.
 
-        A feature is tried if the rejection may mean it. If the endpoint takes the
-        request without it, all later requests of the model do without it too.
+        This ends when the endpoint takes the request, or no feature is left to try. The
+        feature without which the endpoint takes the request is noted as missing, so
+        that later requests of the model leave it out, too.
 
         Args:
-            progress: The request, which was rejected, and what it has brought.
-            left_out: Features that the request does without; those given up are added.
+            progress: The rejected request, and its replies so far.
+            left_out: The features that the request leaves out. Each feature that is
+                tried is added.
         """
         known_by_now = lacking(self._model, self.found_missing)
-        if known_by_now - left_out:  # another request has found out meanwhile
+        if known_by_now - left_out:
+            # Another request has found out meanwhile that a feature is missing.
             left_out |= known_by_now
-            await self._ask(progress, left_out, careful=True)
+            await self._ask(progress, left_out, is_trial=True)
         untried = [
             name
             for name, feature in _FEATURES.items()
@@ -257,81 +277,91 @@ class Fitting:
                 return
             untried.remove(suspect)
             left_out.add(suspect)
-            n_missing_before = len(progress.missing_places)
-            await self._ask(progress, left_out, careful=True)
-            # A call that is put off until the next batch brings no reply and teaches
-            # nothing.
-            if len(progress.missing_places) < n_missing_before:
+            n_missing_before = len(progress.missing_indices)
+            await self._ask(progress, left_out, is_trial=True)
+            # Only a reply proves that the endpoint took the request. No rejection is no
+            # proof: in a run in batches, calls are put off until the next batch.
+            if len(progress.missing_indices) < n_missing_before:
                 self.found_missing.add(suspect)
 
     def _suspect(self, untried: Sequence[str], rejection: str) -> str | None:
-        """The feature that a rejection names, else the next to give up.
+        """Return the feature to leave out next; None if none is to be tried.
 
-        Only a rejection that says so asks for another form of the limit. Where
-        everything was removed in vain before, nothing is removed that the rejection
-        does not name.
+        That is the feature that the rejection names, else the next in order.
+
+        Args:
+            untried: The features that the request still has, in the order in which they
+                are given up.
+            rejection: The words of the rejection.
         """
         for name in untried:
             if any(spelling in rejection for spelling in _FEATURES[name].spellings):
                 return name
+        # Earlier requests were rejected whatever was left out: guessing is no use.
         if self._n_rejected_in_every_form >= _MAX_GUESSES:
             return None
+        # The other form of the length limit is only used where a rejection names it.
         guesses = [name for name in untried if name != "limit_form"]
         return guesses[0] if guesses else None
 
     async def _ask(
-        self, progress: _Progress, left_out: set[str], *, careful: bool = False
+        self, progress: _Progress, left_out: set[str], *, is_trial: bool = False
     ) -> None:
-        """Ask for the replies that are missing, without the features to leave out.
+        """Ask for the missing replies, without the features to leave out.
 
-        All are asked for in one call (``n``) if the model can do that, else each in a
-        call of its own. Each call fills in its replies, so that they are missing no
-        longer, or adds its failures.
+        All are asked for in one call, with ``n`` as their number, if the model can do
+        that; else each in a call of its own. ``progress`` notes the replies and
+        failures of each call.
 
         Args:
-            progress: The replies that are wanted, those that are there, and failures.
-                It is changed by each call.
-            left_out: Features that the request must not use. If the model turns out not
-                to support ``n``, that is added.
-            careful: Send the first of several calls alone, and the others only if it
-                does not fail.
+            progress: The request, and its replies so far.
+            left_out: The features that the request must not use. If the endpoint sends
+                fewer replies than asked for, it counts as lacking ``n``, which is added.
+            is_trial: Whether the request may be rejected. The first of several calls is
+                then sent alone, and the others only if it does not fail.
         """
         progress.failures = ()
         request = self._fit_request(progress.request, left_out)
-        if len(progress.missing_places) > 1 and "n" not in left_out:
-            request_for_all = replace(request, n=len(progress.missing_places))
-            # its replies fill the missing places from the first one on
-            await progress.call(request_for_all, position=progress.missing_places[0])
-            if not progress.missing_places or progress.failures:
+        if len(progress.missing_indices) > 1 and "n" not in left_out:
+            await self._ask_for_all_at_once(progress, request)
+            if not progress.missing_indices or progress.failures:
                 return
-            # The endpoint gave fewer than asked for: the rest is asked one by one. It
-            # has answered, so no call needs to be sent ahead of the others.
+            # The endpoint sent fewer replies than asked for: it does not know ``n``. It
+            # has taken the request, so that the rest needs no trial.
             self.found_missing.add("n")
             left_out.add("n")
-            careful = False
+            is_trial = False
         request_for_one = replace(request, n=1)
-        if careful or len(progress.missing_places) == 1:
-            await progress.call(request_for_one, position=progress.missing_places[0])
+        if is_trial or len(progress.missing_indices) == 1:
+            await progress.call(request_for_one, progress.missing_indices[0])
             if progress.failures:
-                # the same failure stands for every reply that was not asked for
-                progress.failures *= len(progress.missing_places)
+                # The failure of this call stands for each of the missing replies.
+                progress.failures *= len(progress.missing_indices)
                 return
         calls = [
-            progress.call(request_for_one, place) for place in progress.missing_places
+            progress.call(request_for_one, index) for index in progress.missing_indices
         ]
         await gather_all(calls)
+
+    async def _ask_for_all_at_once(
+        self, progress: _Progress, request: ChatRequest
+    ) -> None:
+        """Ask for all missing replies in one call.
+
+        Replies come in order, so that the missing ones have the last indices.
+        """
+        request_for_all = replace(request, n=len(progress.missing_indices))
+        await progress.call(request_for_all, progress.missing_indices[0])
 
     def _fit_request(self, request: ChatRequest, left_out: set[str]) -> ChatRequest:
         """Return a request without the features to leave out.
 
-        A model that reasons writes much before its reply, so the limit of the reply's
-        length is raised for it. A model that takes no temperature counts as one that
-        reasons, too.
+        For a model that reasons, the limit of the reply's length is raised, since it
+        writes much before its reply. Models that take no temperature usually reason.
         """
         changes: dict[str, Any] = {}
         for name in left_out:
             if _FEATURES[name].is_used(request):
-                # ``without`` holds the request's fields as they are without the feature
                 changes.update(_FEATURES[name].without)
         reasons = "temperature" in left_out or self._model.capabilities().reasoning
         if reasons and request.max_tokens is not None:
@@ -340,9 +370,9 @@ class Fitting:
 
 
 def _fallbacks_of(request: ChatRequest, left_out: Collection[str]) -> tuple[str, ...]:
-    """The features that a request wanted and did without, by name.
+    """Return the names of the features that a request wanted and did without.
 
-    Another form of the same feature is no loss.
+    The other form of a feature is not counted: it lacks nothing.
     """
     lost_features = [
         name
@@ -356,19 +386,20 @@ def _lacks_logprobs(request: ChatRequest, choices: Sequence[Choice]) -> bool:
     """Whether log-probabilities were asked for, and a complete reply has none."""
     if not request.top_logprobs:
         return False
-    complete = [
+    complete_replies = [
         choice for choice in choices if choice.finish == "stop" and choice.text.strip()
     ]
-    return not all(choice.tokens for choice in complete)
+    return not all(reply.tokens for reply in complete_replies)
 
 
 def lacking(model: ChatModel, found_missing: Collection[str]) -> set[str]:
-    """The features that a model says it lacks, or turned out to lack."""
+    """Return the features that a model says it lacks, or turned out to lack."""
     stated = model.capabilities()
     missing = {name for name in _FEATURES if getattr(stated, name, None) is False}
     missing.update(found_missing)
     if "temperature" in missing:
+        # Several replies of one call would be the same without a temperature.
         missing.add("n")
-    if "json_schema" in missing:  # there is none to put into another form
-        missing.add("schema_form")
+    if "json_schema" in missing:
+        missing.add("schema_form")  # without a schema, it has no other form either
     return missing

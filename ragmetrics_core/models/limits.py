@@ -137,7 +137,7 @@ class Limiter(Protocol):
             tokens: Estimated tokens of the prompt.
 
         Returns:
-            A ticket, which ``observe`` is given when the call has ended.
+            A ticket for the call, which is handed to ``observe`` at its end.
 
         Raises:
             LimitReached: If no call may leave any more.
@@ -167,7 +167,7 @@ class Budget:
         spent: US dollars so far.
         reached: The cap that ended the run; None as long as none did.
         interrupted: Whether somebody ended the run before it was done.
-        live: Whether a run in batches asks live what no batch has answered.
+        asks_live: Whether a run in batches now sends its last requests without a batch.
     """
 
     def __init__(
@@ -180,22 +180,21 @@ class Budget:
         self.limits = limits or Limits()
         self.clock = clock
         self._sleep = sleep
-        self.calls = 0  # calls sent so far
-        self.spent = 0.0  # US dollars so far
-        self.reached: LimitReached | None = None  # the cap that ended the run
-        self.interrupted = False  # whether somebody ended the run before it was done
-        # whether a run in batches asks live what no batch has answered
+        self.calls = 0
+        self.spent = 0.0
+        self.reached: LimitReached | None = None
+        self.interrupted = False
         self.asks_live = False
         self._began_at = clock()
-        # Which cap ended the run, without what was spent; "" if none did.
+        # The cap that ended the run, in words; "" if none did.
         self._cap_in_words = ""
         # Price of the dearest call so far; None while no price is known.
         self._dearest: float | None = None
         self._n_in_flight = 0
-        # Is set when the next call ends, and then replaced by a new one.
+        # Set when any call ends; then a new event takes its place.
         self._next_end = asyncio.Event()
-        # The timeouts of the blocks that the end of the run gives up; each with the
-        # seconds of grace that its block has after that end.
+        # The blocks of code that are cancelled when the run ends (``in_time``): the
+        # timeout of each, and how many seconds after the end it is cancelled.
         self._grace_by_timeout: dict[asyncio.Timeout, float] = {}
 
     @property
@@ -208,37 +207,37 @@ class Budget:
 
     @asynccontextmanager
     async def in_time(self, *, grace: float = 0.0) -> AsyncIterator[None]:
-        """Run the block, but give it up at the deadline or when the run is interrupted.
+        """Run the block, but cancel it at the deadline or when the run is interrupted.
 
         Args:
             grace: Seconds that the block has after the deadline, or after the
                 interruption, to end by itself.
 
         Raises:
-            LimitReached: If the block was given up.
+            LimitReached: If the block was cancelled.
         """
         remaining = self.remaining
-        # None for no deadline: only an interruption gives the block up then
+        # Without a deadline (None) only an interruption cancels the block.
         seconds = None if remaining is None else remaining + grace
         try:
             async with asyncio.timeout(seconds) as timeout:
-                # ``interrupt`` moves the end of every timeout that is listed
+                # An interruption lets each of these timeouts end.
                 self._grace_by_timeout[timeout] = grace
                 try:
                     yield
                 finally:
                     del self._grace_by_timeout[timeout]
         except TimeoutError:
-            if not timeout.expired():  # the block raised it by itself
+            if not timeout.expired():  # the block itself raised the TimeoutError
                 raise
             if self.interrupted and self.reached is not None:
                 raise self.reached.with_traceback(None) from None
             raise self.expire().with_traceback(None) from None
 
     def interrupt(self) -> None:
-        """End the run at once; call it on the run's event loop.
+        """End the run at once; must be called on the run's event loop.
 
-        Calls in flight are given up after their seconds of grace, in which they may
+        Calls in flight are cancelled after their seconds of grace, in which they may
         still say what they cost.
         """
         self.interrupted = True
@@ -271,7 +270,8 @@ class Budget:
     async def acquire(self, tokens: float) -> Any:
         """Count a call that is about to be sent.
 
-        Under ``max_cost`` it waits for calls in flight, until it surely fits.
+        Under ``max_cost`` the call waits for the end of calls in flight until it is sure
+        to fit beside the others.
 
         Raises:
             LimitReached: If a cap is reached.
@@ -291,10 +291,12 @@ class Budget:
             request.calls += 1
 
     def count(self, n_calls: int, cost: float | None) -> None:
-        """Count calls that a judge of a user's own made, and what they cost.
+        """Count calls of a user's own judge, and what they cost.
 
-        The cost is None where the judge does not say it, which ends a run with
-        ``max_cost``.
+        Args:
+            n_calls: How many calls it made.
+            cost: US dollars; None if the judge does not say it, which ends a run with
+                ``max_cost``.
         """
         self.calls += n_calls
         self._count_cost(cost)
@@ -304,7 +306,7 @@ class Budget:
         self._stop(f"max_cost={self.limits.max_cost:g} was reached")
 
     def observe(self, ticket: Any, outcome: ChatReply | JudgeError | None) -> None:
-        """Count what a call cost; one that failed cost nothing."""
+        """Count what a call cost; a call that failed cost nothing."""
         del ticket
         self._n_in_flight -= 1
         if isinstance(outcome, ChatReply):
@@ -317,7 +319,7 @@ class Budget:
         self._next_end = asyncio.Event()
 
     def _count_cost(self, cost: float | None) -> None:
-        """Count the price of a reply; an unknown one ends a run with ``max_cost``."""
+        """Count the price of a reply; an unknown price ends a run with ``max_cost``."""
         if cost is not None:
             self.spent += cost
             self._dearest = max(self._dearest or 0.0, cost)
@@ -372,10 +374,15 @@ class Budget:
 
 @dataclass
 class RequestToOwnJudge:
-    """What a budget has counted of the calls that one request made.
+    """The calls that a budget has counted for one request to a user's own judge.
 
-    A request to a judge of a user's own may make calls that the budget of the run
-    counts by itself, e.g. by ``score``. They are not to be counted twice.
+    The judge's code may call ``score``. The budget of the run then counts the calls by
+    itself, and they must not be counted again when the judge says what it spent.
+
+    Attributes:
+        budget: The budget of the run.
+        calls: Calls that the budget has counted for the request.
+        cost: US dollars of these calls.
     """
 
     budget: Budget
@@ -390,7 +397,7 @@ _request_around: ContextVar[RequestToOwnJudge | None] = ContextVar(
 
 @contextlib.contextmanager
 def request_to_own_judge(budget: Budget) -> Iterator[RequestToOwnJudge]:
-    """Note what a budget counts inside the block, in tasks that it starts, too."""
+    """Note the calls that a budget counts inside the block and in tasks of the block."""
     request = RequestToOwnJudge(budget)
     token = _request_around.set(request)
     try:
@@ -399,7 +406,7 @@ def request_to_own_judge(budget: Budget) -> Iterator[RequestToOwnJudge]:
         _request_around.reset(token)
 
 
-# After so many refusals in a row there are fewer slots: this share of them.
+# After so many refusals in a row only this share of the slots is left.
 _REFUSALS_IN_A_ROW = 4
 _SHARE_OF_SLOTS_LEFT = 0.7
 
@@ -407,25 +414,26 @@ _SHARE_OF_SLOTS_LEFT = 0.7
 class Slots:
     """The slots of a session for calls in flight; a ``Limiter``.
 
-    All runs of the session share them. If several calls in a row are refused because
-    there are too many, there are fewer slots. Each call that goes well makes more
-    again. A single refusal changes nothing: its request waits by itself, and all others
-    go on.
+    All runs of the session share the slots. If the endpoint refuses several calls in a
+    row because they are too many, the number of slots falls. Each call that goes well
+    lets it rise again. A single refusal changes nothing: its request waits by itself,
+    and all others go on.
 
     Attributes:
-        most: Most slots that there ever are.
+        most: The number of slots while no call was refused.
         taken: Slots that calls hold now.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
-        # Most calls in flight that the endpoint takes, as far as known; a real number.
+        # Estimate of how many calls in flight the endpoint takes; it grows by fractions.
         self._width = math.inf
+        # One future for each call that waits for a slot, first come first served.
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._n_refused_in_a_row = 0
         self._n_sent = 0
-        # How many calls had been sent when there last became fewer slots.
+        # How many calls had been sent when the number of slots last fell.
         self._n_sent_at_narrowing = 0
 
     @property
@@ -442,7 +450,7 @@ class Slots:
         try:
             await slot
         except asyncio.CancelledError:
-            if not slot.cancelled():  # it had just been handed out
+            if not slot.cancelled():  # the slot had just been handed to this call
                 self.taken -= 1
             self._hand_out()
             raise
@@ -453,7 +461,7 @@ class Slots:
         """Learn how a call ended, and give its slot back."""
         if isinstance(outcome, ChatReply):
             self._n_refused_in_a_row = 0
-            # One slot more for each round of calls that all go well.
+            # When each of ``width`` calls has gone well, there is one slot more.
             self._width += 1 / self._width
         elif _is_told_to_wait(outcome):
             self._n_refused_in_a_row += 1
@@ -462,11 +470,13 @@ class Slots:
         self._hand_out()
 
     def _narrow_after(self, ticket: int) -> None:
-        """Have fewer slots if too many calls in a row were refused.
+        """Lower the number of slots if too many calls in a row were refused.
 
-        A call that was on its way when there last became fewer says nothing about the
-        slots of now.
+        Args:
+            ticket: The number of the call that was refused last.
         """
+        # A call that was in flight when the number last fell is no reason to lower it
+        # again.
         was_sent_since = ticket > self._n_sent_at_narrowing
         if self._n_refused_in_a_row >= _REFUSALS_IN_A_ROW and was_sent_since:
             in_use = min(self._width, self.taken)
@@ -474,10 +484,10 @@ class Slots:
             self._n_sent_at_narrowing = self._n_sent
 
     def _hand_out(self) -> None:
-        """Give the slots that are free to those who wait, in order."""
+        """Hand free slots to the calls that wait, in order."""
         while self._waiting and self.taken < self.width:
             slot = self._waiting.popleft()
-            if not slot.done():  # who waited for it has not left
+            if not slot.done():  # the call was not cancelled meanwhile
                 self.taken += 1
                 slot.set_result(None)
 
@@ -504,25 +514,26 @@ _GET_LEVELS = "SELECT unit, level, seen FROM rates WHERE model = ?"
 _SET_LEVEL = (
     "INSERT OR REPLACE INTO rates (model, unit, level, seen) VALUES (?, ?, ?, ?)"
 )
-# Tokens of a reply, as they are estimated before the first.
+# Tokens of a reply, as they are estimated before the first reply.
 _FIRST_REPLY_TOKENS = 100.0
-# How much of the difference to each reply the estimate takes over.
+# The estimate moves by this share of the difference towards the length of each reply.
 _LEARNED_SHARE = 0.1
-# With so many calls or tokens per minute, or more, a second's worth may leave at once.
+# From this limit per minute on, the calls or tokens of one second may leave at once:
+# these are two or more.
 _BURST_FROM = 120.0
-_SAME_MOMENT = 5e-7  # seconds that no clock tells apart
-_LONGEST_WAIT = 5.0  # seconds until a call that waits asks again, at most
+_SAME_MOMENT = 5e-7  # a shorter wait, in seconds, counts as none
+_LONGEST_WAIT = 5.0  # a call that waits asks again after so many seconds at the latest
 
-# By unit (calls, tokens): how full its bucket was, and when.
+# By unit (requests, tokens): how full its bucket was, and at what time.
 _Levels = dict[str, tuple[float, float]]
 
 
 class RateLimiter:
-    """At most so many calls and tokens to one model in any minute; a ``Limiter``.
+    """Limits the calls and the tokens per minute to one model; a ``Limiter``.
 
-    With ``rate_file`` all processes that name the file keep the rate together. Nothing
-    is reserved ahead: a call that may not leave yet asks again later, so a process that
-    dies holds nothing back. A process that cannot write the file keeps the rate by
+    With ``rate_file`` all processes that name the file keep the rate together. No call
+    is booked ahead: a call that may not leave yet asks again later, so that a process
+    that dies holds nothing back. A process that cannot write the file keeps the rate by
     itself, with a warning.
 
     Args:
@@ -559,27 +570,28 @@ class RateLimiter:
         if clock is None:
             clock = budget.clock if path is None else time.time
         self._clock = clock
-        # by unit (requests, tokens): how full its bucket was, and when; without a file
+        # The buckets of this process; used where there is no file that can be written.
         self._levels: _Levels = {}
-        # held by the one call that asks whether it may leave
+        # Held by the call that asks whether it may leave; the other calls wait for it.
         self._turn = asyncio.Lock()
         # Estimated tokens of the next reply.
         self._reply_tokens = _FIRST_REPLY_TOKENS
-        # Tokens that earlier calls took beyond those that they were counted with.
+        # Tokens that earlier calls took beyond their estimates; negative if they took
+        # less.
         self._uncounted_tokens = 0.0
 
     async def acquire(self, tokens: float) -> float:
-        """Wait until a call may leave, and return the tokens that it was counted with.
+        """Wait until a call may leave; return how many tokens it was counted with.
 
         Raises:
-            LimitReached: If the run ends before.
+            LimitReached: If the run ends before that.
         """
         # The other calls of this process wait here: one asks at a time.
         async with self._turn:
             while True:
                 self._budget.check()
                 counted_tokens = tokens + self._reply_tokens
-                wait = await self._seconds_to_wait(counted_tokens)
+                wait = await self._count_or_wait(counted_tokens)
                 if not wait:
                     return counted_tokens
                 await self._budget.pause(min(wait, _LONGEST_WAIT))
@@ -587,7 +599,11 @@ class RateLimiter:
     def observe(self, ticket: float, outcome: ChatReply | JudgeError | None) -> None:
         """Learn from a reply how long replies are.
 
-        Tokens that were counted wrongly are corrected with the next call.
+        The error of the call's estimate is counted with the next call.
+
+        Args:
+            ticket: How many tokens the call was counted with.
+            outcome: The reply; nothing is learned from an error or None.
         """
         if not isinstance(outcome, ChatReply):
             return
@@ -596,11 +612,11 @@ class RateLimiter:
         longer_by = usage.completion_tokens - self._reply_tokens
         self._reply_tokens += _LEARNED_SHARE * longer_by
 
-    async def _seconds_to_wait(self, tokens: float) -> float:
-        """Count a call if it may leave now, in the shared file if there is one.
+    async def _count_or_wait(self, tokens: float) -> float:
+        """Count a call if it may leave now; else return how long it has to wait.
 
-        Tokens that earlier calls took beyond their estimate are counted with it. If the
-        file cannot be written, this process counts by itself.
+        The call is counted in the shared file, if there is one that can be written;
+        else in this process. The errors of earlier estimates are counted with it.
 
         Args:
             tokens: Estimated tokens of the call and its reply.
@@ -610,12 +626,16 @@ class RateLimiter:
         """
         uncounted_tokens = self._uncounted_tokens
         self._uncounted_tokens = 0.0
-        waits: list[float] = []  # gets the result, as the file calls ``count_in_file``
+        # A box for the result of ``count_in_file``, which the file's thread calls.
+        seconds_by_file: list[float] = []
 
         def count_in_file(connection: sqlite3.Connection) -> None:
+            """Read the levels of the buckets, count the call in them, write them back."""
             rows = connection.execute(_GET_LEVELS, (self._digest_of_model,))
             levels = {unit: (level, entered_at) for unit, level, entered_at in rows}
-            waits.append(self._count(levels, tokens, uncounted_tokens))
+            seconds_by_file.append(
+                self._count_in_buckets(levels, tokens, uncounted_tokens)
+            )
             new_rows = [
                 (self._digest_of_model, unit, level, entered_at)
                 for unit, (level, entered_at) in levels.items()
@@ -624,20 +644,22 @@ class RateLimiter:
 
         if self._file is not None:
             self._file.write(count_in_file)
-            await self._file.settled()
+            await self._file.settled()  # waits until ``count_in_file`` has run
             if self._file.trouble is None:
-                return waits[0]
-        return self._count(self._levels, tokens, uncounted_tokens)
+                return seconds_by_file[0]
+        return self._count_in_buckets(self._levels, tokens, uncounted_tokens)
 
-    def _count(self, levels: _Levels, tokens: float, uncounted_tokens: float) -> float:
-        """Bring the buckets up to date, and count a call in them if they allow it.
+    def _count_in_buckets(
+        self, levels: _Levels, tokens: float, uncounted_tokens: float
+    ) -> float:
+        """Count a call in the leaky buckets, if they allow the call now.
 
-        There is a leaky bucket for calls and one for tokens. Each call fills them, and
-        time empties them. A call may be sent while no bucket is fuller than what may be
-        sent at once (the burst).
+        There is one bucket for calls and one for tokens. Each call fills them, and time
+        empties them. A call may leave while no bucket is fuller than what may leave at
+        once (the burst).
 
         Args:
-            levels: By unit, how full its bucket was and when. Is brought up to date.
+            levels: By unit, how full its bucket was, and at what time. Changed in place.
             tokens: Estimated tokens of the call.
             uncounted_tokens: Tokens of earlier calls that fill the bucket now, whether
                 or not the call may leave; negative if they took less than was counted.
@@ -650,11 +672,10 @@ class RateLimiter:
         limits = self._budget.limits.per_minute
         seconds_to_wait = 0.0
         for unit, per_minute in limits.items():
-            # what may be sent at once: a second's worth, if that is more than one call
-            burst = per_minute / 60 if per_minute >= _BURST_FROM else 0.0
-            emptied_per_second = (per_minute - burst) / 60
+            burst = _burst_of(per_minute)
+            emptied_per_second = _emptied_per_second(per_minute)
             level, entered_at = levels.get(unit, (0.0, now))
-            # a clock that was set back empties nothing
+            # A clock that was set back empties nothing.
             emptied = max(now - entered_at, 0.0) * emptied_per_second
             level = max(level - emptied, 0.0)
             if unit == "tokens":
@@ -669,3 +690,17 @@ class RateLimiter:
             size_of_call = tokens if unit == "tokens" else 1.0
             levels[unit] = (level + size_of_call, now)
         return 0.0
+
+
+def _burst_of(per_minute: float) -> float:
+    """Return how many calls, or tokens, may leave at once, by their limit per minute."""
+    return per_minute / 60 if per_minute >= _BURST_FROM else 0.0
+
+
+def _emptied_per_second(per_minute: float) -> float:
+    """Return by how much time empties a bucket, by the limit per minute.
+
+    In any minute leave at most a burst and what the minute empties: both together are
+    the limit.
+    """
+    return (per_minute - _burst_of(per_minute)) / 60

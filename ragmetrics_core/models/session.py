@@ -14,11 +14,10 @@ leave it behind.
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import repeat
 from typing import Any, Generic, Self, TypeVar
 
 from ragmetrics_core.data import Usage, errors
@@ -53,10 +52,10 @@ _MAX_REPAIRS = 2
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answers(Generic[T]):
-    """What came of one request, and what it cost.
+    """The replies to one request, as they were read, and what they cost.
 
-    There is an outcome per reply asked for, in the order of the polls: what was read
-    from it, or an error.
+    There is an outcome for each reply that was asked for, in that order: what was read
+    from the reply, or an error.
     """
 
     outcomes: tuple[T | errors.JudgeError, ...]
@@ -65,7 +64,7 @@ class Answers(Generic[T]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Decision(Generic[T]):
-    """What came of a typed question: what was read, or an error; and its cost."""
+    """The answer to a typed question as it was read, or an error; and its cost."""
 
     outcome: T | errors.JudgeError
     usage: Usage
@@ -73,9 +72,11 @@ class Decision(Generic[T]):
 
 @dataclass(slots=True, repr=False)
 class _Flight:
-    """A reply that somebody is asking for, for all who want the same.
+    """A reply that a call in flight is to bring, for all who want the same reply.
 
-    The future brings None if whoever asked gave up.
+    Attributes:
+        store: Where the caller keeps the reply.
+        future: Gives the reply or an error; None if the caller gave up.
     """
 
     store: ReplyStore
@@ -88,11 +89,12 @@ class _Shared:
     Attributes:
         fitting: Leaves out of a request what the endpoint cannot do.
         slots: How many calls may be in flight.
-        flights: The replies that somebody is asking for, by their keys.
-        memory: Keeps replies where the model's settings are unknown to a store.
+        flights: The replies that calls in flight are to bring, by their keys.
+        memory: Keeps the replies of a model whose settings are not known, as no store
+            on disk can tell them from those of another model.
         availability: Whether the endpoint answers at all.
         n_read: How many replies were read.
-        n_malformed: How many of them had not the form that was asked for.
+        n_malformed: How many of them were not of the form that the prompt asks for.
     """
 
     def __init__(self, model: ChatModel, found_missing: set[str]) -> None:
@@ -105,7 +107,7 @@ class _Shared:
         self.n_malformed = 0
 
     def note_read(self, results: Sequence[object]) -> None:
-        """Count replies as they were read, and those without the form among them."""
+        """Count the replies that were read, and those among them that are malformed."""
         self.n_read += len(results)
         for result in results:
             if isinstance(result, errors.MalformedReply):
@@ -120,15 +122,15 @@ class _Shared:
 
 @dataclass(eq=False, repr=False)
 class Session:
-    """The way to a chat model.
+    """Sends requests to a chat model: stores replies, repeats and limits calls.
 
     Args:
         model: The model.
         attempts: Most calls for one request that fails for a passing reason.
         timeout: Seconds for one call, beside the model's own timeout; None for no
             limit.
-        replicate: Number of an independent repetition; stored replies of one are not
-            used for another.
+        replicate: Number of an independent repetition of the same requests. Each
+            repetition has stored replies of its own.
     """
 
     model: ChatModel
@@ -141,7 +143,7 @@ class Session:
     _shared_by_loop: dict[asyncio.AbstractEventLoop, _Shared] = field(
         default_factory=dict
     )
-    # Those of one run; see ``during``.
+    # Settings of one run; see ``during``.
     _store: ReplyStore = field(default_factory=MemoryStore)
     _concurrency: int = 32
     _budget: Budget = field(default_factory=Budget)
@@ -159,7 +161,8 @@ class Session:
     ) -> Self:
         """Return the session for one run.
 
-        All runs together have no more calls in flight than one of them ever might.
+        All runs together have no more calls in flight than the run with the highest
+        concurrency may have.
 
         Args:
             store: Where replies are kept; None for memory.
@@ -174,19 +177,17 @@ class Session:
         )
 
     def lacking(self) -> set[str]:
-        """The features that the model lacks, as known by now.
-
-        All passes of a run in batches go by what the model states, so that each asks
-        the same.
-        """
+        """Return the features that the model lacks, as far as that is known by now."""
+        # A run in batches makes the same requests again to find their replies. So it
+        # goes by what the model states, and not by what was found out meanwhile.
         found_missing = () if _is_in_batches(self._store) else self._found_missing
         return lacking(self.model, found_missing)
 
     async def prepare(self) -> None:
         """Make the session ready for calls on the running loop.
 
-        The model is imported or connected as it needs, and this run's store, limits and
-        attempts are set up. It is done once for a run, and again on another loop.
+        The model is imported or connected as it needs, and this run's store and limits
+        are set up. A second call does nothing, unless it comes on another loop.
         """
         loop = asyncio.get_running_loop()
         if self._shared is not None and self._shared is self._shared_by_loop.get(loop):
@@ -198,16 +199,15 @@ class Session:
             return
         # Asked for once: it may take a while, and shall not change.
         cache_key = self.model.cache_key
-        # what tells this model from others in a store and a file of rates
+        # Tells this model from others in the store and in the file of rates.
         self._model_identity = (self.model.name, cache_key or "")
-        # Replies of a model that does not tell its settings are kept for the process
-        # only.
+        # Without a key nobody knows the model's settings: replies then stay in memory.
         self._reply_store = shared.memory if cache_key is None else self._store
         self._attempts = self._make_attempts(shared)
         self._shared = shared
 
     def _make_attempts(self, shared: _Shared) -> Attempts:
-        """Make what sends the calls of this run within all limits."""
+        """Return the object that sends the calls of this run within all limits."""
         shared.slots.most = max(shared.slots.most, self._concurrency)
         limiters: list[Limiter] = [shared.slots]
         if self._budget.limits.per_minute:
@@ -230,7 +230,7 @@ class Session:
         return self._shared
 
     def _shared_on(self, loop: asyncio.AbstractEventLoop) -> _Shared:
-        """What all runs share on this loop; that of closed loops is forgotten."""
+        """Return what all runs share on this loop; forget the same for closed loops."""
         if loop not in self._shared_by_loop:
             for known_loop in list(self._shared_by_loop):
                 if known_loop.is_closed():
@@ -255,32 +255,32 @@ class Session:
 
         Args:
             request: The request.
-            read: Reads a reply; raises ``UnusableReply`` for what cannot be used.
-            schema: Schema of the reply, for requests without one: sent with repairs of
-                malformed replies, and with every request to a model that often needs
-                them.
+            read: Reads a reply; raises ``UnusableReply`` if the reply cannot be used.
+            schema: JSON schema of the reply, for a request without one. It is sent with
+                repairs. If the model's replies are often malformed, it is sent with
+                every request.
             polls: How many replies.
-            first_poll: Index of the first of them.
-            own_reader: Whether ``read`` is code of a user's own, of which nobody knows
-                how long it takes.
+            first_poll: Index of the first reply. The same request with other indices
+                gets fresh replies.
+            own_reader: Whether ``read`` is code of a user's own, which may take any
+                time.
 
         Returns:
-            An outcome per reply; that of a call which cannot succeed is
-            ``JudgeUnavailable``. The usage counts every call that left.
+            An outcome for each reply; ``JudgeUnavailable`` for a call that cannot
+            succeed. The usage counts every call that was sent.
         """
         await self.prepare()
         shared = self._prepared  # what all runs share on this loop
         n_characters = sum(len(message.content) for message in request.messages)
-        # The keys go by the request as it is given, whether or not a schema is sent
-        # with it.
+        # A reply has the same key whether or not the schema was sent with its request.
         make_keys = partial(self._keys, request, schema, polls, first_poll)
         keys = await compute_beside_loop(make_keys, size=n_characters)
 
-        request_with_schema = (
-            request if request.schema else replace(request, schema=schema)
-        )
+        request_with_schema = request
+        if not request.schema:
+            request_with_schema = replace(request, schema=schema)
         sent_request = request_with_schema if shared.often_malformed else request
-        outcomes, usage = await self._replies(_repeat_for_each(sent_request), keys)
+        outcomes, usage = await self._replies(_request_maker(sent_request), keys)
 
         read_all: _ReadAll[T] = partial(
             _read_all_in_thread if own_reader else _read_all, read=read
@@ -288,10 +288,10 @@ class Session:
         results = await read_all(outcomes)
         shared.note_read(results)
         if any(isinstance(result, errors.UnusableReply) for result in results):
+            # This replaces, in `results`, each unusable reply by its repair.
             usage += await self._repair_all(
                 request_with_schema, keys, outcomes, results, read_all
             )
-        # the error of an unusable reply then names the model, and says what to do
         explained = [_explain_error(result, self.model, request) for result in results]
         return Answers(tuple(explained), usage)
 
@@ -309,21 +309,20 @@ class Session:
             request: The request that brought the replies.
             keys: The key of each reply in the store.
             outcomes: The replies, or why there is none.
-            results: What was read of each. What becomes of a reply takes its place
-                here.
-            read_all: Reads several replies; an error stands for one that cannot be
-                used.
+            results: What was read of each reply. The result of a repair replaces the
+                one of its reply here.
+            read_all: Reads several replies; returns an error for an unusable reply.
         """
-        repair_by_place = {}
-        for place, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
+        repair_by_index = {}
+        for index, (outcome, result) in enumerate(zip(outcomes, results, strict=True)):
             if isinstance(result, errors.UnusableReply) and _may_be_repaired(outcome):
-                repair_by_place[place] = self._repair_reply(
-                    request, keys[place], outcome, result, read_all
+                repair_by_index[index] = self._repair_reply(
+                    request, keys[index], outcome, result, read_all
                 )
-        repaired = await gather_all(repair_by_place.values()) if repair_by_place else []
+        repaired = await gather_all(repair_by_index.values()) if repair_by_index else []
         usage = Usage()
-        for place, (result, cost) in zip(repair_by_place, repaired, strict=True):
-            results[place] = result
+        for index, (result, cost) in zip(repair_by_index, repaired, strict=True):
+            results[index] = result
             usage += cost
         return usage
 
@@ -337,37 +336,37 @@ class Session:
     ) -> tuple[T | errors.JudgeError, Usage]:
         """Ask again for a reply that cannot be used, twice at most.
 
-        A usable reply is kept in the store under the key. If no usable reply comes, the
-        store is told to reject what it holds under the key. A model that declined to
-        answer is not asked again.
+        A usable reply takes the place of the unusable one in the store. If none comes,
+        the store is told that its reply cannot be used.
 
         Args:
             request: The request that brought the reply.
             key: The key under which the reply is stored.
             reply: The reply that cannot be used.
             problem: Why it cannot be used.
-            read_all: Reads several replies; an error stands for one that cannot be
-                used.
+            read_all: Reads several replies; returns an error for an unusable reply.
 
         Returns:
-            What was read at last, or the last problem; and what asking again cost.
+            What was read of the last reply, or why it cannot be used; and what asking
+            again cost.
         """
         stored_reply = self._reply_store.get(key)
         if stored_reply is not None and stored_reply != reply:
-            # Another run has repaired it meanwhile.
+            # Another run has repaired the reply meanwhile.
             (result,) = await read_all([stored_reply])
             return result, Usage()
         usage = Usage()
         for n_repairs in range(1, _MAX_REPAIRS + 1):
             if isinstance(problem, errors.ContentRefused):
-                break
+                break  # the model declines to answer, and would decline again
             outcome, cost = await self._ask_once_more(request, key, problem, n_repairs)
             usage += cost
             (result,) = await read_all([outcome])
             if not isinstance(result, errors.UnusableReply):
-                # Without a call of our own the reply is that of another run, which had
-                # asked for the same repair and has kept it.
-                if isinstance(outcome, Choice) and cost.calls:
+                # Without a call of this run, another run made the same repair at the
+                # same time, and has stored this reply.
+                is_our_call = cost.calls > 0
+                if isinstance(outcome, Choice) and is_our_call:
                     self._reply_store.put({key: outcome})
                 return result, usage
             problem = result
@@ -383,23 +382,23 @@ class Session:
         problem: errors.UnusableReply,
         n_repairs: int,
     ) -> tuple[Outcome, Usage]:
-        """Send a request with what was wrong with the last reply; return the new one.
+        """Send a request again, with the problem of the last reply; return the new reply.
 
-        It is not taken from the store and not kept there. Whoever repairs the same
-        reply at the same time shares the call.
+        The new reply is not taken from the store, and not stored. Runs that repair the
+        same reply at the same time share the call.
 
         Args:
             request: The request that brought the reply.
-            key: The key of the reply; with the number it names this repair.
+            key: The key of the reply. The key of the repair is made of it.
             problem: Why the last reply cannot be used.
-            n_repairs: Which repair it is, from 1.
+            n_repairs: The number of this repair, from 1.
 
         Returns:
             The reply or why there is none; and what it cost, as repairs.
         """
         repair_request = _request_for_repair(request, problem)
         (outcome,), cost = await self._replies(
-            _repeat_for_each(repair_request), [f"{key}|repair {n_repairs}"], keep=False
+            _request_maker(repair_request), [f"{key}|repair {n_repairs}"], keep=False
         )
         return outcome, replace(cost, repairs=cost.calls)
 
@@ -412,8 +411,8 @@ class Session:
     ) -> list[str]:
         """Return the key of each reply in the store, one per poll.
 
-        It is a digest of everything that changes the reply: the model, the request, the
-        number of the repetition, and the index of the poll.
+        A key is a digest of everything that changes the reply: the model, the request,
+        the number of the repetition, and the index of the poll.
 
         Args:
             request: The request.
@@ -445,20 +444,21 @@ class Session:
         questions: Sequence[str],
         read: Callable[[str, Choice], T],
     ) -> "dict[str, Decision[T]]":
-        """Ask typed questions about one state, in one request.
+        """Ask typed questions about the same texts, in one request.
 
-        Each answer is kept under its own key, so that only those that are missing are
-        asked for. An unusable answer is not asked for again: the same request gives the
-        same answer.
+        A typed question is answered with probabilities. Each answer is stored under its
+        own key, so that only missing answers are asked for. An unusable answer is not
+        asked for again: the same request would give the same answer.
 
         Args:
-            state: What is asked about, as JSON.
+            state: The texts that the questions are about, as JSON.
             questions: Different questions, each as JSON.
-            read: Reads the answer to a question; raises ``JudgeError`` for what cannot
-                be used.
+            read: Reads the answer to a question; raises ``JudgeError`` if the answer
+                cannot be used.
 
         Returns:
-            By question, what came of it. The usages sum to what the request cost.
+            The answer and cost of each question, by the question. The costs sum to what
+            the request cost.
 
         Raises:
             SettingError: In a run in batches, as no batch takes typed questions.
@@ -466,18 +466,16 @@ class Session:
         await self.prepare()
         self._refuse_batches()
         question_by_key = self._keys_of_typed(state, questions)
-        # those that this call will ask, and so pay, unless somebody else is faster
-        asked_by_key = self._not_stored_nor_in_flight(question_by_key)
-        request_for = partial(_request_typed, state, question_by_key)
+        sent_by_key = self._not_stored_nor_in_flight(question_by_key)
+        make_request = partial(_request_typed, state, question_by_key)
         outcomes, usage = await self._replies(
-            request_for, list(question_by_key), fitted=False
+            make_request, list(question_by_key), fitted=False
         )
-        if usage.calls and not asked_by_key:
-            # Whoever else had asked for all of them gave up meanwhile.
-            asked_by_key = question_by_key
-        lengths = [len(question) for question in asked_by_key.values()]
-        shares = share_usage(usage, lengths)
-        cost_by_key = dict(zip(asked_by_key, shares, strict=True))
+        if usage.calls and not sent_by_key:
+            # Other runs had sent all questions, but gave up: this run sent them then.
+            sent_by_key = question_by_key
+        cost_by_key = _cost_of_each(usage, sent_by_key)
+        # The answer was stored, or came by the call of another run.
         cost_of_stored = Usage(stored=1, models=usage.models)
         decisions: dict[str, Decision[T]] = {}
         for outcome, (key, question) in zip(
@@ -500,17 +498,22 @@ class Session:
             )
 
     def _keys_of_typed(self, state: str, questions: Sequence[str]) -> dict[str, str]:
-        """Typed questions by a digest of all that changes their answer."""
-        asked_about = json.dumps([self._model_identity, state, self.replicate])
+        """Return typed questions by the keys of their answers in the store.
+
+        A key is a digest of everything that changes the answer.
+        """
+        settings = json.dumps([self._model_identity, state, self.replicate])
         return {
-            _digest(f"{asked_about}|typed|{question}"): question
-            for question in questions
+            _digest(f"{settings}|typed|{question}"): question for question in questions
         }
 
     def _not_stored_nor_in_flight(
         self, question_by_key: Mapping[str, str]
     ) -> dict[str, str]:
-        """The typed questions that are neither stored nor asked by somebody else."""
+        """Return the typed questions that this run has to send, and so to pay.
+
+        Their answers are not stored, and no call in flight is to bring them.
+        """
         flights = self._prepared.flights
         return {
             key: question
@@ -522,31 +525,33 @@ class Session:
 
     async def _replies(
         self,
-        request_for: "_RequestFor",
+        make_request: "_RequestMaker",
         keys: Sequence[str],
         *,
         keep: bool = True,
         fitted: bool = True,
     ) -> tuple[list[Outcome], Usage]:
-        """Return the replies under some keys, wherever they come from.
+        """Return the replies to a request, each from where it is found first.
 
-        A reply comes from the store; else from a call of somebody else that is in
-        flight for the same key; else from a call of our own, one for all that are still
-        missing. If somebody else gives up, the reply is missing again, and all of this
-        is repeated.
+        1. It is stored.
+        2. Another run is calling for it: its call in flight (a *flight*) is awaited.
+        3. This run calls for all replies that are still missing.
+
+        If another run gives up its call, the reply is missing again, and all of this is
+        repeated.
 
         Args:
-            request_for: Makes the request for the replies under some of the keys.
-            keys: One for each reply.
+            make_request: Makes the request for the replies under some of the keys.
+            keys: The key of each reply in the store.
             keep: Whether replies are taken from the store and kept there.
-            fitted: Whether the request is made to fit what the endpoint can do.
+            fitted: Whether features that the endpoint lacks are left out.
 
         Returns:
             For each key a reply or an error, and what all of it cost.
         """
         shared = self._prepared  # what all runs share on this loop
         usages: list[Usage] = []
-        # None for a reply that is not there yet
+        # By key; None for a reply that is not there yet.
         outcomes: dict[str, Outcome | None] = dict.fromkeys(keys)
         while None in outcomes.values():
             if keep:
@@ -558,7 +563,7 @@ class Session:
             keys_to_fetch = [key for key in missing if key not in shared.flights]
             if keys_to_fetch:
                 complete = shared.fitting.complete if fitted else _send_unchanged
-                request = request_for(keys_to_fetch)
+                request = make_request(keys_to_fetch)
                 usages.append(
                     await self._fetch(request, keys_to_fetch, outcomes, keep, complete)
                 )
@@ -567,7 +572,11 @@ class Session:
         return answered, _sum_of_usages(usages)
 
     def _take_stored(self, outcomes: dict[str, Outcome | None]) -> list[Usage]:
-        """Fill in the replies that are stored; return a usage for each of them."""
+        """Fill in the stored replies; return a usage for each of them.
+
+        Args:
+            outcomes: By key, the reply; None for a missing reply.
+        """
         usages: list[Usage] = []
         for key, outcome in outcomes.items():
             stored_reply = self._reply_store.get(key) if outcome is None else None
@@ -585,14 +594,14 @@ class Session:
         *,
         keep: bool,
     ) -> list[Usage]:
-        """Wait for the replies that others are asking for (flights), and fill them in.
+        """Wait for the replies that other runs are calling for, and fill them in.
 
-        A reply costs this run nothing, as a stored one. It stays missing (None) if
-        whoever asked for it gave up.
+        Such a reply costs this run nothing, like a stored one. It stays missing (None)
+        if the other run gave up its call.
 
         Args:
-            flights: What others are asking for, by the key of the reply.
-            outcomes: Where the replies are filled in.
+            flights: The calls in flight of other runs, by the key of the reply.
+            outcomes: By key, the reply. The replies are filled in here.
             keep: Whether they are kept in the store of this run, too.
 
         Returns:
@@ -600,7 +609,8 @@ class Session:
         """
         usages: list[Usage] = []
         for key, flight in flights.items():
-            # If this call is cancelled, the others still wait for the same future.
+            # Others wait for the same future: if this run is cancelled, the future is
+            # not.
             outcome = await asyncio.shield(flight.future)
             outcomes[key] = outcome
             if isinstance(outcome, Choice):
@@ -610,7 +620,7 @@ class Session:
         return usages
 
     def _announce_flights(self, shared: _Shared, keys: Sequence[str]) -> None:
-        """Say that these replies are being asked for, so that others wait for them."""
+        """Note that this run calls for these replies, so that other runs wait for them."""
         loop = asyncio.get_running_loop()
         for key in keys:
             shared.flights[key] = _Flight(self._reply_store, loop.create_future())
@@ -623,38 +633,37 @@ class Session:
         keep: bool,
         complete: Callable[[str, ChatRequest, Send], Awaitable[ChatReply]],
     ) -> Usage:
-        """Ask the endpoint for the replies under some keys.
+        """Call the endpoint for the replies under some keys, and fill them in.
 
         Each reply is kept as soon as it comes. Another run that wants the same reply
-        meanwhile waits for it (a flight) in place of asking for it again.
+        meanwhile waits for this call.
 
         Args:
-            request: The request for all of them.
+            request: The request for all of the replies.
             keys: The keys of the replies, in the order in which they come.
             outcomes: By key, the reply or why there is none. Filled in here.
             keep: Whether the replies are kept in the store.
-            complete: Makes the calls: one for all replies, or several. It is given a
-                name for the request, the request, and the function that sends one call.
-                It returns all replies as one, with the failures and the usage of all
-                calls.
+            complete: Makes one call for all replies, or several calls. Its arguments
+                are a key by which it remembers the request, the request, and the
+                function that sends one call. It returns the replies, failures and usage
+                of all its calls as one ``ChatReply``.
 
         Returns:
             What all calls cost.
         """
         shared = self._prepared  # what all runs share on this loop
 
-        async def send(request: ChatRequest, position: int) -> ChatReply:
-            """Send one call for the replies from a position among the keys on."""
-            keys_wanted = keys[position:]
+        async def send(request: ChatRequest, first_index: int) -> ChatReply:
+            """Send one call for ``request.n`` replies, from an index of the keys on."""
+            keys_wanted = keys[first_index:]
             return await self._send_call(request, keys_wanted, outcomes, keep=keep)
 
         self._announce_flights(shared, keys)
         try:
-            # the first key names the request, so that a rejection can be remembered
+            # The first key stands for the request where a rejection is remembered.
             reply = await complete(keys[0], request, send)
-            unanswered = [key for key in keys if outcomes[key] is None]
-            # there may be more failures than replies that are missing in the end
-            outcomes.update(zip(unanswered, _why_unanswered(reply), strict=False))
+            missing = [key for key in keys if outcomes[key] is None]
+            outcomes.update(_reasons_of_missing(missing, reply))
         finally:
             _end_flights(shared, keys, outcomes)
         return reply.usage
@@ -670,8 +679,9 @@ class Session:
         """Send one call, and keep the replies that it brings.
 
         Args:
-            request: The request.
-            keys_wanted: The keys of the replies, in the order in which they come.
+            request: The request; its ``n`` says how many replies it asks for.
+            keys_wanted: The keys of the replies, in the order in which they come. There
+                may be more than the request asks for.
             outcomes: By key, the reply or why there is none. Replies are filled in.
             keep: Whether the replies are kept in the store.
         """
@@ -691,10 +701,10 @@ class Session:
 def _end_flights(
     shared: _Shared, keys: Sequence[str], outcomes: Mapping[str, Outcome | None]
 ) -> None:
-    """Hand each outcome to those who wait for it; None says that there is none.
+    """End the calls in flight of this run: hand each outcome to the runs that wait.
 
-    If a limit of this run was reached, the others ask for themselves: they may belong
-    to runs with other limits.
+    A missing reply (None) makes the others call for it themselves. So does a limit of
+    this run: other runs may have other limits.
     """
     for key in keys:
         outcome = outcomes[key]
@@ -703,40 +713,69 @@ def _end_flights(
         flight.future.set_result(None if is_limit_of_this_run else outcome)
 
 
-_RequestFor = Callable[[Sequence[str]], ChatRequest]
+_RequestMaker = Callable[[Sequence[str]], ChatRequest]
+"""Makes the request for the replies under the keys that it is given."""
 
 
-def _repeat_for_each(request: ChatRequest) -> _RequestFor:
-    """Make the same request for as many replies as there are keys."""
+def _request_maker(request: ChatRequest) -> _RequestMaker:
+    """Return a function that asks in one request for a reply under each key."""
     return lambda keys: replace(request, n=len(keys))
 
 
 def _request_typed(
     state: str, question_by_key: Mapping[str, str], keys: Sequence[str]
 ) -> ChatRequest:
-    """The request for the answers to some typed questions."""
+    """Make the request for the answers to some typed questions.
+
+    Args:
+        state: The texts that the questions are about, as JSON.
+        question_by_key: All questions, by the keys of their answers.
+        keys: The keys of the answers that are wanted.
+    """
     text = request_text(state, [question_by_key[key] for key in keys])
     return ChatRequest((Message("user", text),), n=len(keys), temperature=None)
 
 
 async def _send_unchanged(key: str, request: ChatRequest, send: Send) -> ChatReply:
-    """Send a request in which nothing can be left out."""
-    del key  # as of ``Fitting.complete``
+    """Send a request as it is; called like ``Fitting.complete``."""
+    del key
     return await send(request, 0)
 
 
-def _why_unanswered(reply: ChatReply) -> Iterator[Outcome]:
-    """Why replies that were asked for did not come: the failures, then a sentence."""
-    yield from reply.failures
-    yield from repeat(
-        errors.EmptyReply("the endpoint returned fewer replies than asked for")
-    )
+def _reasons_of_missing(
+    missing: Sequence[str], reply: ChatReply
+) -> dict[str, errors.JudgeError]:
+    """Return why each missing reply did not come, by its key.
+
+    The failures of all calls are given out in turn. There may be more of them than
+    missing replies, since a later call may have succeeded. Without a failure left, the
+    endpoint sent fewer replies than it was asked for.
+
+    Args:
+        missing: The keys of the missing replies.
+        reply: What all calls have brought.
+    """
+    too_few = errors.EmptyReply("the endpoint returned fewer replies than asked for")
+    failures = iter(reply.failures)
+    return {key: next(failures, too_few) for key in missing}
+
+
+def _cost_of_each(usage: Usage, question_by_key: Mapping[str, str]) -> dict[str, Usage]:
+    """Share the cost of a request among its questions, by their lengths.
+
+    Args:
+        usage: What the request cost.
+        question_by_key: The questions, by the keys of their answers.
+    """
+    lengths = [len(question) for question in question_by_key.values()]
+    shares = share_usage(usage, lengths)
+    return dict(zip(question_by_key, shares, strict=True))
 
 
 def _read_decision(
     outcome: Outcome, read: Callable[[Choice], T]
 ) -> T | errors.JudgeError:
-    """What an answer to a typed question says, or why it cannot be used."""
+    """Read the answer to a typed question; return why it cannot be used if so."""
     if isinstance(outcome, errors.JudgeError):
         return outcome
     try:
@@ -746,13 +785,13 @@ def _read_decision(
 
 
 def _is_in_batches(store: ReplyStore) -> bool:
-    """Whether a store answers in place of the endpoint."""
+    """Whether a store belongs to a run in batches: it answers instead of the endpoint."""
     return type(store).reply_from_batch is not ReplyStore.reply_from_batch
 
 
 def _sum_of_usages(usages: Sequence[Usage]) -> Usage:
-    """What several calls cost; the usage of a single one, the usual case, is itself."""
-    if len(usages) == 1:
+    """Add up what several calls cost."""
+    if len(usages) == 1:  # the usual case
         return usages[0]
     total = Usage()
     for usage in usages:
@@ -761,7 +800,12 @@ def _sum_of_usages(usages: Sequence[Usage]) -> Usage:
 
 
 def _choices_by_key(reply: ChatReply, keys: Sequence[str]) -> dict[str, Choice]:
-    """The choices of a reply, by the keys in their order, as far as there are any."""
+    """Return the choices of a reply by their keys.
+
+    Args:
+        reply: The reply.
+        keys: The keys in the order of the choices. Keys without a choice are left out.
+    """
     model = next(iter(reply.usage.models), "")
     origin = _origin(model, len(reply.choices))
     return {
@@ -774,16 +818,20 @@ _ReadAll = Callable[[Sequence[Outcome]], Awaitable[list[T | errors.JudgeError]]]
 
 
 def _may_be_repaired(outcome: Outcome) -> bool:
-    """Whether it is a reply, and not one that two runs could not use."""
-    return isinstance(outcome, Choice) and not outcome.origin.unusable
+    """Whether to ask again for a reply that cannot be used."""
+    if not isinstance(outcome, Choice):
+        return False  # the call itself failed
+    # Two runs have already asked for it again, without success.
+    is_given_up = outcome.origin.unusable
+    return not is_given_up
 
 
 async def _read_all(
     outcomes: Sequence[Outcome], read: Callable[[Choice], T]
 ) -> list[T | errors.JudgeError]:
-    """What each reply says, or why it cannot be used.
+    """Read several replies; return an error for a reply that cannot be used.
 
-    Long replies are read beside the event loop.
+    Long replies are read in a thread beside the event loop.
     """
     n_characters = sum(
         len(outcome.text) for outcome in outcomes if isinstance(outcome, Choice)
@@ -796,9 +844,9 @@ async def _read_all(
 async def _read_all_in_thread(
     outcomes: Sequence[Outcome], read: Callable[[Choice], T]
 ) -> list[T | errors.JudgeError]:
-    """Do the same as ``_read_all``, in a thread of its own.
+    """Read several replies as ``_read_all`` does, in a new thread.
 
-    There a reader that never ends holds up nobody.
+    So a user's reader that never ends holds up nobody.
     """
     results = call_in_thread(
         lambda: [_read(outcome, read) for outcome in outcomes],
@@ -820,7 +868,13 @@ def _read(outcome: Outcome, read: Callable[[Choice], T]) -> T | errors.JudgeErro
 def _explain_error(
     result: T | errors.JudgeError, model: ChatModel, request: ChatRequest
 ) -> T | errors.JudgeError:
-    """The result; of a reply without a usable verdict whose it is, and what to do."""
+    """Return a result; an error then names the model, and says what to do.
+
+    Args:
+        result: What was read of a reply, or an error.
+        model: The model that replied.
+        request: The request that was sent.
+    """
     if isinstance(result, errors.CutOffReply) and request.max_tokens is not None:
         return errors.CutOffReply(
             f"{result}. {_advice_on_limit(model, request.max_tokens)}", raw=result.raw
@@ -837,12 +891,12 @@ def _explain_error(
 def _advice_on_limit(model: ChatModel, limit: int) -> str:
     """Say what the token limit of a judge is, how to raise it, and what that costs.
 
-    The advice is for a reply that was cut off twice: at the limit, and at a higher
-    limit when it was asked for again.
+    The advice is for a reply that was cut off twice: at the limit, and at the higher
+    limit of the retry.
 
     Args:
         model: The judge's model, whose prices are shown if they are known.
-        limit: Most tokens of a reply, when it was asked for first.
+        limit: Most tokens of a reply, at the first call.
     """
     limit_tried = limit * _LONGER
     limit_advised = limit_tried * _LONGER
@@ -865,9 +919,11 @@ def _advice_on_limit(model: ChatModel, limit: int) -> str:
 def _request_for_repair(
     request: ChatRequest, problem: errors.UnusableReply
 ) -> ChatRequest:
-    """Return what to ask after an unusable reply.
+    """Return the request that asks again after an unusable reply.
 
-    It is the same again, with more room, or with the problem named.
+    - After an empty reply: the same request.
+    - After a reply that was cut off: the same with a higher token limit, if it had any.
+    - Otherwise: the conversation goes on, with the reply and what is wrong with it.
     """
     if isinstance(problem, errors.EmptyReply):
         return request
