@@ -24,9 +24,9 @@ NAME_A_KEY = (
 """What to do where another address than the provider's own wants a key."""
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# Headers that tell who asks. Which of them a client sends from the environment, only
-# that client knows.
-_TELLS_WHO = re.compile(
+# Headers that say who asks, such as a key or an organisation. A client may fill them
+# from the environment.
+_SAYS_WHO = re.compile(
     r"auth|key|token|secret|cookie|credential|organi[sz]ation|project", re.IGNORECASE
 )
 _PROXY = re.compile(r"_proxy$", re.IGNORECASE)
@@ -68,10 +68,10 @@ class Provider(NamedTuple):
     """A provider whose models our own client reaches.
 
     Args:
-        address: The provider's own.
+        address: The provider's own address.
         key_variable: The variable of the environment that usually holds its key.
-        address_variables: Those that name another address in place of its own; the
-            first that is set decides.
+        address_variables: Variables that may name another address instead; the first
+            that is set decides.
     """
 
     address: str
@@ -91,7 +91,7 @@ WANTING_A_KEY = frozenset({OPENAI.address, TYPESAFE.address})
 
 
 class Endpoint(NamedTuple):
-    """An address, and the variable of the key that was named for it.
+    """An address, and the environment variable that holds the key for it.
 
     The address is None for the provider's own. The variable is None if none was named.
     """
@@ -101,9 +101,11 @@ class Endpoint(NamedTuple):
 
 
 def refuse_empty(value: str | None, place: str) -> None:
-    """Raise ``SettingError`` for a value that is empty.
+    """Raise ``SettingError`` for an empty value, as an unset variable of CI leaves it.
 
-    A variable of CI that is not set leaves such a value.
+    Args:
+        value: The value; None, for no value, is allowed.
+        place: The name of the argument or variable, for the message.
     """
     if value is not None and not value.strip():
         raise SettingError(
@@ -118,9 +120,9 @@ def endpoint_of_arguments(api_base: str | None, api_key_env: str | None) -> Endp
     Both are from the caller, or both are from the environment.
 
     Raises:
-        SettingError: If the caller names a key, and the environment the address; no
-            variable of that name is set; or an address is empty, which must not count
-            as the provider's own.
+        SettingError: If the caller names a key while the environment names the address;
+            if the variable of the key is not set; or if an address is empty, which must
+            not count as the provider's own.
     """
     check_variable(api_key_env)
     refuse_empty(api_base, "api_base (--api-base)")
@@ -144,7 +146,8 @@ def provider_endpoint(
     holds, such as ``OPENAI_BASE_URL``; else the provider's own.
 
     The provider's usual key goes to the provider's own host alone. For any other
-    address the variable of the key is None, unless our own variables name a key for it.
+    address the variable of the key is None, with one exception: the provider's variable
+    names the address, and ``RAGMETRICS_API_KEY`` the key for it.
 
     Args:
         provider: The provider.
@@ -152,8 +155,8 @@ def provider_endpoint(
         has_key: Whether the caller also gives a key, or names its variable.
 
     Raises:
-        SettingError: If the caller gives a key, and a variable of the environment names
-            the address, which is not the provider's own.
+        SettingError: If the caller gives a key while a variable of the provider names
+            an address that is not the provider's own.
     """
     if api_base is not None:
         is_own = has_host_of(api_base, provider.address)
@@ -169,18 +172,20 @@ def provider_endpoint(
         return Endpoint(address, provider.key_variable)
     if has_key:
         raise SettingError(_two_places(address_variable))
-    # Our own variables name an address and the key for it. If ours names another
-    # address than the provider's variable, the key in ours is not for this address.
-    is_for_another = os.environ.get(ADDRESS_VARIABLE, address) != address
-    if os.environ.get(KEY_VARIABLE) and not is_for_another:
+    # RAGMETRICS_API_KEY is the key for RAGMETRICS_API_BASE. If the latter names another
+    # address than the provider's variable, the key must not go to this address.
+    address_of_our_key = os.environ.get(ADDRESS_VARIABLE)
+    if address_of_our_key is not None and address_of_our_key != address:
+        return Endpoint(address, None)
+    if os.environ.get(KEY_VARIABLE):
         return Endpoint(address, KEY_VARIABLE)
     return Endpoint(address, None)
 
 
 def check_variable(name: str | None) -> None:
-    """Refuse a name that no variable of the environment has.
+    """Raise ``SettingError`` if no environment variable of this name is set.
 
-    It is not repeated, as it may be the key itself.
+    The message does not repeat the name: by mistake it may be the key itself.
     """
     if name is None:
         return
@@ -196,32 +201,41 @@ def check_variable(name: str | None) -> None:
         )
 
 
-def headers_that_tell_who(
+def headers_that_say_who(
     headers: Mapping[str, str], given: Collection[str], key: str
 ) -> list[str]:
-    """Return the names of the headers that tell who asks.
+    """Return the names of the headers that say who asks, and that the caller did not give.
 
-    Headers whose values the caller gave, or that hold this key, are left out.
+    Args:
+        headers: The headers of a request.
+        given: The values of headers that the caller gave.
+        key: The key that the caller gave; "" for none. A header that holds it was
+            given, too.
     """
-    telling = {
-        name: value for name, value in headers.items() if _TELLS_WHO.search(name)
-    }
-    return [
-        name
-        for name, value in telling.items()
-        if value not in given and not (key and key in value)
-    ]
+    names: list[str] = []
+    for name, value in headers.items():
+        if not _SAYS_WHO.search(name) or value in given:
+            continue
+        holds_given_key = key != "" and key in value
+        if not holds_given_key:
+            names.append(name)
+    return names
 
 
 def has_host_of(url: str, address: str) -> bool:
-    """True if a URL leads to the host and port of an address."""
+    """Whether a URL has the scheme, host and port of an address."""
     return _host(url) == _host(address)
 
 
 def variable_naming(url: str, variables: Iterable[tuple[str, str]]) -> str:
-    """Return the variable whose address has the host of a URL.
+    """Return the name of the variable whose address has the host of a URL.
 
-    "" if there is none, or the host is that of a known provider.
+    "" if there is none, or if the host is that of a known provider.
+
+    Args:
+        url: The URL.
+        variables: The names and values of environment variables; variables of proxies
+            do not count.
     """
     host = _host(url)
     if host is None or _of_provider(host[1]):
@@ -241,7 +255,7 @@ def _two_places(variable: str) -> str:
 
 
 def _host(address: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port of an address; None if it is none."""
+    """Return scheme, host and port of an address; None if the text is no address."""
     try:
         parts = urlsplit(address.strip())
         port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,6 +1,6 @@
-"""What the replies of a model are kept under.
+"""The keys under which the replies of a model are stored.
 
-That is the model's own name, its address and its settings, and no secret.
+A key is made of the model's own name, its address and its settings, and of no secret.
 
 Whatever is sent and may change a reply counts. How a model is called and watched does
 not, nor do the variables of the environment, except those that hold the address of the
@@ -35,7 +35,8 @@ _SECRET_WORDS = frozenset(
         "headers",
     }
 )
-# what stands before "token" in the name of a token of a text, which is no secret
+# Words before "token" in the names of special tokens of a text, such as "eos_token".
+# These are no secrets.
 _KINDS_OF_TOKENS = frozenset(
     {"bos", "eos", "pad", "unk", "sep", "stop", "start", "end", "mask", "cls"}
 )
@@ -60,14 +61,14 @@ _FIELDS_WITHOUT_EFFECT = (
         }
     )
 )
-# Below these, all names are of what is sent: a function called ``search``, a field
-# called ``timeout``.
+# Fields whose content is sent to the model. Inside it, a field called ``timeout`` is no
+# setting of the client: it may be an argument of a tool.
 _FIELDS_SENT = frozenset(
     {"extra_body", "functions", "properties", "response_format", "tool_choice", "tools"}
 )
 _USER_IN_ADDRESS = re.compile(r"//[^/@\s]*@")
 _ADDRESS_VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)_(?:BASE_URL|API_BASE|ENDPOINT|HOST)")
-# that name a class in what frameworks write
+# Fields that name a class in the settings that frameworks write.
 _CLASS_FIELDS = frozenset({"_type", "class_name", "id", "type"})
 _WORDS_OF_NO_PROVIDER = (
     frozenset(  # words of variables and of classes that name no provider
@@ -95,23 +96,24 @@ _WORDS_OF_NO_PROVIDER = (
     )
 )
 _PROVIDER_ALIASES = {"hf": "huggingface"}
-# characters, from which on a word may stand within another, as in ChatOpenAI
+# A provider's name of at least so many characters is also found within a longer name,
+# such as "openai" in "ChatOpenAI".
 _LEAST_LENGTH_WITHIN = 4
 
 
 def endpoint_key(
     address: str, query: str, model: str, extra: Mapping[str, Any]
 ) -> str | None:
-    """What an endpoint's replies are kept under.
+    """Return the key under which the replies of an endpoint are stored.
 
     Args:
         address: The endpoint's address, without user, password and query.
-        query: The query that is sent with each call.
+        query: The query of the URL, which is sent with each call.
         model: The model's own name there, whatever name results show.
         extra: Further arguments of calls; their order does not count.
 
     Returns:
-        The address and a digest; None if an argument is no data of JSON.
+        The address and a digest; None if an argument cannot be written as JSON.
     """
     try:
         settings = json.dumps([query, model, extra], sort_keys=True)
@@ -121,31 +123,32 @@ def endpoint_key(
 
 
 def key_of(component: object, form: Callable[[], object]) -> str | None:
-    """Return the key under which the replies of a framework's model object are kept.
+    """Return the key under which the replies of a framework's model object are stored.
 
-    It is a digest of what the framework writes of the object to a file, without what is
-    secret. It is the same in every process.
+    It is a digest of the object's serialised settings without secrets, and is the same
+    in every process.
 
     Args:
         component: The model object.
-        form: Gives what the framework writes of it, e.g. a mapping of its settings.
+        form: Serialises the object as its framework does, e.g. to a mapping of its
+            settings.
 
     Returns:
-        None where replies must not be kept beyond the process: ``form`` gives no
-        complete form, or the class of the object, or of an object in it, is defined
-        outside of installed packages, so that its code may change.
+        The key; None where replies must not be kept beyond the process, because two
+        different models might get the same key: the settings cannot be serialised, or a
+        class is not from an installed package, so that its code may change.
     """
     if not _are_all_installed(component, set()):
         return None
     try:
-        serialised = public_form(form())
+        settings = public_form(form())
         names_of_classes = [
             f"{base.__module__}.{base.__qualname__}" for base in type(component).__mro__
         ]
-        # a provider's address in the environment changes replies as a setting does
-        addresses = provider_addresses([*names_of_classes, *_class_names(serialised)])
-        text = json.dumps([serialised, public_form(addresses)], sort_keys=True)
-    except Exception as error:  # noqa: BLE001  # whatever a framework or a part of the user's raises: no key
+        # A provider's address in the environment changes replies like a setting.
+        addresses = provider_addresses([*names_of_classes, *_class_names(settings)])
+        text = json.dumps([settings, public_form(addresses)], sort_keys=True)
+    except Exception as error:  # noqa: BLE001  # the framework's or a user's code raised: no key
         _logger.debug(
             "replies of %s are kept for the process only: %s",
             type(component).__name__,
@@ -159,10 +162,9 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
     """Return the variables of the environment that hold the address of a provider.
 
     A variable such as ``OPENAI_BASE_URL`` or ``OLLAMA_HOST`` counts if each word before
-    its ending names the provider. A word does so if it is a word of ``names``, or long
-    enough to be found within one, as ``openai`` in ``ChatOpenAI``. Words such as
-    ``api``, ``chat`` or ``model`` name none. So ``DB_HOST`` and ``LANGSMITH_ENDPOINT``
-    are the address of no provider.
+    its ending occurs in ``names``, alone or, if it is long enough, within another word,
+    such as ``openai`` in ``ChatOpenAI``. Words such as ``api``, ``chat`` or ``model``
+    are ignored. So ``DB_HOST`` and ``LANGSMITH_ENDPOINT`` do not count.
 
     Args:
         names: Names of classes, or of providers.
@@ -195,9 +197,9 @@ def provider_addresses(names: Iterable[str]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=4096)
 def is_installed(module: str) -> bool:
-    """Return True for modules of Python itself and of installed packages.
+    """Whether a module belongs to Python itself or to an installed package.
 
-    The names of such modules stand for what is in them.
+    The code of such a module only changes with its version.
     """
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return True
@@ -207,46 +209,49 @@ def is_installed(module: str) -> bool:
     )
 
 
-def public_form(form: object, *, is_sent: bool = False) -> object:
-    """Return a form of a model's settings without what is secret.
+def public_form(settings: object, *, is_sent: bool = False) -> object:
+    """Return a model's serialised settings without secrets and settings without effect.
 
-    Headers, fields that hold secrets, and the user in addresses are left out. So are
-    fields without a value, and those that say how the model is called, watched and
-    named, such as ``timeout``: they change no reply.
+    - Secrets are headers, fields such as ``api_key``, and the user in addresses.
+    - Without effect on a reply are client options such as ``timeout``, ``callbacks`` and
+      ``name``, and fields without a value.
 
     Args:
-        form: Data such as JSON has: what a framework writes of the model.
-        is_sent: Whether it is part of the request itself, such as the schema of a tool.
-            There a field called ``timeout`` is not a setting, and all fields but
-            secrets are kept.
+        settings: The settings, or a part of them, as data of JSON.
+        is_sent: Whether this part is sent to the model, such as the schema of a tool.
+            A field called ``timeout`` is then no client option: all fields but secrets
+            are kept.
     """
-    if isinstance(form, Mapping):
-        public_fields = {}
-        for name, value in form.items():
-            if not is_sent and (value is None or name in _FIELDS_WITHOUT_EFFECT):
-                continue
-            if not _is_secret(name, value, is_sent=is_sent):
-                public_fields[name] = public_form(
-                    value, is_sent=is_sent or name in _FIELDS_SENT
-                )
-        return public_fields
-    if isinstance(form, (list, tuple)):
-        return [public_form(value, is_sent=is_sent) for value in form]
-    return _USER_IN_ADDRESS.sub("//", form) if isinstance(form, str) else form
+    if isinstance(settings, str):
+        return _USER_IN_ADDRESS.sub("//", settings)
+    if isinstance(settings, (list, tuple)):
+        return [public_form(value, is_sent=is_sent) for value in settings]
+    if not isinstance(settings, Mapping):
+        return settings
+    public_fields = {}
+    for name, value in settings.items():
+        has_no_effect = value is None or name in _FIELDS_WITHOUT_EFFECT
+        if has_no_effect and not is_sent:
+            continue
+        if _is_secret(name, value, is_sent=is_sent):
+            continue
+        is_value_sent = is_sent or name in _FIELDS_SENT
+        public_fields[name] = public_form(value, is_sent=is_value_sent)
+    return public_fields
 
 
 def _is_secret(name: object, value: object, *, is_sent: bool) -> bool:
-    """Whether a field holds a secret, as far as its name tells.
+    """Whether a field holds a secret, by its name.
 
     True for names such as ``api_key``, ``openaiApiKey`` or ``default_headers``; False
-    for ``eos_token`` and the like, which are no tokens of access, and for numbers.
+    for ``eos_token`` and the like, which are tokens of a text, and for numbers.
 
     Args:
         name: The field's name.
-        value: What it holds.
-        is_sent: Whether it is part of the request itself. There a field called ``key``
-            may belong to the schema of a tool: it is a secret only if it holds a text,
-            while headers are always secret.
+        value: Its value.
+        is_sent: Whether it is part of what is sent to the model. There a field called
+            ``key`` may belong to the schema of a tool: it is a secret only if it holds a
+            text. Headers are always secret.
     """
     words = [word.lower() for word in _WORD.findall(str(name))]
     if isinstance(value, (int, float)) or _SECRET_WORDS.isdisjoint(words):
@@ -259,36 +264,37 @@ def _is_secret(name: object, value: object, *, is_sent: bool) -> bool:
     return not is_special_token
 
 
-def _class_names(form: object) -> Iterator[str]:
-    """What a form says of the classes of the objects in it."""
-    if isinstance(form, Mapping):
-        for name, value in form.items():
-            if name in _CLASS_FIELDS:
-                yield from [value] if isinstance(value, str) else []
-                yield from (
-                    (part for part in value if isinstance(part, str))
-                    if isinstance(value, list)
-                    else ()
-                )
+def _class_names(settings: object) -> Iterator[str]:
+    """Yield the names of classes in serialised settings, e.g. those under "_type".
+
+    A framework may write a name as a list of its parts, which are yielded one by one.
+    """
+    if isinstance(settings, list):
+        for value in settings:
             yield from _class_names(value)
-    elif isinstance(form, list):
-        for value in form:
-            yield from _class_names(value)
+    if not isinstance(settings, Mapping):
+        return
+    for name, value in settings.items():
+        if name in _CLASS_FIELDS:
+            parts = value if isinstance(value, list) else [value]
+            yield from (part for part in parts if isinstance(part, str))
+        yield from _class_names(value)
 
 
 def _are_all_installed(component: object, visited: set[int]) -> bool:
-    """Whether an object and the objects in it are of classes of installed packages.
+    """Whether a model object is made of classes of installed packages alone.
 
-    Of an object of pydantic, a mapping or a list, the parts are looked at too. The
-    class of any other object inside does not count.
+    Two kinds of objects are checked: the outermost, and each pydantic object in it. All
+    other objects pass. The elements of mappings and lists are looked at in turn.
 
     Args:
         component: The object.
-        visited: Ids of the objects looked at so far; this one is added. Empty for the
-            outermost object.
+        visited: Ids of the objects looked at so far; this object is added. Empty for
+            the outermost object.
     """
     if id(component) in visited or isinstance(component, (str, bytes)):
         return True
+    is_outermost = not visited
     visited.add(id(component))
     is_of_installed_class = is_installed(type(component).__module__)
     parts: Iterable[object]
@@ -300,9 +306,10 @@ def _are_all_installed(component: object, visited: set[int]) -> bool:
         parts = vars(component).values()
     elif isinstance(component, Sequence):
         parts = component
+    elif is_outermost:
+        return is_of_installed_class
     else:
-        is_inside = len(visited) > 1
-        return is_inside or is_of_installed_class
+        return True
     return all(_are_all_installed(part, visited) for part in parts)
 
 

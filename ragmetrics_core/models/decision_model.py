@@ -1,8 +1,9 @@
-"""Models that answer typed questions with probabilities, and write nothing.
+"""Models that answer typed questions with probabilities, and write no text.
 
-They are chat models to the session alone, which keeps their answers, limits and prices:
-the message of a request is its state and questions as JSON, and each choice of a reply
-is the answer to one of them.
+A request holds a *state*, which is the texts to judge, and questions about it. The
+session treats these models as chat models, so that it stores their answers and keeps
+limits and prices: a request's only message is the state and the questions as JSON, and
+each choice of a reply is the answer to one question.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from ragmetrics_core.models.threads import compute_beside_loop
 
 DECISIONS = "decisions/"
 SYSTEM_ONE = "systemone/"
-"""How the names of models of typed questions begin, by the form of their endpoint."""
+"""The prefixes of the names of these models; each stands for a form of endpoint."""
 
 _TYPESAFE = "typesafe/"
-# Providers that LiteLLM reaches, at an address of the user's, too: not by POST to
-# /v1/systemone, or not with a plain key.
+# Providers that are reached through LiteLLM, also at an address of the user's: their
+# endpoint is not POST /v1/systemone, or takes no plain key.
 _THROUGH_LITELLM = frozenset(
     {
         "azure_ai",
@@ -69,8 +70,8 @@ class DecisionModel(ChatModel):
 
     Attributes:
         most_questions: Most questions that one request may hold.
-        on_this_machine: Whether it computes here. Its calls take turns, so that a long
-            wait is no fault of them, and no limit of their time holds.
+        on_this_machine: Whether it computes on this machine. Its calls then take turns,
+            and have no time limit.
     """
 
     most_questions: int = 128
@@ -85,20 +86,21 @@ class DecisionModel(ChatModel):
 class ServedDecisionModel(DecisionModel):
     """A model behind an endpoint of typed questions, reached by our own client.
 
-    ``OpenAIDecisionModel`` and ``SystemOneModel`` say in which form it is asked.
+    Its subclasses are the two forms of endpoint: ``OpenAIDecisionModel`` for POST
+    /v1/decisions, ``SystemOneModel`` for POST /v1/systemone.
 
     Args:
-        model: Its name there, with or without the beginning of its form.
-        api_base: Address of the endpoint, up to and with ``/v1``; None takes that of
-            the provider's variable, else the provider's own.
+        model: Its name there, with or without the prefix (``form``) of its class.
+        api_base: Address of the endpoint, up to and with ``/v1``; None takes the
+            address in the provider's variable, else the provider's own.
         api_key: The key.
         api_key_env: The environment variable that holds the key. If neither ``api_key``
             nor ``api_key_env`` is given, the provider's own address gets the key in the
             provider's usual variable. ``api_base`` then gets no key.
         timeout: Seconds for one call.
-        prices: US dollars per token read and given; by default those of our dated file,
-            at the provider's own address.
-        most_questions: Most questions in one request.
+        prices: US dollars per token read and given. None takes the prices of our dated
+            file at the provider's own address; at any other they are unknown.
+        most_questions: Most questions in one request; None for the class's own number.
         extra: Further fields of the request's body.
 
     Raises:
@@ -108,7 +110,7 @@ class ServedDecisionModel(DecisionModel):
 
     name = ""
     cache_key: str | None = ""
-    # how its name begins, and, without the slash, the end of the endpoint's path
+    # The prefix of its name, "decisions/" or "systemone/"; also the endpoint's path.
     form: ClassVar[str]
     provider: ClassVar[Provider]
 
@@ -126,25 +128,25 @@ class ServedDecisionModel(DecisionModel):
     ) -> None:
         """Check the settings that the class describes, and make the HTTP client.
 
-        Nothing is sent. Prices that are not given are those of our dated file, at the
-        provider's own address.
+        Nothing is sent.
 
         Raises:
             SettingError: As the class says.
         """
         if most_questions is not None:
             self.most_questions = self._checked_most_questions(most_questions)
-        # its name without the beginning that names the form of its endpoint
+        # ``form`` is the prefix of the name: "decisions/" or "systemone/".
         model_name = model.removeprefix(self.form)
         self.name = f"{self.form}{model_name}"
         has_key = api_key is not None or api_key_env is not None
         endpoint = provider_endpoint(self.provider, api_base, has_key=has_key)
         address = self._with_version(endpoint.address or self.provider.address)
         self.model = self._name_at_endpoint(
-            model_name, is_named_address=api_base is not None
+            model_name, is_address_given=api_base is not None
         )
         if not self.model.strip("/"):
             raise no_model(self.form)
+        # The prices in our dated file hold at the provider's own address alone.
         if prices is None and address == self.provider.address:
             prices = decision_prices(model_name)
         self._extra = dict(extra or {})
@@ -161,7 +163,7 @@ class ServedDecisionModel(DecisionModel):
         self.cache_key = f"{self.form}|{self._client.cache_key}"
 
     def _checked_most_questions(self, most_questions: int) -> int:
-        """The number of questions in a request; ``SettingError`` if it is none."""
+        """Return a number of questions; ``SettingError`` if it is not at least 1."""
         place = f"{type(self).__name__}(most_questions=)"
         check_number(place, most_questions, least=1)
         return most_questions
@@ -190,21 +192,24 @@ class ServedDecisionModel(DecisionModel):
         """Send one request; each choice of the reply is the answer to one question.
 
         Args:
-            request: Its first message is a state and questions, as JSON. The body that
-                the endpoint takes is made of it.
+            request: Its first message holds, as JSON, the texts to judge (the state)
+                and the questions about them.
 
         Raises:
-            JudgeError: As the status and code of the reply say.
+            JudgeError: If the endpoint cannot be reached, replies with an error, or
+                sends no answers; its class goes by the reply's status and code.
         """
-        text = request.messages[0].content
+        state_and_questions = request.messages[0].content
         body = await compute_beside_loop(
-            lambda: {**self._body(text), **self._extra}, size=len(text)
+            lambda: {**self._body(state_and_questions), **self._extra},
+            size=len(state_and_questions),
         )
         data = json.dumps(body).encode()
-        reply_body = await self._client.call("POST", self.form.strip("/"), data)
+        path = self.form.strip("/")  # "decisions" or "systemone"
+        reply_body = await self._client.call("POST", path, data)
         reply = reply_of(
             self.name,
-            self._choices(text, reply_body),
+            self._choices(state_and_questions, reply_body),
             usage=tokens_by_name(reply_body),
             models=[reply_body.get("model")],
             key=self._client.key(),
@@ -212,21 +217,26 @@ class ServedDecisionModel(DecisionModel):
         return add_price(reply, self.prices())
 
     def _with_version(self, address: str) -> str:
-        """The address up to and with the version of the form."""
+        """Return an address with the version that the endpoint's path begins with."""
         return address
 
-    def _name_at_endpoint(self, model: str, *, is_named_address: bool) -> str:
-        """The model's name at its endpoint."""
-        del is_named_address  # the same at all addresses
+    def _name_at_endpoint(self, model: str, *, is_address_given: bool) -> str:
+        """Return the model's name as its endpoint knows it.
+
+        Args:
+            model: The name without the prefix of the form.
+            is_address_given: Whether the caller gave the address of the endpoint.
+        """
+        del is_address_given  # the same at all addresses
         return model
 
     @abstractmethod
     def _body(self, request: str) -> Body:
-        """The body of a request in this form."""
+        """Return the body of a request, as this form of endpoint takes it."""
 
     @abstractmethod
     def _choices(self, request: str, body: Any) -> tuple[Choice, ...]:
-        """The answers of a reply in this form; ``MalformedReply`` if it holds none."""
+        """Read the answers from a reply's body; ``MalformedReply`` if it holds none."""
 
 
 class OpenAIDecisionModel(ServedDecisionModel):
@@ -273,8 +283,8 @@ class SystemOneModel(ServedDecisionModel):
             return address
         return f"{address.rstrip('/')}/v1"
 
-    def _name_at_endpoint(self, model: str, *, is_named_address: bool) -> str:
-        if is_named_address:
+    def _name_at_endpoint(self, model: str, *, is_address_given: bool) -> str:
+        if is_address_given:
             return model
         if not model:
             raise no_model(self.form)
@@ -403,19 +413,23 @@ _UNREAD_BY_LITELLM = "returned an unexpected response"
 def decision_model(
     name: str, *, api_base: str | None = None, api_key_env: str | None = None
 ) -> DecisionModel | None:
-    """Return the model of typed questions that a name means.
+    """Return the client of the model of typed questions that a name stands for.
 
-    A typed question is answered with probabilities, not in words.
+    A typed question is answered with probabilities, not in words. The client is:
+
+    - for ``decisions/MODEL``: our own (``OpenAIDecisionModel``);
+    - for ``systemone/MODEL`` with an address, and for ``systemone/typesafe/MODEL``: our
+      own (``SystemOneModel``);
+    - for ``systemone/PROVIDER/MODEL`` of any other provider: LiteLLM's. A few providers
+      need LiteLLM at any address.
 
     Args:
-        name: ``decisions/MODEL``, ``systemone/MODEL`` with an address of its own,
-            ``systemone/typesafe/MODEL``, or ``systemone/PROVIDER/MODEL`` of a provider
-            that LiteLLM reaches.
+        name: The name.
         api_base: Address of the endpoint; None for the provider's own.
         api_key_env: The environment variable that holds its key.
 
     Returns:
-        None if the name begins otherwise: it means no such model.
+        The client; None for a name with another prefix, which is no such model.
 
     Raises:
         SettingError: If no model is named, or its address is missing.
@@ -425,23 +439,21 @@ def decision_model(
         return OpenAIDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
     if not name.startswith(SYSTEM_ONE):
         return None
-    provider, slash, model = name.removeprefix(SYSTEM_ONE).partition("/")
-    # A provider without an address is left to LiteLLM; the one provider that our own
-    # client knows is not.
-    is_left_to_litellm = (
-        api_base is None and bool(slash) and f"{provider}/" != _TYPESAFE
-    )
-    # some providers are reached through LiteLLM at any address
-    needs_litellm = provider in _THROUGH_LITELLM or is_left_to_litellm
+    # Without a slash the first part is not a provider but the model.
+    first_part, slash, model_of_provider = name.removeprefix(SYSTEM_ONE).partition("/")
+    is_other_provider = bool(slash) and f"{first_part}/" != _TYPESAFE
+    needs_litellm = first_part in _THROUGH_LITELLM
+    if is_other_provider and api_base is None:
+        needs_litellm = True
     if not needs_litellm:
         return SystemOneModel(name, api_base=api_base, api_key_env=api_key_env)
-    if not model:
+    if not model_of_provider:
         raise no_model(SYSTEM_ONE)
     return LiteLLMDecisionModel(name, api_base=api_base, api_key_env=api_key_env)
 
 
 def no_model(form: str) -> errors.SettingError:
-    """The error for a name that is only the beginning of one."""
+    """Return the error for a name that is just the prefix, such as "decisions/"."""
     example = "gpt-6-luna" if form == DECISIONS else "typesafe/jev-1.13.0"
     return errors.SettingError(
         f"{form} names no model: give {form}MODEL, e.g. {form}{example}"
@@ -449,7 +461,7 @@ def no_model(form: str) -> errors.SettingError:
 
 
 def _no_decision_model(where: str) -> errors.ModelNotFound:
-    """The error of a server whose model answers no typed questions."""
+    """Return the error of a server whose model answers no typed questions."""
     return errors.ModelNotFound(
         f"{where} answers no typed questions (HTTP 501): start that server with a"
         " decision model"

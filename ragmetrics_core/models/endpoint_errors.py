@@ -1,7 +1,7 @@
-"""From what a client raised, or an endpoint replied, to the judge error that says it.
+"""Makes a judge error of an exception that a client raised, or of an error reply.
 
-A ``Fault`` is what an exception or a reply says: status, codes, words. ``judge_error``
-makes an error of it.
+A ``Fault`` holds what the exception or the reply says: status, codes, words.
+``judge_error`` makes a judge error of it.
 
 The sentences hold status codes, and codes and names of parameters that services are
 known to send. They never hold anything else that the endpoint wrote: it may echo keys
@@ -95,8 +95,9 @@ _TOO_LONG = re.compile(
     r"|max_tokens_exceeded|longer than the (?:model's )?maximum|inputs?.? tokens? \+ .?max_new_tokens",
     re.IGNORECASE,
 )
-# A class of error, words, and the more special class that it is if these words were
-# said. The first that fits counts; one for the base of all fits every class.
+# A class of error, words, and the more special class of an error that says these words.
+# The first row that fits counts. A row for ``JudgeError``, the base of all classes, fits
+# every class.
 _REFINEMENTS: tuple[
     tuple[type[errors.JudgeError], re.Pattern[str], type[errors.JudgeError]], ...
 ] = (
@@ -202,7 +203,8 @@ _KEY_REFUSED = re.compile(
     r"(?:invalid|incorrect|missing|no)\b.{0,20}\b(?:api[ _-]?key|credentials)",
     re.IGNORECASE,
 )
-_STUMBLES = frozenset(
+# What a client's own code raises while it reads a reply of another form than expected.
+_RAISED_BY_READING = frozenset(
     {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "TypeError"}
 )
 _CONNECTION = frozenset(
@@ -250,19 +252,21 @@ _SENTENCES: dict[type[errors.JudgeError], str] = {
 
 
 _MOST_CAUSES = 8
-"""So many exceptions are looked at, each the cause of the one before."""
+"""Most exceptions that are looked at in a chain of causes."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fault:
-    """What an exception of a client, or a reply that is an error, says.
+    """The information in an exception of a client, or in an error reply.
 
     Args:
         status: The HTTP status; None if none is known.
-        symbols: Error codes and names of parameters, as far as services document them.
-        retry_after: Seconds after which the endpoint wants the next call.
-        text: Everything that was said. It is searched, and never shown.
-        class_names: Names of the exceptions' classes and their bases, causes included.
+        symbols: The error codes and names of parameters in it that services document.
+        retry_after: Seconds after which the endpoint wants the next call; None if it
+            does not say.
+        text: All words of it. They are searched, and never shown.
+        class_names: Names of the exceptions' classes and their bases, causes included;
+            empty for a reply.
     """
 
     status: int | None = None
@@ -273,7 +277,7 @@ class Fault:
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
-        """Read an exception of an OpenAI-like client, and those that caused it.
+        """Read an exception of an OpenAI-like client, with the exceptions behind it.
 
         Clients keep status, body and headers in attributes of various names. No other
         function looks for them.
@@ -300,7 +304,7 @@ class Fault:
     def from_reply(
         cls, status: int | None, text: str, retry_after: float | None
     ) -> Self:
-        """Read a reply that is an error.
+        """Read an error reply.
 
         Args:
             status: Its HTTP status.
@@ -319,26 +323,25 @@ class Fault:
 
     @property
     def about_key(self) -> bool:
-        """True if a key is missing.
-
-        A refusal for another reason does not count: it may echo such words from a
-        sample.
-        """
-        is_refusal = self.status in range(400, 500)
-        if is_refusal and self.status not in (401, 403):
+        """Whether the words say that a key is missing or wrong."""
+        is_rejection = self.status in range(400, 500)
+        is_about_access = self.status in (401, 403)
+        if is_rejection and not is_about_access:
+            # Another rejection, e.g. 400, may echo such words from a sample.
             return False
         return _ABOUT_KEY.search(self.text) is not None
 
     @property
     def about_parameter(self) -> bool:
-        """True if a parameter is named."""
+        """Whether the words name a parameter of the request."""
         return bool(_PARAMETERS.search(self.text) or _ABOUT_N.search(self.text))
 
     @property
     def class_if_unanswered(self) -> type[errors.JudgeError] | None:
-        """The class of error if no reply came in time, or no connection was made.
+        """The class of error where no reply came: a timeout, or a failed connection.
 
-        The classes of the exceptions tell. None if there was a reply, or nobody knows.
+        It goes by the names of the exceptions' classes. None if a reply came, or nobody
+        knows.
         """
         if any("Timeout" in name for name in self.class_names):
             return errors.JudgeTimeout
@@ -348,20 +351,22 @@ class Fault:
 
     @property
     def is_unreadable(self) -> bool:
-        """True if there was a reply that the client could not read.
+        """Whether a reply came that the client could not read.
 
-        It is told by what the client stumbled over, or by its words.
+        It shows in the exception's words, or in its class: an ``IndexError``, for
+        example, is raised where the client looks for what the reply lacks.
         """
         if self.class_if_unanswered is errors.JudgeTimeout:
             return False
         if _NOT_JSON.search(self.text) is not None:
             return True
-        has_stumbled = not self.class_names.isdisjoint(_STUMBLES)
-        return has_stumbled and "OSError" not in self.class_names
+        if "OSError" in self.class_names:  # the connection failed
+            return False
+        return not self.class_names.isdisjoint(_RAISED_BY_READING)
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:
-    """An exception, its cause, the cause of that, and so on."""
+    """Return an exception, its cause, the cause of its cause, and so on."""
     exceptions = [error]
     while len(exceptions) < _MOST_CAUSES:
         cause = exceptions[-1].__cause__ or exceptions[-1].__context__
@@ -372,7 +377,7 @@ def _with_causes(error: BaseException) -> list[BaseException]:
 
 
 def _body_in(exceptions: Sequence[BaseException]) -> dict[str, Any]:
-    """The first body of a reply that any of the exceptions holds; {} if none does."""
+    """Return the first body of a reply that any exception holds; {} if none does."""
     for exception in exceptions:
         body = getattr(exception, "body", None)
         if isinstance(body, dict):
@@ -381,7 +386,7 @@ def _body_in(exceptions: Sequence[BaseException]) -> dict[str, Any]:
 
 
 def _status_in(holders: Sequence[object]) -> int | None:
-    """The first status that exceptions or their responses hold; None if none does."""
+    """Return the first status in exceptions or their responses; None if none has one."""
     for holder in holders:
         for name in ("status_code", "status"):
             status = getattr(holder, name, None)
@@ -391,7 +396,7 @@ def _status_in(holders: Sequence[object]) -> int | None:
 
 
 def _retry_after_in(holders: Sequence[object]) -> float | None:
-    """The first wait that exceptions or their responses ask for; None if none does."""
+    """Return the first ``Retry-After`` in exceptions or responses, in seconds, or None."""
     for holder in holders:
         for name in ("headers", "litellm_response_headers"):
             headers = getattr(holder, name, None)
@@ -403,9 +408,9 @@ def _retry_after_in(holders: Sequence[object]) -> float | None:
 
 
 def status_number(status: object) -> int | None:
-    """A status as a number, also where a service writes it as a text.
+    """Return an HTTP status as a number; a service may have written it as a text.
 
-    None if it is none.
+    None if it is no status.
     """
     if isinstance(status, str) and status.strip().isdecimal():
         status = int(status.strip()[:9])
@@ -413,11 +418,10 @@ def status_number(status: object) -> int | None:
 
 
 def status_of_body(body: object) -> int | None:
-    """The status of the error that a reply is, though it came as a success.
+    """Return the status of an error that came as a success; None if it is no error.
 
-    Gateways answer so where the model's own service failed after the headers were sent.
-
-    None if the reply is no error.
+    Gateways send such replies where the model's service fails after the headers, with
+    their status 200, were sent.
     """
     if not isinstance(body, dict) or body.get("choices") or not body.get("error"):
         return None
@@ -434,7 +438,10 @@ def status_of_body(body: object) -> int | None:
 
 
 def _status_of_symbol(symbol: object) -> int | None:
-    """The status that a code is itself, or is known for; None for any other code."""
+    """Return the HTTP status that an error code stands for; None for an unknown code.
+
+    The code may be the status itself, or a name such as "RESOURCE_EXHAUSTED".
+    """
     status = status_number(symbol)
     if status is None and isinstance(symbol, str):
         return _STATUS_OF_SYMBOL.get(symbol)
@@ -442,7 +449,7 @@ def _status_of_symbol(symbol: object) -> int | None:
 
 
 def _words_of(value: object) -> str:
-    """What an exception of somebody's client says; "" if it cannot be told."""
+    """Return the message of an exception of any client; "" if that raises."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001  # it is their code
@@ -450,9 +457,10 @@ def _words_of(value: object) -> str:
 
 
 def _symbols(body: Mapping[str, Any], text: str) -> tuple[str, ...]:
-    """The error codes and names of parameters in a reply that is an error, each once.
+    """Return the error codes and names of parameters in an error reply, without repeats.
 
-    Only those count that services document: any other text may echo a key or a sample.
+    Only documented codes and names are returned: any other text may echo a key or a
+    sample.
 
     Args:
         body: The body of the reply; empty if it is unknown.
@@ -512,16 +520,19 @@ def seconds_of_retry_after(header: Any, now: datetime | None = None) -> float | 
 def _class_of_error(
     stated_class: type[errors.JudgeError], fault: Fault
 ) -> type[errors.JudgeError]:
-    """Return the class of error that a fault is.
+    """Return the class of judge error for a fault.
 
-    It is the stated class, corrected where clients use one class for several faults. A
-    missing key and an unknown parameter come first. Then the status tells the class of
-    an error of the server. Then words may tell a more special class. Last, an error of
-    the server or the connection goes by whether a reply came, and could be read.
+    Clients use one class of exception for several faults. So the class that their
+    exception stands for is corrected by what the fault says, in this order:
+
+    1. A missing key or an unknown parameter decides at once.
+    2. The HTTP status gives the class in place of the general ``JudgeServerError``.
+    3. Words may name a more special fault, e.g. a request that is too long.
+    4. A server or connection error goes by whether a reply came, and could be read.
 
     Args:
         stated_class: What the class of the client's exception stands for.
-        fault: What the exception says.
+        fault: What the exception or the reply says.
     """
     if fault.about_key:
         return errors.AuthenticationFailed
@@ -531,8 +542,9 @@ def _class_of_error(
     if stated_class is errors.JudgeServerError:
         error_class = _CLASS_BY_STATUS.get(fault.status, stated_class)
     for general_class, words, special_class in _REFINEMENTS:
-        is_of_general = general_class in (error_class, errors.JudgeError)
-        if is_of_general and words.search(fault.text):
+        # ``JudgeError`` is the base of all classes: its refinements fit any class.
+        is_for_this_class = general_class in (error_class, errors.JudgeError)
+        if is_for_this_class and words.search(fault.text):
             return special_class
     if error_class in (errors.JudgeServerError, errors.ConnectionFailed):
         if fault.is_unreadable:
@@ -550,19 +562,20 @@ def judge_error(
     advice_on_key: str = "",
     advice_on_model: str = "",
 ) -> errors.JudgeError:
-    """Return the judge error for a fault.
+    """Return the judge error for a fault, with a message that says what to do.
 
-    Its message holds nothing that the endpoint wrote.
+    The message repeats nothing that the endpoint wrote, except documented codes.
 
     Args:
-        stated_class: What the class of the client's exception stands for; status and
-            words of the fault may correct it.
-        fault: What the exception says.
+        stated_class: The judge error that the class of the client's exception stands
+            for; ``JudgeServerError`` if it says nothing. Status and words of the fault
+            correct it.
+        fault: What the exception or the reply says.
         where: Name of the model.
-        endpoint: Its address, if it is one of the user's own.
-        advice_on_key: What to do about a key that is missing; "" if there was one.
-        advice_on_model: What to do about a model that the endpoint does not know; ""
-            for what holds of all endpoints.
+        endpoint: Its address, if it is one of the user's own; else None.
+        advice_on_key: What to do if the key is missing; "" if a key was sent.
+        advice_on_model: What to do if the endpoint does not know the model; "" for the
+            general advice.
     """
     error_class = _class_of_error(stated_class, fault)
     if endpoint:
@@ -583,9 +596,9 @@ def judge_error(
 def _sentence(
     error_class: type[errors.JudgeError], fault: Fault, advice_on_model: str
 ) -> str:
-    """The message of an error, with places for ``where`` and ``details``.
+    """Return the message of an error, to be formatted with ``where`` and ``details``.
 
-    A class without a sentence of its own has that of its next base.
+    A class without a sentence of its own has the sentence of its next base.
     """
     if error_class is errors.JudgeServerError and fault.is_unreadable:
         return (
@@ -598,7 +611,7 @@ def _sentence(
 
 
 def _details_in_words(fault: Fault) -> str:
-    """Status and codes of a fault in brackets, behind a blank; "" without any."""
+    """Return status and codes of a fault, e.g. " (HTTP 429, tokens)"; "" without any."""
     details: list[str] = []
     if fault.status:
         details.append(f"HTTP {fault.status}")
@@ -607,7 +620,7 @@ def _details_in_words(fault: Fault) -> str:
 
 
 def _number_in(text: str, pattern: re.Pattern[str]) -> int | None:
-    """The number that a pattern finds as its last group; None if it finds nothing."""
+    """Return the number in the last group of a pattern; None if it finds nothing."""
     match = pattern.search(text)
     if match is None:
         return None
@@ -616,11 +629,11 @@ def _number_in(text: str, pattern: re.Pattern[str]) -> int | None:
 
 
 def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
-    """Return the judge error for what any client raised.
+    """Return the judge error for an exception that any client raised.
 
-    What the error says of the endpoint decides: a status, a key, no reply in time. If
-    it says nothing of the kind, the message names the error's class and the line that
-    raised it, and never its words.
+    It goes by what the exception says of the endpoint: a status, a missing key, no reply
+    in time. If it says nothing of the kind, the message names the exception's class and
+    the line that raised it, and never its words.
 
     Args:
         error: What was raised.
@@ -629,6 +642,8 @@ def error_of_client(error: BaseException, where: str) -> errors.JudgeError:
     fault = Fault.of(error)
     is_unanswered = fault.class_if_unanswered is not None
     if fault.status is not None or fault.about_key or is_unanswered:
+        # The general class of an endpoint's error: ``judge_error`` corrects it by the
+        # status, the key and the words.
         return judge_error(errors.JudgeServerError, fault, where)
     if _is_about_unknown_parameter(error, fault):
         return judge_error(errors.UnsupportedParameter, fault, where)
@@ -656,17 +671,16 @@ def _is_about_unknown_parameter(error: BaseException, fault: Fault) -> bool:
 def error_of_redirect(
     where: str, asked: str, location: str, key: str = ""
 ) -> errors.EndpointMoved:
-    """The error for a redirect of a call to an address.
+    """Return the error for a call that was answered with a redirect.
 
-    Of where it points to, only scheme, host and port are told.
-
-    The path may be an echo of anything that was sent.
+    The message names scheme, host and port of the redirect's target. It does not name
+    the path, which may echo anything that was sent.
 
     Args:
         where: Name of the model.
         asked: The address that was called.
-        location: Where the redirect points to.
-        key: The key that was sent; a host that holds it is not told.
+        location: The target of the redirect.
+        key: The key that was sent; a host that contains the key is not named.
     """
     try:
         origin = read_address(urljoin(asked, location)).origin
@@ -682,7 +696,7 @@ def error_of_redirect(
 
 
 def error_of_large_reply(where: str, most: int = MOST_BYTES) -> errors.MalformedReply:
-    """The error for a reply that is longer than any reply to a question."""
+    """Return the error for a reply that is longer than any usable reply."""
     return errors.MalformedReply(
         f"{where} sent more than {most // 2**20} MB; check the endpoint"
     )

@@ -1,10 +1,10 @@
-"""The httpx clients that LiteLLM makes, held to our rules during our calls alone.
+"""Checks what the httpx clients of LiteLLM send and receive, during our calls alone.
 
 LiteLLM makes a client for each provider and event loop, and keeps it. Its clients
 follow redirects, read replies of any length, and send the key that the environment
-holds to whatever address they were given. We add event hooks to each of these clients.
-No class is changed, and no client of anybody else. Outside of our calls the hooks do
-nothing.
+holds to whatever address they were given. We add event hooks to each of these clients,
+which prevent all three. No class is changed, and no client of anybody else. Outside of
+our calls the hooks do nothing.
 
 Imported with LiteLLM, which brings httpx.
 """
@@ -22,7 +22,7 @@ from ragmetrics_core.models.addresses import (
     ADDRESS_VARIABLE,
     KEY_VARIABLE,
     has_host_of,
-    headers_that_tell_who,
+    headers_that_say_who,
     variable_naming,
 )
 from ragmetrics_core.models.endpoint_errors import (
@@ -35,15 +35,16 @@ from ragmetrics_core.models.urls import public_address
 
 @dataclass
 class LiteLLMCall:
-    """Our call that is going on.
+    """A call of ours through LiteLLM.
 
     Args:
         model: Name of the model.
-        given_key: The key that was given; "" for none.
-        given_address: The address that was given; "" for the provider's own.
+        given_key: The key that the caller gave; "" for none.
+        given_address: The address that the caller gave; "" for the provider's own.
         given_headers: Values of headers that the caller gave.
-        refusals: Why a request was not sent, or its reply not followed or not read.
-        address: What was asked, as it may be shown.
+        refusals: Why a hook did not send the request, follow its redirect or read its
+            reply.
+        address: The address that was called, without secrets; "" before the call.
     """
 
     model: str
@@ -61,7 +62,7 @@ current_call: ContextVar[LiteLLMCall | None] = ContextVar(
 
 
 def guard_clients(litellm: Any) -> None:
-    """Hold the clients that LiteLLM keeps to our rules, and those that it will make."""
+    """Add our hooks to the clients that LiteLLM has made, and to all that it will make."""
     cache = litellm.in_memory_llm_clients_cache
     for client in (
         litellm.module_level_client,
@@ -74,7 +75,7 @@ def guard_clients(litellm: Any) -> None:
 
 
 class _GuardingSetter:
-    """LiteLLM's function that keeps a new client, with our guard before it."""
+    """Stands in for LiteLLM's function that keeps a new client; adds our hooks first."""
 
     def __init__(self, set_cache: Any) -> None:
         self._set_cache = set_cache
@@ -87,7 +88,8 @@ class _GuardingSetter:
 def _guard_client(keeper: object) -> None:
     """Add our hooks to the httpx client of one of LiteLLM's handlers or of an SDK."""
     fields = vars(keeper) if hasattr(keeper, "__dict__") else {}
-    # in LiteLLM's handlers "client", in newer ones and in OpenAI's SDK "_client"
+    # The httpx client is the object itself, its "client" (LiteLLM's handlers), or its
+    # "_client" (newer handlers, and OpenAI's SDK).
     for client in (keeper, fields.get("client"), fields.get("_client")):
         if isinstance(client, httpx.AsyncClient):
             _add_hooks(client, _check_request_async, _check_response_async)
@@ -95,7 +97,7 @@ def _guard_client(keeper: object) -> None:
             _add_hooks(client, _check_request, _check_response)
         else:
             continue
-        if "event_hooks" in fields:  # with these a handler makes its client anew
+        if "event_hooks" in fields:  # a handler gives these to later clients
             fields["event_hooks"] = client.event_hooks
 
 
@@ -107,14 +109,14 @@ def _add_hooks(client: Any, check_request: Any, check_response: Any) -> None:
 
 
 def _check_request(request: httpx.Request) -> None:
-    """Before a request is sent: see to its address and its key."""
+    """Check address and keys of a request before it is sent."""
     call = current_call.get()
     if call is not None:
         _guard_key(call, request)
 
 
 def _check_response(response: httpx.Response) -> None:
-    """Before a redirect is followed: refuse it."""
+    """Refuse a redirect before it is followed."""
     call = current_call.get()
     if call is not None and response.has_redirect_location:
         asked = str(response.request.url)
@@ -129,7 +131,7 @@ async def _check_request_async(request: httpx.Request) -> None:
 
 
 async def _check_response_async(response: httpx.Response) -> None:
-    """Before a reply is read: refuse a redirect, and bound the reply's size."""
+    """Refuse a redirect, and bound the reply's size before it is read."""
     _check_response(response)
     call = current_call.get()
     if call is not None and isinstance(response.stream, httpx.AsyncByteStream):
@@ -137,7 +139,7 @@ async def _check_response_async(response: httpx.Response) -> None:
 
 
 class _BoundedStream(httpx.AsyncByteStream):
-    """A stream that ends with an error where it is too long."""
+    """A stream of bytes that raises an error when it becomes too long."""
 
     def __init__(self, stream: httpx.AsyncByteStream, call: LiteLLMCall) -> None:
         self._stream = stream
@@ -159,39 +161,58 @@ class _BoundedStream(httpx.AsyncByteStream):
 
 
 def _guard_key(call: LiteLLMCall, request: httpx.Request) -> None:
-    """Take from a request every key that was not given for its address.
+    """Make sure that a request sends no key to an address that the key is not for.
 
-    To a given address goes only what was given with it: other headers that tell who
-    asks are removed. The provider's own address gets the provider's usual key. But if
-    the environment names another address for LiteLLM, the request is refused.
+    LiteLLM adds the keys of the environment to every request. They are removed from a
+    request to an address that the caller gave. To the provider's own address they may
+    go; but if a variable of the environment changed that address, the request is refused.
 
     Args:
         call: Our call. The address is noted in it, and so is a refusal.
-        request: What LiteLLM is about to send.
+        request: The request that LiteLLM is about to send.
 
     Raises:
-        AuthenticationFailed: If the environment names the address for LiteLLM, and a
-            key would go there.
+        AuthenticationFailed: If a key would go to an address that a variable of the
+            environment names.
     """
     url = str(request.url)
     path = "/v1/systemone" if url.endswith("/v1/systemone") else "/chat/completions"
     call.address = public_address(url).removesuffix(path)
-    # Some providers take no address: LiteLLM then asks another host than the given one.
-    is_given_host = not call.given_address or has_host_of(url, call.given_address)
-    # names of the headers that tell who asks and were not given for this address
-    credentials = headers_that_tell_who(
-        request.headers,
-        call.given_headers if is_given_host else (),
-        call.given_key if is_given_host else "",
-    )
     if call.given_address:
-        for name in credentials:
-            del request.headers[name]
+        _remove_keys_of_environment(call, request)
+    else:
+        _refuse_usual_key_elsewhere(call, request)
+
+
+def _remove_keys_of_environment(call: LiteLLMCall, request: httpx.Request) -> None:
+    """Remove from a request all headers that say who asks, unless the caller gave them.
+
+    What the caller gave is for the address that the caller gave. Some providers take no
+    address, so that LiteLLM calls another host: then these headers are removed, too.
+    """
+    url = str(request.url)
+    given_headers: frozenset[str] = frozenset()
+    given_key = ""
+    if has_host_of(url, call.given_address):
+        given_headers = call.given_headers
+        given_key = call.given_key
+    for name in headers_that_say_who(request.headers, given_headers, given_key):
+        del request.headers[name]
+
+
+def _refuse_usual_key_elsewhere(call: LiteLLMCall, request: httpx.Request) -> None:
+    """Refuse to send the provider's usual key to an address that is not its own.
+
+    A key that the caller gave may go there, and so may a request without any key.
+
+    Raises:
+        AuthenticationFailed: If a variable of the environment names the address, and
+            the request holds a key that the caller did not give.
+    """
+    url = str(request.url)
+    if call.given_key:
         return
-    # LiteLLM asks the address that it knows of the provider: a key that was given, or
-    # none, may go there. The provider's usual key may, unless the environment has
-    # changed the address.
-    if call.given_key or not credentials:
+    if not headers_that_say_who(request.headers, call.given_headers, key=""):
         return
     address_variable = variable_naming(url, os.environ.items())
     if address_variable:

@@ -51,8 +51,8 @@ from ragmetrics_core.models.urls import endpoint_address
 if TYPE_CHECKING:
     from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
-# What LiteLLM's exceptions stand for where neither status nor text says it; of a class
-# that is not listed, its base.
+# The judge errors that LiteLLM's exceptions stand for, where neither status nor words say
+# more. A class that is not listed counts as its base.
 EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
     "ContextWindowExceededError": errors.ContextWindowExceeded,
     "UnsupportedParamsError": errors.UnsupportedParameter,
@@ -79,7 +79,6 @@ EXCEPTIONS: dict[str, type[errors.JudgeError]] = {
         errors.ContentRefused,
     ),
 }
-_MESSAGE = ("content", "refusal", "provider_specific_fields")  # of a reply
 # Providers that serve any model, of which LiteLLM's tables cannot say what it can do.
 _CANNOT_SAY = frozenset(
     {
@@ -124,8 +123,14 @@ def _litellm() -> Any:
     return litellm
 
 
-def _check_name(model: str) -> None:
-    """Refuse a name that LiteLLM is not asked by, or any where it is not installed."""
+def _check_litellm_for(model: str) -> None:
+    """Check that LiteLLM is installed, and that it may be asked for this name.
+
+    Raises:
+        MissingDependency: If LiteLLM is not installed.
+        SettingError: If the name holds an address, or means a client of LiteLLM's whose
+            requests we cannot check.
+    """
     if importlib.util.find_spec("litellm") is None:
         raise errors.MissingDependency(
             f"{model} is reached through LiteLLM: pip install"
@@ -136,7 +141,7 @@ def _check_name(model: str) -> None:
         raise errors.SettingError(
             "a model's name holds no address; name the address with api_base="
         )
-    # a client of its own, which we cannot keep from keys and redirects
+    # For these names LiteLLM uses a client without httpx, to which no hook can be added.
     if model.startswith("aiohttp_openai/"):
         raise errors.SettingError(f"{model}: name it openai/{model.partition('/')[2]}")
 
@@ -182,7 +187,7 @@ class LiteLLMModel(ChatModel):
     ) -> None:
         """Check and keep the settings that the class describes.
 
-        LiteLLM is not imported before the first call, because that takes seconds.
+        LiteLLM is found, but not imported before the first call: that takes seconds.
 
         Raises:
             SettingError: If the name or the address is invalid, or a number is out of
@@ -192,25 +197,32 @@ class LiteLLMModel(ChatModel):
         check_number(
             "LiteLLMModel(timeout=)", timeout, least=0, whole=False, above=True
         )
-        _check_name(model)
+        _check_litellm_for(model)
         self.model = self.name = model
         self.api_base = api_base
         self.api_key_env = api_key_env
         self._api_key = api_key
         self._timeout = timeout
+        # ``api_base`` in its parts; None if it was not given
         self._given_address = None if api_base is None else endpoint_address(api_base)
-        # where requests go, as it may be shown; "" until the first call tells it
-        self._address_asked = self._given_address.shown if self._given_address else ""
+        # Where requests go, without secrets. The provider's own address is "" until the
+        # first call shows it.
+        self._shown_address = self._given_address.shown if self._given_address else ""
         check_prices(model, prices)
         listed_model = facts_of_listed_model(model.removeprefix("openai/"))
         if prices is None and listed_model is not None:
             prices = listed_model.prices
+        # As given, else from our dated file; None if neither knows them.
         self._prices = prices
         self._extra = dict(extra or {})
         self._provider = model.partition("/")[0]
         self._capabilities = capabilities
-        # the classes that LiteLLM raises; empty until LiteLLM is imported
+        # The classes of exceptions that LiteLLM raises; empty until it is imported.
         self._exceptions_of_litellm: tuple[type[Exception], ...] = ()
+
+    @property
+    def _is_litellm_imported(self) -> bool:
+        return bool(self._exceptions_of_litellm)
 
     def __repr__(self) -> str:
         base = (
@@ -220,9 +232,9 @@ class LiteLLMModel(ChatModel):
 
     @property
     def cache_key(self) -> str | None:
-        """Address, model and extra arguments.
+        """The key under which replies are stored: address, model, extra arguments.
 
-        Without an address, those of the provider that the environment holds.
+        Without a given address, the provider's addresses in the environment count.
         """
         settings = public_form(self._extra)
         if not isinstance(settings, Mapping):
@@ -245,19 +257,18 @@ class LiteLLMModel(ChatModel):
 
         The provider's own is known after the first call.
         """
-        return self._address_asked
+        return self._shown_address
 
     def _key(self) -> str:
-        """The key that was given, else what the variable of the key holds now.
-
-        "" for none.
-        """
+        """Return the key that was given, else the value of its variable; "" for none."""
         if self._api_key is not None:
             return self._api_key.strip()
-        return os.environ.get(self.api_key_env, "").strip() if self.api_key_env else ""
+        if self.api_key_env:
+            return os.environ.get(self.api_key_env, "").strip()
+        return ""
 
     def capabilities(self) -> Capabilities:
-        """What was stated, else what LiteLLM's tables say.
+        """What the model can do: as given, else by LiteLLM's tables.
 
         Unknown before ``prepare``.
         """
@@ -268,7 +279,7 @@ class LiteLLMModel(ChatModel):
 
         Only the first call does anything.
         """
-        if self._exceptions_of_litellm:
+        if self._is_litellm_imported:
             return
         litellm = await asyncio.to_thread(_litellm)
         self._provider = _provider(litellm, self.model, self.api_base) or self._provider
@@ -283,13 +294,13 @@ class LiteLLMModel(ChatModel):
     def prices(self) -> tuple[float, float] | None:
         """US dollars per prompt token and per reply token; None if unknown.
 
-        They are as given, else from our dated file, else from LiteLLM's table, which is
-        known once LiteLLM is imported and holds for the providers' own addresses.
+        They are as given, else from our dated file, else from LiteLLM's table. That
+        table can be read once LiteLLM is imported, and holds for the providers' own
+        addresses.
         """
-        if self._prices is not None:
+        if self._prices is not None:  # given, or from our dated file
             return self._prices
-        is_imported = bool(self._exceptions_of_litellm)
-        if not is_imported or self.api_base is not None:
+        if self.api_base is not None or not self._is_litellm_imported:
             return None
         table = _litellm().model_cost
         name_without_provider = self.model.partition("/")[2]
@@ -309,37 +320,38 @@ class LiteLLMModel(ChatModel):
                 request or to read its reply.
         """
         await self.prepare()
-        # brings httpx, which comes with LiteLLM
+        # Imported only here, since it imports httpx, which comes with LiteLLM.
         from ragmetrics_core.models.litellm_clients import current_call, guard_clients
 
         litellm = _litellm()
         guard_clients(litellm)
         call = self._new_call()
-        # Our hooks note their errors here, since LiteLLM wraps what they raise. So the
-        # first one is a hook's, if any; what LiteLLM makes of it comes behind.
-        refusals = call.refusals
+        # A hook of ours that raises also adds its error here, because LiteLLM wraps what
+        # it raises. So the first error is the hook's own, where a hook raised.
+        failures = call.refusals
         token = current_call.set(call)
         try:
             async with asyncio.timeout(self._timeout):
                 response = await self._call_litellm(litellm, request)
         except TimeoutError:
-            refusals.append(
+            failures.append(
                 errors.JudgeTimeout(
                     f"{self.name} sent no reply within {self._timeout:g} s"
                 )
             )
         except self._exceptions_of_litellm as error:
-            refusals.append(self._translate_error(error))
+            failures.append(self._translate_error(error))
         else:
             return self._reply(response, request)
         finally:
             current_call.reset(token)
-            # where requests go, to be shown in reports; the first call tells it
-            self._address_asked = self._address_asked or call.address
-        # outside of any handler: what LiteLLM raises holds echoed keys and texts
-        raise refusals[0]
+            self._shown_address = self._shown_address or call.address
+        # Raised outside of the handlers: LiteLLM's exception, which may hold keys and
+        # texts, is so not attached to it.
+        raise failures[0]
 
     def _new_call(self) -> "LiteLLMCall":
+        """Make the record of a call by which our hooks check its requests."""
         from ragmetrics_core.models.litellm_clients import LiteLLMCall
 
         named_headers: set[str] = set()
@@ -358,8 +370,8 @@ class LiteLLMModel(ChatModel):
         )
 
     def _reply(self, response: Any, request: ChatRequest) -> ChatReply:
-        """Narrow LiteLLM's response to what we read of it."""
-        del request  # the reply to any chat request says what it is
+        """Make a reply of LiteLLM's response."""
+        del request  # used where requests are not chats
         usage = dict(getattr(response, "usage", None) or ())
         choices = map(_choice, response.choices or ())
         reply = reply_of(
@@ -368,14 +380,14 @@ class LiteLLMModel(ChatModel):
         return self._add_price(reply, response)
 
     def _add_price(self, reply: ChatReply, response: Any) -> ChatReply:
-        """The reply with what it cost, as LiteLLM says where we have no price."""
+        """Return the reply with its cost: by our prices, else as LiteLLM says."""
         cost = response._hidden_params.get("response_cost")  # noqa: SLF001 - where LiteLLM documents the price to be
         if self._prices is None and isinstance(cost, (int, float)):
             return replace(reply, usage=replace(reply.usage, cost=float(cost)))
         return add_price(reply, self._prices)
 
     def _how_to_call(self) -> dict[str, Any]:
-        """Model, address, key and limits, as every function of LiteLLM takes them."""
+        """Return model, address, key and limits, as LiteLLM's functions take them."""
         key = self._key() or (_NO_KEY if self.api_base is not None else None)
         own = {"api_base": self.api_base, "api_key": key}
         return {
@@ -387,9 +399,9 @@ class LiteLLMModel(ChatModel):
         }
 
     def _translate_error(self, error: Exception) -> errors.JudgeError:
-        """Return our error for one of LiteLLM's.
+        """Return the judge error for an exception of LiteLLM.
 
-        Of a class that is not listed in ``EXCEPTIONS``, the next base counts.
+        An exception whose class is not in ``EXCEPTIONS`` counts as its next base.
         """
         listed_classes = [EXCEPTIONS.get(base.__name__) for base in type(error).__mro__]
         stated_class = next(filter(None, listed_classes), errors.JudgeServerError)
@@ -399,9 +411,9 @@ class LiteLLMModel(ChatModel):
         )
 
     def _advice(self, fault: Fault) -> str:
-        """What to do about a key that is missing.
+        """Say how to give the missing key.
 
-        "" if a key was sent, or the fault says nothing of keys.
+        "" if a key was sent, or the fault is not about keys.
         """
         about_key = fault.about_key or fault.status in (401, 403)
         if self._key() or not about_key:
@@ -417,7 +429,7 @@ class LiteLLMModel(ChatModel):
 
 
 def _is_exception_of_litellm(exported: object) -> bool:
-    """Whether what LiteLLM's module of exceptions holds is one of its own classes."""
+    """Whether an object of LiteLLM's module of exceptions is a class of its own."""
     if not isinstance(exported, type) or not issubclass(exported, Exception):
         return False
     return exported.__module__ == "litellm.exceptions"
@@ -432,7 +444,7 @@ def knows_provider(model: str, api_base: str | None) -> bool:
 
 
 def _provider(litellm: Any, model: str, api_base: str | None) -> str | None:
-    """The provider of a model as LiteLLM calls it; None if it knows none."""
+    """Return the provider of a model as LiteLLM calls it; None if it knows none."""
     try:
         return str(litellm.get_llm_provider(model, api_base=api_base)[1])
     except litellm.exceptions.BadRequestError:
@@ -480,13 +492,18 @@ def _table_capabilities(litellm: Any, model: str, api_base: str | None) -> Capab
 
 
 def _choice(choice: Any) -> Choice:
-    """A choice, as far as it is read.
+    """Read a choice of LiteLLM's response.
 
-    Dumping all of it would cost a tenth of the call.
+    Only the fields that are needed are read: to dump the whole object would take a
+    tenth of the call's time.
     """
-    content, refusal, own = (getattr(choice.message, name, None) for name in _MESSAGE)
+    message = choice.message
+    provider_fields = getattr(message, "provider_specific_fields", None) or {}
+    refusal = getattr(message, "refusal", None) or provider_fields.get("refusal")
     logprobs = getattr(choice, "logprobs", None)
-    refusal = refusal or (own or {}).get("refusal")
     return choice_of(
-        content, choice.finish_reason, refusal, logprobs and logprobs.model_dump()
+        getattr(message, "content", None),
+        choice.finish_reason,
+        refusal,
+        logprobs and logprobs.model_dump(),
     )

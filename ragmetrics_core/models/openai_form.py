@@ -49,25 +49,26 @@ _FINISH: dict[str, Finish] = {
         "refused",
     ),
 }
-# A model's name: a path of a provider or a file, with a version or tag. What begins
-# like a usual key is none.
+# A model's name: a path of a provider or a file, with a version or tag. A text that
+# begins like a key, e.g. with "sk-", is no name.
 _MODEL_NAME = re.compile(
     r"(?!(?:sk|pk|rk|gsk|hf|xai|pplx)[-_]|AIza)[\w.][\w./:@+=-]{0,199}|/[\w./:@+=-]{1,199}"
 )
 # How variables of the environment that hold secrets are named.
 _ENDS_OF_SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 MOST_TOKENS = 2**53
-"""What no request or reply has.
+"""The largest number of tokens that is believed.
 
-A larger count is none, and fits neither a float nor a column of a table.
+A larger number is a mistake, and fits neither a float nor a column of a table.
 """
-_SHORTEST_SECRET = 8  # what is shorter stands in too many names
+# A shorter value of such a variable is no secret: it would occur in too many names.
+_SHORTEST_SECRET = 8
 
 
 class Listed(NamedTuple):
-    """One of OpenAI's own models.
+    """One of OpenAI's own models: its prices per token sent and received, in US dollars.
 
-    It has the US dollars per prompt token and per reply token, and what it can do.
+    Also what it can do.
     """
 
     prices: tuple[float, float]
@@ -76,23 +77,23 @@ class Listed(NamedTuple):
 
 @cache
 def _prices_file() -> Mapping[str, Any]:
-    """Our dated file."""
+    """Return the content of our dated file of prices."""
     file = files("ragmetrics_core.models").joinpath("openai_prices.json")
     content: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
     return content
 
 
 def _prices_of_models() -> Mapping[str, tuple[float, float, str]]:
-    """By model the price of what is sent and received, and its kind."""
+    """Return the prices of a million tokens sent and received, and the kind, by model."""
     models: Mapping[str, tuple[float, float, str]] = _prices_file()["models"]
     return models
 
 
 @cache
 def decision_prices(model: str) -> tuple[float, float] | None:
-    """US dollars per token that one of OpenAI's models reads and gives of decisions.
+    """Return US dollars per token read and given, of an OpenAI model of typed questions.
 
-    None if our dated file does not know it.
+    None if our dated file does not know the model.
     """
     entry = _prices_file()["decisions"].get(model)
     return None if entry is None else (entry[0] / 1e6, entry[1] / 1e6)
@@ -105,9 +106,10 @@ def names_of_models() -> list[str]:
 
 @lru_cache(maxsize=64)
 def facts_of_listed_model(model: str) -> Listed | None:
-    """What our dated file says of a model, named without ``openai/``.
+    """Return what our dated file says of a model; None if it does not know the model.
 
-    None if it is not in it.
+    Args:
+        model: The name without ``openai/``.
     """
     entry = _prices_of_models().get(model)
     if entry is None:
@@ -129,7 +131,7 @@ def facts_of_listed_model(model: str) -> Listed | None:
 
 
 def request_body(request: ChatRequest) -> dict[str, Any]:
-    """Messages and parameters of a request."""
+    """Return the body of a request: its messages and parameters."""
     messages = [
         {"role": message.role, "content": message.content}
         for message in request.messages
@@ -138,10 +140,11 @@ def request_body(request: ChatRequest) -> dict[str, Any]:
 
 
 def parameters(request: ChatRequest) -> dict[str, Any]:
-    """Return what a request asks for beside its messages, by OpenAI's names.
+    """Return the parameters of a request beside its messages, by OpenAI's names.
 
-    What it does not ask for is left out. The schema of the reply is sent in one of two
-    forms, as an endpoint may know only one; so is the limit of the reply's length.
+    Parameters that the request does not use are left out. Two of them have two forms,
+    because an endpoint may know only one form: the schema of the reply, and the limit of
+    the reply's length.
     """
     response_format: dict[str, Any] | None = None
     if request.schema is not None and request.schema_in_object:
@@ -170,10 +173,11 @@ def chat_reply(
         model: Name of the model that was asked, for messages.
         body: The body, as parsed from JSON.
         prices: US dollars per token sent and received; None if they are unknown.
-        key: The key that was sent, which an endpoint may echo where it names a model.
+        key: The API key that was sent; "" for none. Should the body's name of the model
+            contain the key, that name is left out.
 
     Raises:
-        JudgeServerError: If it is no chat reply.
+        JudgeServerError: If the body is no chat reply.
     """
     listed_choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(listed_choices, list) or not listed_choices:
@@ -188,10 +192,7 @@ def chat_reply(
 
 
 def add_price(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply:
-    """The reply with what it cost.
-
-    Unknown, not free, where prices or tokens are unknown.
-    """
+    """Return the reply with its cost; None if prices or tokens are unknown."""
     cost = None
     if prices is not None and _tells_what_is_paid(reply, prices):
         price_sent, price_received = prices
@@ -201,15 +202,17 @@ def add_price(reply: ChatReply, prices: tuple[float, float] | None) -> ChatReply
 
 
 def _tells_what_is_paid(reply: ChatReply, prices: tuple[float, float]) -> bool:
-    """Whether the reply names the tokens that cost something.
+    """Whether a reply states the numbers of all tokens that have a price.
 
-    Every request has some, and so has every reply with a text.
+    Every request has tokens, and so has every reply with a text: 0 is then no number.
     """
     price_sent, price_received = prices
-    knows_sent = reply.usage.prompt_tokens > 0 or not price_sent
     is_empty = not any(choice.text for choice in reply.choices)
-    knows_received = reply.usage.completion_tokens > 0 or is_empty or not price_received
-    return knows_sent and knows_received
+    if price_sent and reply.usage.prompt_tokens == 0:
+        return False
+    if price_received and reply.usage.completion_tokens == 0:
+        return is_empty
+    return True
 
 
 def reply_of(
@@ -220,7 +223,7 @@ def reply_of(
     models: Iterable[object],
     key: str = "",
 ) -> ChatReply:
-    """Make a reply of its choices, and of what the endpoint says of tokens and models.
+    """Make a reply of its choices, and of the endpoint's numbers of tokens and models.
 
     Its cost is left unknown.
 
@@ -228,11 +231,10 @@ def reply_of(
         model: Name of the model that was asked, for messages.
         choices: The choices; at least one.
         usage: A mapping with ``prompt_tokens`` and ``completion_tokens``. A number that
-            is missing, or that no reply can have, counts as 0: unknown.
-        models: Names of the models that answered, as the endpoint gives them. What has
-            not the form of a name is left out, and so is what may be an echo of a
-            secret.
-        key: The key that was sent; one such secret.
+            is missing or impossible becomes 0, for unknown.
+        models: Names of the models that answered, as the endpoint gives them. Anything
+            that is no name, or contains a secret, is left out.
+        key: The API key that was sent, which is such a secret; "" for none.
 
     Raises:
         JudgeServerError: If there is no choice.
@@ -257,15 +259,21 @@ def reply_of(
 
 
 def _token_count(count: object) -> int:
-    """A number of tokens; 0 for what cannot be one."""
+    """Return a number of tokens; 0 for anything that cannot be such a number."""
     if type(count) is int and 0 < count <= MOST_TOKENS:
         return count
     return 0
 
 
 def _names_a_model(name: str, key: str) -> bool:
-    """Whether a text has the form of a model's name, and holds no secret."""
-    if _MODEL_NAME.fullmatch(name) is None or (key and key in name):
+    """Whether a text has the form of a model's name, and contains no secret.
+
+    Secrets are the key that was sent, and the values of environment variables such as
+    ``OPENAI_API_KEY``: an endpoint may echo them.
+    """
+    if _MODEL_NAME.fullmatch(name) is None:
+        return False
+    if key and key in name:
         return False
     for variable, value in os.environ.items():
         is_secret = (
@@ -310,25 +318,31 @@ def _text_of(content: object) -> object:
 def choice_of(
     text: object, reason: object, refusal: object = None, logprobs: object = None
 ) -> Choice:
-    """Make a choice of what an endpoint or a framework says of it.
+    """Make a choice of its parts, as an endpoint or a framework gives them.
 
-    Words of refusal count, also beside a text: whoever declines has given no verdict.
-    Where there is no text, they are the text.
+    A choice with words of refusal counts as refused, also if it has a text.
+
+    Args:
+        text: The text that the model wrote; no text if it is None.
+        reason: Why the model stopped, e.g. "length"; None counts as "stop".
+        refusal: Words in which the model declines; None if it does not. They become the
+            text where there is none.
+        logprobs: Log-probabilities of the tokens in OpenAI's form; None without any.
     """
-    written = text if isinstance(text, str) else ""
-    refused = refusal if isinstance(refusal, str) else ""
+    written_text = text if isinstance(text, str) else ""
+    words_of_refusal = refusal if isinstance(refusal, str) else ""
     finish: Finish
-    if refused.strip():
+    if words_of_refusal.strip():
         finish = "refused"
     else:
         finish = _FINISH.get(str(reason or "stop").lower(), "other")
-    return Choice(written or refused, finish, _tokens(logprobs))
+    return Choice(written_text or words_of_refusal, finish, _tokens(logprobs))
 
 
 def _tokens(logprobs: object) -> tuple[TokenAlternatives, ...]:
-    """Log-probabilities of the tokens as OpenAI-like endpoints give them.
+    """Read the log-probabilities of the tokens, as OpenAI-like endpoints give them.
 
-    There are none if they are not in that form.
+    Returns () if they have another form.
     """
     content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     try:

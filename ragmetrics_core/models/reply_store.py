@@ -152,7 +152,7 @@ _REJECT = "UPDATE replies SET unusable = 1, rejections = rejections + ? WHERE ke
 _SHARED_REPLIES = REPLIES._replace(journal="DELETE")
 # After so many seconds a folder is looked through again for files of other processes.
 _LISTING_SECONDS = 2.0
-# After so many runs that could not use a reply, it is known to be unusable.
+# A reply that so many runs could not use is not asked for again.
 _RUNS_UNTIL_UNUSABLE = 2
 
 
@@ -167,9 +167,10 @@ class SqliteStore(OwnFile, ReplyStore):
 
     Args:
         path: The file.
-        fresh: Ask everything anew once, and put the new replies in place of those that
-            the file held before. To go on with a fresh run that was interrupted, leave
-            it out: with it everything is asked and paid again.
+        fresh: Ignore the replies that the file holds at first: each request is asked
+            anew, and its new reply replaces the old one. To go on with a fresh run that
+            was interrupted, leave ``fresh`` out: with it everything is asked and paid
+            again.
         kind: The kind of file, for stores that other processes share.
 
     Raises:
@@ -184,26 +185,29 @@ class SqliteStore(OwnFile, ReplyStore):
         self, path: str | os.PathLike[str], *, fresh: bool = False, kind: Kind = REPLIES
     ) -> None:
         self.fresh = fresh
-        # Keys of the replies that a fresh run got; empty for any other run.
-        self._keys_since_fresh: set[str] = set()
+        # Keys of the replies that were put since a fresh store was made: only these are
+        # read. Not used without ``fresh``.
+        self._keys_put_since_fresh: set[str] = set()
         super().__init__(path, kind)
 
     def begin(self) -> None:
-        """Start anew: at first, and in a forked process."""
+        """Start anew: when the store is made, and in a forked process."""
         super().begin()
         # Replies that are not committed yet, or cannot be.
         self._memory = MemoryStore()
-        # By key that this run rejected a reply of: whether no other reply came since.
-        self._is_rejected: dict[str, bool] = {}
+        # Keys under which this run has rejected a reply, and those of them under which
+        # it has put no other reply since.
+        self._keys_ever_rejected: set[str] = set()
+        self._keys_rejected_now: set[str] = set()
 
     def __repr__(self) -> str:
         return f"SqliteStore({str(self.path)!r})"
 
     def get(self, key: str) -> Choice | None:
         """Return the reply kept under a key; None if it is to be asked for."""
-        if self._is_rejected.get(key):
+        if key in self._keys_rejected_now:
             return None
-        if self.fresh and key not in self._keys_since_fresh:
+        if self.fresh and key not in self._keys_put_since_fresh:
             return None
         choice = self._memory.get(key)
         if choice is not None:
@@ -214,7 +218,7 @@ class SqliteStore(OwnFile, ReplyStore):
     def put(self, choices: Mapping[str, Choice]) -> None:
         """Keep the replies of one call, by key.
 
-        They are found again at once, and committed together, soon.
+        They can be read at once. They are written to the file soon, in one transaction.
         """
         now = time.time()
         rows = [
@@ -227,18 +231,21 @@ class SqliteStore(OwnFile, ReplyStore):
             for key, choice in choices.items()
         ]
         self._memory.put(choices)
-        for key in choices:
-            # a new reply takes the place of one that this run rejected
-            if key in self._is_rejected:
-                self._is_rejected[key] = False
+        # A new reply replaces one that this run rejected.
+        self._keys_rejected_now.difference_update(choices)
         if self.fresh:
-            self._keys_since_fresh.update(choices)
+            self._keys_put_since_fresh.update(choices)
         self.write(methodcaller("executemany", _PUT, rows))
 
     def reject(self, key: str) -> None:
-        """Mark a reply as unusable; a run counts once, however often it rejects."""
-        is_first_in_run = key not in self._is_rejected
-        self._is_rejected[key] = True
+        """Mark a reply as unusable.
+
+        The file counts the runs that reject replies under the key. A run counts once,
+        however often it rejects.
+        """
+        is_first_in_run = key not in self._keys_ever_rejected
+        self._keys_ever_rejected.add(key)
+        self._keys_rejected_now.add(key)
         self._memory.reject(key)
         values = (is_first_in_run, bytes.fromhex(key))
         self.write(methodcaller("execute", _REJECT, values))
@@ -246,7 +253,8 @@ class SqliteStore(OwnFile, ReplyStore):
     def flush(self) -> None:
         """Wait until everything put so far is committed, and end the run."""
         super().flush()
-        self._is_rejected.clear()
+        self._keys_ever_rejected.clear()
+        self._keys_rejected_now.clear()
 
 
 class FolderStore(ReplyStore):
@@ -268,7 +276,8 @@ class FolderStore(ReplyStore):
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder).expanduser()
-        # The store of the process with this number.
+        # The number of a process, and its store. A forked process finds the number of
+        # its parent here.
         self._store_of_process: tuple[int, SqliteStore] | None = None
         self._stores_of_others: dict[Path, SqliteStore] = {}
         self._foreign_files: set[Path] = set()
@@ -279,10 +288,7 @@ class FolderStore(ReplyStore):
         return f"FolderStore({str(self._folder)!r})"
 
     def get(self, key: str) -> Choice | None:
-        """Return the reply that any process keeps under a key.
-
-        None if it is to be asked for.
-        """
+        """Return the reply that any process keeps under a key; None if there is none."""
         for store in self._stores():
             choice = store.get(key)
             if choice is not None:
@@ -309,7 +315,7 @@ class FolderStore(ReplyStore):
             store.flush()
 
     def _own_store(self) -> SqliteStore:
-        """The store of this process; a forked one has another."""
+        """Return the store of this process; a forked process gets another."""
         process = os.getpid()
         if self._store_of_process is not None:
             known_process, store = self._store_of_process
@@ -318,13 +324,13 @@ class FolderStore(ReplyStore):
         path = self._folder / f"{uuid4().hex}.sqlite"
         store = SqliteStore(path, kind=_SHARED_REPLIES)
         self._store_of_process = (process, store)
-        # The file of the process that forked is that of another process now: look
-        # again.
+        # In a forked process, the parent's file now belongs to another process: the
+        # folder is to be looked through at once.
         self._listed_at = -_LISTING_SECONDS
         return store
 
     def _stores(self) -> list[SqliteStore]:
-        """The store of this process, then those of other processes in the folder.
+        """Return the store of this process, then those of other processes in the folder.
 
         The folder is looked through for new files at most every two seconds.
         """
@@ -341,10 +347,7 @@ class FolderStore(ReplyStore):
         return [own_store, *self._stores_of_others.values()]
 
     def _is_foreign(self, path: Path) -> bool:
-        """True if a file in the folder is no store of ours.
-
-        The file is left as it is. One warning says so, the first time.
-        """
+        """Whether a file in the folder is no store of ours; warn the first time."""
         if path in self._foreign_files:
             return True
         try:
@@ -357,7 +360,7 @@ class FolderStore(ReplyStore):
 
 
 def _text_of(choice: Choice) -> str:
-    """The reply as a column of the table holds it, without its model."""
+    """Return a reply as JSON, as the table holds it; its model has another column."""
     tokens = [
         [token.token, token.logprob, token.alternatives] for token in choice.tokens
     ]
@@ -372,9 +375,9 @@ def _choice_of_row(
 ) -> Choice | None:
     """Return the reply in a row of the table; None if it is to be asked for again.
 
-    A reply that one run could not use is asked for again; one that two runs could not
-    use is returned, and marked as unusable. A row that holds no reply, for example on a
-    damaged page of the file, gives None, too.
+    - A reply that one run could not use is asked for again.
+    - A reply that two runs could not use is returned, and marked as unusable.
+    - A row that holds no reply, e.g. on a damaged page of the file, gives None.
 
     Args:
         text: JSON of the reply's text, of why it ended, of how many replies came
@@ -397,13 +400,13 @@ def _choice_of_row(
 
 
 def _token_of(token: object, logprob: Any, alternatives: Any) -> TokenAlternatives:
-    """A token as a row holds it, with its log-probability and its alternatives."""
+    """Make a token of the values in which a row holds it."""
     logprobs = tuple((str(label), float(value)) for label, value in alternatives)
     return TokenAlternatives(str(token), float(logprob), logprobs)
 
 
 StoreLike = ReplyStore | str | os.PathLike[str] | bool | None
-"""A store, or what stands for one; ``resolve_store`` finds the store.
+"""A store, or a setting that names a store; ``resolve_store`` finds the store.
 
 A path stands for a file; with a slash at its end, for a folder that several processes
 share. True is the file in the user's cache folder, False is memory, None is the
@@ -414,7 +417,7 @@ default.
 def default_path() -> Path:
     """Return the path of the file of stored replies.
 
-    It is that of ``RAGMETRICS_STORE``, else one in the user's cache folder.
+    ``RAGMETRICS_STORE`` names it, else it is in the user's cache folder.
     """
     named_path = os.environ.get("RAGMETRICS_STORE")
     if named_path:

@@ -1,12 +1,14 @@
-"""Work beside the event loop, in daemon threads.
+"""Runs work beside the event loop, in daemon threads.
 
-Neither hanging calls nor long computing hold up the loop or the exit.
+So neither a call that hangs nor a long computation holds up the loop, or the exit of
+the process.
 
-A call that may wait gets a thread of its own (``call_in_thread``). Pure computing of
-ours takes turns (``compute_beside_loop``): many threads that compute would take the
-interpreter from the loop one after the other. There is one thread for what calls to
-models need, and one for the embedded judge, so that its longest text holds up no call.
-What nobody waits for any more ends at its next step (``raise_if_cancelled``).
+A call that may wait gets a thread of its own (``call_in_thread``). Our computations
+take turns in one thread (``compute_beside_loop``), because many threads would leave the
+loop too little of the interpreter. There are two such threads (*lanes*): one for the
+requests and replies of models, and one for the embedded judge, whose long texts so hold
+up no call. A computation for which nobody waits any more ends at its next step
+(``raise_if_cancelled``).
 """
 
 import asyncio
@@ -27,27 +29,31 @@ _THREADS: dict[Lane, str] = {
     "judge": "ragmetrics-judging",
 }
 COMPUTING_THREADS = frozenset(_THREADS.values())
-# characters that take less than a millisecond to render, to hash or to read
+# So many characters are rendered, hashed or read in less than a millisecond.
 _QUICK = 10_000
 
 _lock = threading.Lock()
 _jobs: dict[Lane, SimpleQueue[Callable[[], None]]] = {}
+# Set inside of a job: an event that is set once nobody waits for the job any more.
 _given_up: ContextVar[threading.Event | None] = ContextVar(
     "ragmetrics_given_up", default=None
 )
 
 
 def call_in_thread(call: Callable[[], T], *, context: Context, name: str) -> Future[T]:
-    """Call in a daemon thread of this name.
+    """Call a function in a new daemon thread, and return a future for its result.
 
-    An empty context hides the call from tracers.
+    The future also gives whatever the function raises. It cannot be cancelled: a caller
+    that stops waiting does not end the call.
 
-    What it returns or raises, whatever it is, comes as a future. Giving up waiting does
-    not end the call.
+    Args:
+        call: The function.
+        context: The context variables that it sees. An empty context hides it from
+            tracers.
+        name: The name of the thread.
     """
     future: Future[T] = Future()
-    # whoever gives up waiting cannot take it back
-    future.set_running_or_notify_cancel()
+    future.set_running_or_notify_cancel()  # from now on it cannot be cancelled
     work = partial(_carry_out, call, future)
     threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
     return future
@@ -56,20 +62,20 @@ def call_in_thread(call: Callable[[], T], *, context: Context, name: str) -> Fut
 def is_being_cancelled() -> bool:
     """Whether somebody cancels the running task.
 
-    A CancelledError that a client raises by itself is a failure of it.
+    Otherwise a ``CancelledError`` was raised by a client by itself, as a failure.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 class GivenUp(Exception):
-    """Nobody waits any more for what is computed."""
+    """Nobody waits any more for the result of a computation."""
 
 
 def raise_if_cancelled() -> None:
-    """Raise ``GivenUp`` where nobody waits any more for what is computed here.
+    """Raise ``GivenUp`` if nobody waits any more for the running computation.
 
-    Long loops call it at each step.
+    Long loops call this at each step.
     """
     given_up = _given_up.get()
     if given_up is not None and given_up.is_set():
@@ -79,29 +85,30 @@ def raise_if_cancelled() -> None:
 async def compute_beside_loop(
     call: Callable[[], T], *, size: int | None = None, lane: Lane = "calls"
 ) -> T:
-    """Compute something in the lane's thread, and await the result.
+    """Run a computation beside the event loop, and return its result.
 
-    The thread takes one job after the other. If the caller is cancelled, a job that has
-    not begun is dropped, and one that runs ends at its next ``raise_if_cancelled``.
+    A small computation runs at once, on the loop. Any other waits for its turn in the
+    lane's thread. If the caller is cancelled, a computation that has not begun is
+    dropped, and a running one ends at its next ``raise_if_cancelled``.
 
     Args:
-        call: What computes, without waiting for anything.
-        size: How many characters it goes through; few are gone through at once, on
-            this loop. None if they take long in any case.
-        lane: The thread: "calls" for what calls to models need, "judge" for what the
-            embedded judge computes.
+        call: The computation; it must not wait for anything.
+        size: How many characters it goes through, which decides whether it is small.
+            None if it takes long in any case.
+        lane: Which thread: "calls" for the requests and replies of models, "judge" for
+            the embedded judge.
     """
     if size is not None and size <= _QUICK:
         return call()
     future: Future[T] = Future()
     given_up = threading.Event()
     context = copy_context()
-    # ``raise_if_cancelled`` finds the event in the context of the job
+    # In this context ``raise_if_cancelled`` finds the event.
     context.run(_given_up.set, given_up)
     work = partial(context.run, _carry_out, call, future)
 
     def work_unless_cancelled() -> None:
-        if future.set_running_or_notify_cancel():
+        if future.set_running_or_notify_cancel():  # False if the caller has gone
             work()
 
     _queue_of_computing(lane).put(work_unless_cancelled)
@@ -113,22 +120,27 @@ async def compute_beside_loop(
 
 
 def _carry_out(call: Callable[[], T], future: Future[T]) -> None:
-    """Call, and hand what it returns or raises to who waits."""
+    """Call a function, and put its result, or what it raises, into a future."""
     try:
         future.set_result(call())
-    except BaseException as error:  # noqa: BLE001  # who waits would wait for ever
-        if isinstance(error, Exception) and not isinstance(
-            error, (StopIteration, CancelledError)
-        ):
-            future.set_exception(error)
-        else:  # asyncio hands on neither, or the loop that all judges share would end
-            stopped = RuntimeError(f"the call raised {type(error).__name__}")
-            stopped.__cause__ = error
-            future.set_exception(stopped)
+    except (StopIteration, CancelledError) as error:
+        # asyncio cannot hand on these two as the exception of a future
+        future.set_exception(_replacement_of(error))
+    except Exception as error:  # noqa: BLE001  # the caller gets whatever it is
+        future.set_exception(error)
+    except BaseException as error:  # noqa: BLE001  # e.g. SystemExit, which would end the loop of all judges
+        future.set_exception(_replacement_of(error))
+
+
+def _replacement_of(error: BaseException) -> RuntimeError:
+    """Return an error that a future can hand on, in place of one that it cannot."""
+    replacement = RuntimeError(f"the call raised {type(error).__name__}")
+    replacement.__cause__ = error
+    return replacement
 
 
 def _queue_of_computing(lane: Lane) -> SimpleQueue[Callable[[], None]]:
-    """What is to be computed by a thread, which is started at the first need."""
+    """Return the queue of jobs of a lane; start the lane's thread at the first need."""
     with _lock:
         if lane not in _jobs:
             _jobs[lane] = SimpleQueue()
@@ -144,7 +156,10 @@ def _compute(jobs: SimpleQueue[Callable[[], None]]) -> None:
 
 
 def _forget_threads() -> None:
-    """In a forked child the thread is gone: the next need starts a new one."""
+    """Forget the threads in a forked child, where they do not run.
+
+    The next need starts new ones.
+    """
     global _jobs, _lock
     _jobs = {}
     _lock = threading.Lock()
