@@ -266,7 +266,7 @@ def _findings_of_journey(row: SampleResult) -> dict[str, Finding]:
     Empty if the recorded steps do not show what became of every fact.
     """
     journey = journey_of(row)
-    if journey is None or not journey.is_settled:
+    if journey is None or not journey.knows_every_fact:
         return {}
     n_lost = sum(fact.lost in ("not_kept", "not_shown") for fact in journey.facts)
     return {"facts_lost": n_lost >= _LOST * len(journey.facts)}

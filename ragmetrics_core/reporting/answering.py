@@ -210,10 +210,10 @@ class AnsweringTally:
 
         There are four cases, and "uncertain" for rows where the judge is unsure:
 
-        - "answered": the contexts were enough;
+        - "answered": answered from contexts that were enough;
         - "over_declined": declined although they were enough;
         - "unbacked": answered although they were not enough;
-        - "rightly_declined": they were not enough.
+        - "rightly_declined": declined because they were not enough.
 
         Args:
             n_rows: How many rows there are, those without a case among them.

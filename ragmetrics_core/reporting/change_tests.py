@@ -209,7 +209,7 @@ def _differences(
     first_failed: float | None = None,
     second_failed: float | None = None,
 ) -> Differences:
-    """The score in the second run minus that in the first, for each pair with both.
+    """Subtract the first run's score from the second run's, for each pair with both.
 
     Args:
         results: What a metric gave for each pair of rows, in the first run and in the

@@ -23,10 +23,10 @@ class Changed(NamedTuple):
 
 
 def most_changed(pairs: Sequence[Pair], metric: str) -> list[Changed]:
-    """The ten samples whose score fell most, then the ten whose score rose most.
+    """Return the ten samples whose score fell most, then the ten whose score rose most.
 
-    Samples that one of the runs did not score are left out, and those that did not
-    change.
+    Samples that one of the runs did not score are left out, and samples whose score did
+    not change.
     """
     changes = []
     for before, after in pairs:

@@ -39,16 +39,15 @@ class Conversations(Frozen):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What the scores say of conversations, in words.
+        """What the scores say of conversations, in up to four sentences.
 
-        There is a sentence on the mean score by turn, on conversations without a low
-        turn (``sound``), on claims that rest on the assistant's own words (``own``), and
-        on earlier evidence that was still shown (``kept``). A sentence is left out where
-        its number does not exist; the first two also where no conversation has a second
-        turn.
+        They are on the mean score by turn, on conversations without a low turn
+        (``sound``), on claims that rest on the assistant's own words (``own``), and on
+        earlier evidence that the prompts still showed (``kept``). A sentence whose
+        number does not exist is left out.
         """
         sentences = []
-        if len(self.by_turn) > 1:
+        if len(self.by_turn) > 1:  # some conversation has a second turn
             means = [f"{turn}: {value:.3f}" for turn, value in self.by_turn.items()]
             if len(means) > _MOST_TURNS_SHOWN:
                 means[_MOST_TURNS_SHOWN - 1 : -1] = ["…"]  # the last turn stays

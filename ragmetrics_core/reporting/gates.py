@@ -294,7 +294,7 @@ def _outcome_of_slices(outcomes: Sequence[Outcome]) -> Outcome:
 def _sentence_on_slices(
     gate: Gate, decided_by_slice: Mapping[str, tuple[Outcome, str]]
 ) -> str:
-    """How many slices reach the threshold, and why the first ten others do not.
+    """Say how many slices reach the threshold, and why the first ten others do not.
 
     Args:
         gate: The gate, which is held for each slice: the rows of one value of a key.
@@ -337,7 +337,7 @@ def _decide(
         if why_unscored:
             reason += f": {why_unscored}"
         return "failed", f"{reason}."
-    why_undecided = _why_nothing_follows(numbers, summary, on, min_scored)
+    why_undecided = _why_mean_decides_nothing(numbers, summary, on, min_scored)
     if why_undecided:
         return "undecided", f" is not held against {gate.at_least:g}: {why_undecided}"
     return _decide_by_mean(gate, summary, numbers.mean, on)
@@ -485,13 +485,13 @@ def _hint(
     )
 
 
-def _why_nothing_follows(
+def _why_mean_decides_nothing(
     numbers: MetricSummary, summary: Summary, on: On, min_scored: float
 ) -> str:
-    """Why a gate stays undecided, whatever the mean is; "" if the mean decides it.
+    """Say why a gate stays undecided, whatever the mean is; "" if the mean decides it.
 
-    Either the run ended early, or too few rows were scored, or the run stopped when its
-    gates were decided and has no bounds for what is asked now.
+    There are three reasons: the run ended early; too few rows were scored; or the run
+    stopped when its gates were decided, and has no bounds for what is asked now.
 
     Args:
         numbers: The metric that the gate is about.

@@ -108,7 +108,7 @@ def _refuse_what_cannot_be_joined(
 
 
 def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
-    """The facts of several runs as those of one run.
+    """Join the facts of several runs to the facts of one run.
 
     Names, files, metrics, judges and notes of all runs are listed. Times add up. A
     version that differs is left out.
@@ -143,7 +143,7 @@ def _join_facts(runs: Sequence[RunFacts], names: Sequence[str]) -> RunFacts:
 
 
 def _join_judges(runs: Sequence[RunFacts]) -> dict[str, object]:
-    """The fields of ``RunFacts`` that say who judged, joined over several runs.
+    """Join the fields of ``RunFacts`` that say who judged, over several runs.
 
     The judges, their models, addresses and settings of all runs are listed. Whether the
     caller chose the judge is None where the runs differ in it.

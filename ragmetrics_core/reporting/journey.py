@@ -155,11 +155,11 @@ class Journey:
             return ""
         if self.mend == "not_cited":
             return _NOT_ALL_NEED_CITATIONS
-        return "" if self._is_settled else _BY_PASSAGES
+        return "" if self._knows_every_fact else _BY_PASSAGES
 
     @property
-    def _is_settled(self) -> bool:
-        """Whether it is known of all facts that none was lost."""
+    def _knows_every_fact(self) -> bool:
+        """Whether facts were asked about, and it is known what became of each."""
         return bool(self.facts) and not any(
             stage == "facts" for stage, _ in self.unknown
         )
@@ -218,13 +218,17 @@ class JourneyTally:
         return sample
 
     def journey(self) -> Journey:
-        """The journey of all rows so far."""
-        mend = self._choice.loss
+        """Sum up where the rows so far lost facts and passages, and what to mend first.
+
+        The stage to mend first is named by lost facts, if any were lost; else by lost
+        passages.
+        """
+        loss_to_mend = self._choice.loss
         tallies = self._stages.known
-        by_facts = any(
+        has_lost_facts = any(
             tally.n_lost for (_, unit), tally in tallies.items() if unit == "facts"
         )
-        mend_by: Unit = "facts" if by_facts else "passages"
+        unit_to_mend: Unit = "facts" if has_lost_facts else "passages"
         return Journey(
             samples=self._n_samples,
             passages=self._n_passages,
@@ -232,8 +236,8 @@ class JourneyTally:
             stages=tuple(
                 tally.stage(loss, unit) for (loss, unit), tally in tallies.items()
             ),
-            mend=mend,
-            mend_by=None if mend is None else mend_by,
+            mend=loss_to_mend,
+            mend_by=None if loss_to_mend is None else unit_to_mend,
             unknown=dict(sorted(self._unknown.items())),
         )
 
@@ -273,14 +277,28 @@ class _StageTally:
                 self._lost_by_name[name] += 1
 
     def stage(self, loss: Loss, unit: Unit) -> StageLoss:
-        """What the stage lost, with the interval of its share."""
-        losses, samples = array("d"), array("q")
-        pairs = zip(self._lost_by_sample, self._held_by_sample, strict=True)
-        for sample, (n_lost, n_held) in enumerate(pairs):
-            losses.extend([1.0] * n_lost + [0.0] * (n_held - n_lost))
-            samples.extend([sample] * n_held)
-        interval = mean_interval(losses, samples)
-        assert interval is not None  # noqa: S101  # only stages with a unit are asked
+        """Say how many of the facts or passages that reached the stage it lost.
+
+        The share that was lost has an interval, in which the facts or passages of one
+        sample are a cluster.
+
+        Args:
+            loss: The kind of loss that the stage stands for.
+            unit: Whether facts or passages are counted. At least one reached the stage.
+        """
+        lost_flags = array("d")  # 1.0 for a lost one, else 0.0
+        sample_numbers = array("q")
+        counts = zip(self._lost_by_sample, self._held_by_sample, strict=True)
+        for sample_number, (n_lost, n_held) in enumerate(counts):
+            lost_flags.extend([1.0] * n_lost + [0.0] * (n_held - n_lost))
+            sample_numbers.extend([sample_number] * n_held)
+        interval = mean_interval(lost_flags, sample_numbers)
+        assert interval is not None  # noqa: S101  # at least one reached the stage
+        # the steps that dropped most first, then by name
+        steps = sorted(
+            self._lost_by_name.items(),
+            key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
+        )
         return StageLoss(
             loss=loss,
             unit=unit,
@@ -288,12 +306,7 @@ class _StageTally:
             of=self.n_held,
             interval=interval,
             samples=len(self._held_by_sample),
-            by=dict(
-                sorted(
-                    self._lost_by_name.items(),
-                    key=lambda name_and_count: (-name_and_count[1], name_and_count[0]),
-                )
-            ),
+            by=dict(steps),
         )
 
 
@@ -329,41 +342,49 @@ class _StageTallies:
 
 
 class _StageToMend:
-    """Which loss to mend first; of equal ones that of the earlier stage.
-
-    Where facts were lost, the stage that lost most of them. If it is settled that none
-    was, no passage was lost that was needed, and only what is of no use or not cited
-    counts. Else the stage that lost the largest share of its passages.
-    """
+    """Chooses the loss to mend first, over samples that come one by one."""
 
     def __init__(self) -> None:
         self._stages = _StageTallies()
-        self._n_with_facts = self._n_settled = 0
+        self._n_samples_with_facts = 0
+        self._n_samples_with_known_facts = 0  # it is known what became of each fact
 
     def add(self, sample: SampleJourney) -> None:
         """Count one sample, without verdicts that may follow from an earlier loss."""
         self._stages.add(_drop_needless_citations(_drop_doubtful_verdicts(sample)))
-        self._n_with_facts += bool(sample.facts)
-        self._n_settled += sample.is_settled
+        if sample.facts:
+            self._n_samples_with_facts += 1
+        if sample.knows_every_fact:
+            self._n_samples_with_known_facts += 1
 
     @property
     def loss(self) -> Loss | None:
-        """The loss to mend first; None if nothing was lost, or nothing is known."""
+        """The loss to mend first; None if nothing was lost, or nothing is known.
+
+        - If facts were lost, it is the stage that lost most facts.
+        - Else it is the stage that lost the largest share of its passages.
+
+        Of equal stages the earlier one is chosen.
+        """
         tallies = self._stages.known
-        n_lost_by_loss = {
+        n_facts_by_loss = {
             loss: tally.n_lost
             for (loss, unit), tally in tallies.items()
             if unit == "facts"
         }
-        if any(n_lost_by_loss.values()):
-            return max(n_lost_by_loss, key=lambda loss: n_lost_by_loss[loss])
-        no_fact_was_lost = 0 < self._n_with_facts == self._n_settled
-        share_by_loss = {
-            loss: tally.n_lost / tally.n_held
-            for (loss, unit), tally in tallies.items()
-            if unit == "passages"
-            and not (no_fact_was_lost and loss in _LOSSES_OF_FACTS)
-        }
+        if any(n_facts_by_loss.values()):
+            return max(n_facts_by_loss, key=lambda loss: n_facts_by_loss[loss])
+        n_samples = self._n_samples_with_facts
+        is_surely_no_fact_lost = (
+            n_samples > 0 and self._n_samples_with_known_facts == n_samples
+        )
+        share_by_loss: dict[Loss, float] = {}
+        for (loss, unit), tally in tallies.items():
+            # A passage that did not reach the model was not needed if no fact was lost.
+            # Passages that are useless or not cited count all the same.
+            was_harmless = is_surely_no_fact_lost and loss in _LOSSES_OF_FACTS
+            if unit == "passages" and not was_harmless:
+                share_by_loss[loss] = tally.n_lost / tally.n_held
         if not any(share_by_loss.values()):
             return None
         return max(share_by_loss, key=lambda loss: share_by_loss[loss])
@@ -383,11 +404,19 @@ def _add_fact(
     sample: SampleJourney,
     number: int,
 ) -> None:
-    """Count a fact at each stage up to the one that lost it."""
+    """Count a fact at each stage up to the stage that lost it.
+
+    Args:
+        tallies: The counts of the stages, which are changed.
+        fact: The fact, of which it is known what became of it.
+        sample: The journey of its sample.
+        number: The number of the sample.
+    """
     stages: list[Loss] = ["not_retrieved", "not_shown", "cut"]
     if "kept" not in sample.unknown:
         stages.insert(1, "not_kept")
     if "retrieved" in sample.unknown:
+        # it is known only whether the texts that the model was shown hold the fact
         stages = ["missing"]
     for stage in stages:
         is_lost = fact.lost == stage
@@ -399,16 +428,25 @@ def _add_fact(
 def _add_passage(
     tallies: Mapping[Loss, _StageTally], passage: Passage, number: int
 ) -> None:
-    """Count a passage at each stage that it reached and that is known."""
+    """Count a passage at each stage that it reached, as far as its fate there is known.
+
+    Args:
+        tallies: The counts of the stages, which are changed.
+        passage: The passage. One without a rank, which was not dropped, is a context of
+            a sample whose retrieval is not known: it was shown, so it says nothing of
+            the stages before.
+        number: The number of its sample.
+    """
+    has_rank = passage.rank is not None
     if passage.kept is not None:
         tallies["not_kept"].add(passage.kept is False, number, passage.dropped_by)
     if passage.kept is False:
         return
-    if passage.shown is not None and passage.rank is not None:
+    if passage.shown is not None and has_rank:
         tallies["not_shown"].add(passage.shown == "not shown", number)
     if not passage.was_shown:
         return
-    if passage.rank is not None:
+    if has_rank:
         tallies["cut"].add(passage.shown == "cut", number)
     if passage.useful is not None:
         tallies["not_useful"].add(not passage.useful, number)
@@ -417,16 +455,17 @@ def _add_passage(
 
 
 def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
-    """A sample without verdicts that may follow from an earlier loss.
+    """Forget verdicts on shown passages that may follow from an earlier loss.
 
-    Where passages were lost on the way and none that was shown is useful, the useful
-    ones may be among the lost.
+    If passages were lost before the model, and no shown passage is useful, the useful
+    ones may be among the lost: the shown ones are not to blame. Where it is known what
+    became of every fact, the verdicts stay.
     """
-    lost_before = any(
+    are_some_lost = any(
         passage.lost in ("not_kept", "not_shown") for passage in sample.passages
     )
-    is_useful = any(passage.useful for passage in sample.passages)
-    if not lost_before or is_useful or sample.is_settled:
+    is_any_useful = any(passage.useful for passage in sample.passages)
+    if not are_some_lost or is_any_useful or sample.knows_every_fact:
         return sample
     passages = (
         replace(passage, useful=None, cited=None) for passage in sample.passages
@@ -435,13 +474,17 @@ def _drop_doubtful_verdicts(sample: SampleJourney) -> SampleJourney:
 
 
 def _drop_needless_citations(sample: SampleJourney) -> SampleJourney:
-    """A sample that asks no citation of passages that nobody needs to have cited.
+    """Forget that a passage is not cited, where it needs no citation.
 
-    What is not cited may be noise, or say again what a cited passage says, or the
-    answer may leave it out. So a passage counts if a metric judged it useful, or if it
-    holds words of the answer that no cited passage holds. Where it is settled which
-    passages hold the facts, one with facts counts only if no cited passage holds one of
-    them, and it has such words.
+    A passage that is not cited may be noise, or say what a cited passage says, or the
+    answer may leave it out. It needs a citation in these cases:
+
+    - It is known which passages hold each fact, and it holds some: if no cited passage
+      holds one of these facts, and the answer uses words of it that no cited passage
+      has.
+    - It is known which passages hold each fact, and it holds none: if a metric judged
+      it useful.
+    - It is not known: if a metric judged it useful, or the answer uses such words.
     """
     ranks_with_facts, ranks_with_uncited_facts = _ranks_with_facts(sample)
     passages = []
@@ -449,13 +492,17 @@ def _drop_needless_citations(sample: SampleJourney) -> SampleJourney:
         # where what was retrieved is not known, the passages are the contexts
         rank = passage.rank or number
         is_useful = bool(passage.useful)
-        is_needed = is_useful or passage.holds_uncited_words
-        if sample.is_settled and rank in ranks_with_facts:
-            is_needed = rank in ranks_with_uncited_facts and passage.holds_uncited_words
-        elif sample.is_settled:
-            is_needed = is_useful
-        is_needless = passage.cited is False and not is_needed
-        passages.append(replace(passage, cited=None) if is_needless else passage)
+        if sample.knows_every_fact and rank in ranks_with_facts:
+            holds_uncited_fact = rank in ranks_with_uncited_facts
+            needs_citation = holds_uncited_fact and passage.holds_uncited_words
+        elif sample.knows_every_fact:
+            needs_citation = is_useful
+        else:
+            needs_citation = is_useful or passage.holds_uncited_words
+        if passage.cited is False and not needs_citation:
+            passages.append(replace(passage, cited=None))
+        else:
+            passages.append(passage)
     return replace(sample, passages=tuple(passages))
 
 

@@ -43,10 +43,10 @@ def counts_of_journey(journey: SampleJourney | None) -> dict[str, int | str | No
 
 
 def _counts_of_passages(journey: SampleJourney) -> dict[str, int | None]:
-    """How many passages passed each stage; None where that is not known."""
+    """Count the passages that passed each stage; None where that is not known."""
     retrieved = [passage for passage in journey.passages if passage.rank is not None]
     shown = [passage for passage in journey.passages if passage.was_shown]
-    n_by_count = {
+    n_by_column = {
         "passages_retrieved": len(retrieved),
         "passages_kept": sum(passage.kept is not False for passage in retrieved),
         "passages_shown": len(shown),
@@ -55,10 +55,11 @@ def _counts_of_passages(journey: SampleJourney) -> dict[str, int | None]:
         "passages_cited": sum(passage.cited is True for passage in shown),
     }
     counts: dict[str, int | None] = dict.fromkeys(COUNTS)
-    for count, n_passages in n_by_count.items():
-        stages = _STAGES_TO_KNOW[count]
+    for column, n_passages in n_by_column.items():
+        # a count is known only if the stages that it rests on are
+        stages = _STAGES_TO_KNOW[column]
         if not any(stage in journey.unknown for stage in stages):
-            counts[count] = n_passages
+            counts[column] = n_passages
     return counts
 
 
@@ -71,7 +72,7 @@ def _counts_of_facts(journey: SampleJourney) -> dict[str, int]:
     if not facts:
         return {}
     counts = {"facts_asked": len(facts)}
-    if not journey.is_settled:  # of some fact it is not known where it was lost
+    if not journey.knows_every_fact:  # of some fact it is not known where it was lost
         return counts
     # ``unknown`` holds the stages of which nothing was recorded
     if "retrieved" not in journey.unknown:

@@ -202,10 +202,10 @@ def is_row_of_results(value: object) -> bool:
 def _report_of_rows(
     results: Iterable[SampleResult], notes: tuple[str, ...], name: str
 ) -> tuple[RunFacts, tuple[SampleResult, ...]]:
-    """The facts and rows of a file without a header, as a sink writes it.
+    """Return the facts and rows of a file without a header, as a sink writes it.
 
-    The rows are numbered anew in the order of the file: each process that appends to
-    it numbers its own from 0.
+    The rows get new numbers in the order of the file, because each process that appends
+    to it numbers its rows from 0.
 
     Args:
         results: The rows.
@@ -224,11 +224,11 @@ def _report_of_rows(
 
 
 def facts_of_rows(rows: Iterable[SampleResult]) -> RunFacts:
-    """What rows alone tell of the run, or the runs, that they come from.
+    """Gather what rows alone tell of the run, or the runs, that they come from.
 
-    Judges, models and the signature of each metric (how it was measured) are known.
-    When the run began and how long it took is not. A note says which metric the rows
-    measured in several ways; its signature is then the first one.
+    Rows tell the judges, the models and the signature of each metric, which says how it
+    was measured. They do not tell when the run began and how long it took. If rows
+    measured a metric in several ways, its first signature counts, and a note says so.
     """
     judges: dict[str, None] = {}  # dictionaries of None: sets that keep the order
     models: dict[str, None] = {}

@@ -126,7 +126,7 @@ class MetricChange(Frozen):
         return self.interval.low > 0 or self.interval.high < 0
 
     def lines(self, margin: float) -> list[str]:
-        """The change in words, a line each: verdict, outcomes, difference and tests.
+        """Word the change in lines: the verdict, the outcomes, the difference, its tests.
 
         Args:
             margin: A difference that matters; a line says how many pairs would find it.
@@ -165,7 +165,7 @@ class MetricChange(Frozen):
     def _lines_of_test(
         self, difference: float, interval: Interval, bounds: Bounds
     ) -> list[str]:
-        """The difference, its interval and its test in words.
+        """Word the difference, its interval and its test in lines.
 
         Args:
             difference: Mean of second − first over the pairs with two scores.

@@ -67,7 +67,7 @@ _NAMES = {"T": "temperature", "prompt": "prompt version", "early_stop": "early s
 
 
 def group_of(sample: Sample | None, by: GroupBy) -> str | None:
-    """The key of the group that a sample belongs to, as a text.
+    """Return the key of the group that a sample belongs to, as a text.
 
     Samples are in one group exactly if their keys are equal. None for a sample without
     a key, which stands alone: a value that is missing, or empty, is no key.
@@ -556,11 +556,11 @@ def are_identical(
 def _content_and_outcomes(
     row: SampleResult, metrics: Sequence[str]
 ) -> tuple[object, ...] | None:
-    """What rows of two runs are compared by: the texts that metrics read, and outcomes.
+    """Return what makes a row equal to a row of another run: its texts and outcomes.
 
-    The outcome of a metric is its score, or the code that says why it is undefined.
-    None for a row that is no sample, or on which a metric failed or was not judged: its
-    outcome is not known.
+    The texts are those that metrics read. The outcome of a metric is its score, or the
+    code that says why it is undefined. None if an outcome is not known: for a row that
+    is no sample, or on which a metric failed or was not judged.
     """
     if row.sample is None or row.problem:
         return None
@@ -577,7 +577,7 @@ def _content_and_outcomes(
 
 
 def _content(sample: Sample) -> tuple[object, ...]:
-    """The texts of a sample that metrics read, to compare samples of two runs by.
+    """Return the texts of a sample that metrics read, to compare it with another run's.
 
     Ids, scores of retrievers and metadata are left out: metrics read none of them.
     """
@@ -611,20 +611,24 @@ def _texts_of(contexts: Iterable[Context]) -> tuple[str, ...]:
 def _rows_by_key(
     rows: Sequence[SampleResult], by: Literal["id", "question"]
 ) -> dict[tuple[str, int], SampleResult]:
-    """The rows by a key that no other row has; rows that are no sample are left out.
+    """Return the rows by a key that no other row has; only samples have one.
 
-    The key is the sample's id or question, as asked for, with the number of earlier
-    rows that have the same one. A sample without a question has all its texts instead.
+    The key is the sample's id or question, and the number of earlier rows with the same
+    id or question. A sample without a question has all its texts instead.
+
+    Args:
+        rows: The rows.
+        by: Whether the key is the id or the question.
     """
     row_by_key: dict[tuple[str, int], SampleResult] = {}
-    n_seen: Counter[str] = Counter()
+    n_earlier: Counter[str] = Counter()
     for row in rows:
         if row.sample is None:
             continue
         text = getattr(row.sample, by) or texts_of(row.sample)
         if text:
-            row_by_key[text, n_seen[text]] = row
-            n_seen[text] += 1
+            row_by_key[text, n_earlier[text]] = row
+            n_earlier[text] += 1
     return row_by_key
 
 
@@ -710,7 +714,7 @@ def judges_elsewhere(
 
 
 def _settings(results: Sequence[MetricResult]) -> dict[str, set[str]]:
-    """The settings that results were measured with, each with the values that occur.
+    """Collect the settings that results were measured with, each with its values.
 
     Two runs may be compared only if these are the same. They are the parts of the
     metric's signature, the models that replied, and how scores of cells (a fact in a

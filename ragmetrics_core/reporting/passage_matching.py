@@ -247,8 +247,8 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def sentences_resting(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
-    """The sentences of the answer that rest on each context.
+def sentences_by_context_rank(row: SampleResult) -> Mapping[int, tuple[int, ...]]:
+    """Return which sentences of the answer rest on each context.
 
     A sentence rests on the context that matches it best, if most of its words stand in
     the contexts. Only some judges say of each sentence which context matches it best

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ragmetrics_core.data import (
     Cell,
@@ -19,7 +19,7 @@ from ragmetrics_core.data.citations import UNREAD_FORM, cited_statements, may_na
 from ragmetrics_core.reporting.passage_matching import (
     holds_most,
     parts_shown,
-    sentences_resting,
+    sentences_by_context_rank,
     words_of,
 )
 
@@ -41,10 +41,11 @@ WHOLE = 0.98
 _NOT_RETRIEVED = (
     "what was retrieved was not recorded: give the column retrieved, or capture the run"
 )
-_ANEW = (
+_REWRITTEN = (
     "{} gave documents in other words than those that it took, so that it is not known"
     " what became of each"
 )
+_NO_RANK = 0  # of a passage that no context shows; ranks begin with 1
 # How contexts must be known for it to be known what was shown.
 _SEEN_IN_PROMPT = ("prompt", "undivided", "named")
 
@@ -145,7 +146,7 @@ class SampleJourney:
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_settled(self) -> bool:
+    def knows_every_fact(self) -> bool:
         """True if facts were asked about, and it is known of each what became of it."""
         return bool(self.facts) and all(fact.known for fact in self.facts)
 
@@ -160,66 +161,76 @@ def journey_of(row: SampleResult) -> SampleJourney | None:
     sample = row.sample
     if sample is None or row.problem or sample.error is not None:
         return None
-    unknown: dict[str, str] = {}
-    passages = _on_their_way(sample, unknown)
-    useful_by_rank = _useful_by_rank(row, unknown)
-    ranks_cited = _ranks_cited(sample, unknown)
+    why_unknown: dict[str, str] = {}  # by stage; the steps below add to it
+    passages = _recorded_passages(sample, why_unknown)
+    useful_by_rank = _useful_by_rank(row, why_unknown)
+    ranks_cited = _ranks_cited(sample, why_unknown)
+    # contexts with words that the answer uses without citing them
     ranks_with_uncited_words = _ranks_with_uncited_words(sample, ranks_cited)
-    sentences_by_rank = sentences_resting(row)
+    sentences_by_rank = sentences_by_context_rank(row)
     judged_passages = []
     for passage in passages:
-        is_useful = None  # not known, like all of what the model was not shown
+        context_rank = passage.context or _NO_RANK  # of the context that shows it
+        is_useful = None  # not known, as of all passages that the model was not shown
         is_cited = None
         if passage.was_shown:
-            is_useful = useful_by_rank.get(passage.context)
+            is_useful = useful_by_rank.get(context_rank)
             if ranks_cited is not None:
-                is_cited = passage.context in ranks_cited
-        context_rank = passage.context or 0  # ranks begin with 1: 0 is that of none
-        sentences = sentences_by_rank.get(context_rank, ())
-        judged_passages.append(
-            replace(
-                passage,
-                useful=is_useful,
-                cited=is_cited,
-                sentences=sentences,
-                holds_uncited_words=is_cited is False
-                and context_rank in ranks_with_uncited_words,
-            )
+                is_cited = context_rank in ranks_cited
+        has_uncited_words = context_rank in ranks_with_uncited_words
+        judged_passage = replace(
+            passage,
+            useful=is_useful,
+            cited=is_cited,
+            sentences=sentences_by_rank.get(context_rank, ()),
+            holds_uncited_words=is_cited is False and has_uncited_words,
         )
-    facts = _facts(row, sample, judged_passages, unknown)
-    return SampleJourney(tuple(judged_passages), facts, unknown)
+        judged_passages.append(judged_passage)
+    facts = _facts(row, sample, judged_passages, why_unknown)
+    return SampleJourney(tuple(judged_passages), facts, why_unknown)
 
 
 # Of one sample: what was recorded
 
 
-def _on_their_way(sample: Sample, unknown: dict[str, str]) -> list[Passage]:
-    """The passages of a sample: how each was ranked, kept and shown, where it is known.
+def _recorded_passages(sample: Sample, why_unknown: dict[str, str]) -> list[Passage]:
+    """Collect the passages of a sample: how each was ranked, kept and shown.
 
-    What is not known is added to ``unknown``: by stage ("retrieved", "kept", "shown"),
-    why. Without retrieved passages they are those of the contexts.
+    They are the retrieved passages. If these are not known, they are the contexts.
+
+    Args:
+        sample: The sample.
+        why_unknown: Gets the reason for each stage ("retrieved", "kept" or "shown") of
+            which something is not known.
     """
     why_not_seen = _why_not_seen(sample)
     if why_not_seen:
-        unknown["shown"] = why_not_seen
+        why_unknown["shown"] = why_not_seen
     if sample.retrieved is None:
         reason = _why_not_retrieved(sample)
-        unknown["retrieved"] = reason
-        unknown["kept"] = reason
+        why_unknown["retrieved"] = reason
+        why_unknown["kept"] = reason
         return [] if why_not_seen else list(_passages_of_contexts(sample))
-    numbered = enumerate(zip(sample.retrieved, _notes(sample), strict=True), start=1)
-    passages = [_passage(rank, document, note) for rank, (document, note) in numbered]
+    passages = []
+    documents_and_notes = zip(sample.retrieved, _notes(sample), strict=True)
+    for rank, (document, note) in enumerate(documents_and_notes, start=1):
+        passages.append(_passage(rank, document, note))
     if why_not_seen:
         passages = [replace(passage, shown=None, share=None) for passage in passages]
     elif any(passage.shown is None for passage in passages):
-        unknown["shown"] = _why_not_told(sample)
-    passages = _with_dropped_inside(passages, sample)
+        why_unknown["shown"] = _why_not_told(sample)
+    passages = _with_passages_dropped_inside(passages, sample)
     if passages and all(passage.kept is None for passage in passages):
-        unknown["kept"] = "no step between search and prompt was recorded"
-        writers = _writers(sample)
-        if writers:
-            unknown["kept"] = _ANEW.format(writers[0])
+        why_unknown["kept"] = _why_not_followed(sample)
     return passages
+
+
+def _why_not_followed(sample: Sample) -> str:
+    """Why it is known of no passage whether it was kept between search and prompt."""
+    rewriters = _rewriters(sample)
+    if rewriters:
+        return _REWRITTEN.format(rewriters[0])
+    return "no step between search and prompt was recorded"
 
 
 def _why_not_retrieved(sample: Sample) -> str:
@@ -234,9 +245,9 @@ def _why_not_retrieved(sample: Sample) -> str:
 
 def _why_not_told(sample: Sample) -> str:
     """Why it is not known of some passages whether they were shown."""
-    writers = _writers(sample)
-    if writers:
-        return _ANEW.format(writers[0])
+    rewriters = _rewriters(sample)
+    if rewriters:
+        return _REWRITTEN.format(rewriters[0])
     return "of some passages the prompt does not tell"
 
 
@@ -299,26 +310,28 @@ def _showing(share: float | None) -> Showing | None:
     return "whole" if share >= WHOLE else "cut"
 
 
-def _with_dropped_inside(passages: Sequence[Passage], sample: Sample) -> list[Passage]:
-    """The passages, and behind them those that a retriever's inner searches found only.
+def _with_passages_dropped_inside(
+    passages: Sequence[Passage], sample: Sample
+) -> list[Passage]:
+    """Add a passage for each that a retriever found inside and did not hand on.
 
-    The retriever did not hand these on, and nothing else is known of them. The
-    passages that the same retriever gave are marked as kept.
+    A retriever may run several searches inside itself, and drop some of what they find.
+    Nothing else is known of the dropped passages. The passages that such a retriever
+    returned are marked as kept.
     """
     notes = sample.capture
-    # by name of the retriever, how many passages it did not hand on
-    n_dropped_by_name: Mapping[str, int] = {}
+    n_dropped_by_retriever: Mapping[str, int] = {}
     if notes is not None and notes.dropped_inside:
-        n_dropped_by_name = notes.dropped_inside
+        n_dropped_by_retriever = notes.dropped_inside
     all_passages = []
     for passage in passages:
-        was_handed_on = passage.retriever in n_dropped_by_name
-        if passage.kept is None and was_handed_on:
+        has_retriever_dropped_some = passage.retriever in n_dropped_by_retriever
+        if passage.kept is None and has_retriever_dropped_some:
             all_passages.append(replace(passage, kept=True))
         else:
             all_passages.append(passage)
-    for name, n_dropped in n_dropped_by_name.items():
-        all_passages += [Passage(kept=False, dropped_by=name)] * n_dropped
+    for retriever, n_dropped in n_dropped_by_retriever.items():
+        all_passages += [Passage(kept=False, dropped_by=retriever)] * n_dropped
     return all_passages
 
 
@@ -326,52 +339,67 @@ def _with_dropped_inside(passages: Sequence[Passage], sample: Sample) -> list[Pa
 
 
 def _useful_by_rank(
-    row: SampleResult, unknown: dict[str, str]
-) -> Mapping[int | None, bool | None]:
-    """By rank of a context whether it was judged useful.
+    row: SampleResult, why_unknown: dict[str, str]
+) -> Mapping[int, bool | None]:
+    """Return by rank of a context whether it was judged useful.
 
-    Without such a metric it is empty, and ``unknown["useful"]`` says why.
+    Without a metric that says so it is empty, and ``why_unknown["useful"]`` gets the
+    reason.
     """
     for result in row.results.values():
         if isinstance(result.evidence, JudgedChunks):
             return {chunk.rank: chunk.useful for chunk in result.evidence.chunks}
-    unknown["useful"] = "no metric judged whether passages are useful"
+    why_unknown["useful"] = "no metric judged whether passages are useful"
     return {}
 
 
-def _ranks_cited(sample: Sample, unknown: dict[str, str]) -> set[int | None] | None:
-    """Ranks of the contexts that the answer cites; None if that is not known."""
+def _ranks_cited(sample: Sample, why_unknown: dict[str, str]) -> set[int] | None:
+    """Return the ranks of the contexts that the answer cites.
+
+    None if that is not known; ``why_unknown["cited"]`` gets the reason.
+    """
     if sample.citations is None:
-        unknown["cited"] = sample.citations_unknown
+        why_unknown["cited"] = sample.citations_unknown
         return None
     if may_name_more(sample.answer, sample.citations):
-        unknown["cited"] = UNREAD_FORM
+        why_unknown["cited"] = UNREAD_FORM
         return None
-    return {place + 1 for citation in sample.citations for place in citation.contexts}
+    ranks: set[int] = set()
+    for citation in sample.citations:
+        ranks.update(index + 1 for index in citation.contexts)
+    return ranks
 
 
-def _ranks_with_uncited_words(
-    sample: Sample, ranks_cited: set[int | None] | None
-) -> set[int]:
-    """Ranks of contexts that hold a sentence of the answer which no cited one holds.
+def _ranks_with_uncited_words(sample: Sample, ranks_cited: set[int] | None) -> set[int]:
+    """Find the contexts that hold most words of a sentence that no cited context holds.
 
-    Words of the question do not count, so that an answer that declines holds none.
+    Args:
+        sample: The sample, whose answer has the sentences.
+        ranks_cited: The ranks of the contexts that the answer cites; None if that is
+            not known. Then no context is found.
+
+    Returns:
+        The ranks of these contexts.
     """
     if ranks_cited is None:
         return set()
-    asked = set(words_of(sample.question or ""))
+    # words of the question do not count: else a refusal that repeats the question, "I
+    # do not know the height of the tower", would match contexts
+    words_of_question = set(words_of(sample.question or ""))
     words_by_rank = {
         rank: set(words_of(context.text))
         for rank, context in enumerate(sample.contexts, start=1)
     }
     ranks: set[int] = set()
     for statement in cited_statements(sample.answer, sample.citations or ()):
-        words = set(words_of(statement.text)) - asked
-        holders = {
-            rank for rank, held in words_by_rank.items() if holds_most(words, held)
+        words = set(words_of(statement.text)) - words_of_question
+        ranks_of_holders = {
+            rank
+            for rank, words_of_context in words_by_rank.items()
+            if holds_most(words, words_of_context)
         }
-        if ranks_cited.isdisjoint(holders):
-            ranks |= holders
+        if ranks_cited.isdisjoint(ranks_of_holders):
+            ranks |= ranks_of_holders
     return ranks
 
 
@@ -379,28 +407,32 @@ def _facts(
     row: SampleResult,
     sample: Sample,
     passages: Sequence[Passage],
-    unknown: dict[str, str],
+    why_unknown: dict[str, str],
 ) -> tuple[FactOnItsWay, ...]:
-    """What became of each fact of the reference.
+    """Find out what became of each fact of the reference.
 
     The facts come from a metric that asked of each passage which facts it holds. Where
-    none did, or it asked of other texts, there are none, and ``unknown["facts"]`` says
-    why.
+    none did, or it asked of other texts, there are none, and ``why_unknown["facts"]``
+    gets the reason.
     """
     matrix = _fact_matrix(row)
     if matrix is None:
-        unknown["facts"] = "no metric asked which facts of a reference were retrieved"
+        why_unknown["facts"] = (
+            "no metric asked which facts of a reference were retrieved"
+        )
         return ()
-    searched = sample.contexts if sample.retrieved is None else sample.retrieved
-    if any(len(cells) != len(searched) for cells in matrix.cells):
-        unknown["facts"] = "facts were judged over other texts than the sample holds"
+    searched_texts = sample.contexts if sample.retrieved is None else sample.retrieved
+    if any(len(cells) != len(searched_texts) for cells in matrix.cells):
+        why_unknown["facts"] = (
+            "facts were judged over other texts than the sample holds"
+        )
         return ()
     facts = [
         _fact(number, cells, sample, passages)
         for number, cells in enumerate(matrix.cells, start=1)
     ]
     if not all(fact.known for fact in facts):
-        unknown["facts"] = _why_facts_are_unknown(sample, passages)
+        why_unknown["facts"] = _why_facts_are_unknown(sample, passages)
     return tuple(facts)
 
 
@@ -415,29 +447,30 @@ def _fact_matrix(row: SampleResult) -> FactMatrix | None:
 def _fact(
     number: int, cells: Sequence[Cell], sample: Sample, passages: Sequence[Passage]
 ) -> FactOnItsWay:
-    """What became of one fact, by the judge's verdict on each passage or context.
+    """Find out what became of one fact, by the judge's verdicts on the texts.
 
     Args:
         number: The fact's number, from 1.
-        cells: For each retrieved passage (else for each context) whether it holds the
-            fact.
+        cells: For each retrieved passage, whether it holds the fact; for each context
+            if the retrieved passages are not known.
         sample: The sample.
         passages: Its passages, with what became of each.
     """
-    ranks_holding = tuple(
+    ranks_of_holders = tuple(
         rank for rank, cell in enumerate(cells, start=1) if cell.covered
     )
-    answered = all(cell.probability is not None for cell in cells)
+    is_judged_on_all = all(cell.probability is not None for cell in cells)
     if sample.retrieved is None:
-        is_known, lost = _fate_in_contexts(sample, bool(ranks_holding), answered)
+        is_held = bool(ranks_of_holders)
+        fate = _fate_in_contexts(sample, is_held, is_judged_on_all)
     else:
-        holders = [passage for passage in passages if passage.rank in ranks_holding]
-        is_known, lost = _through_stages(holders, answered)
-        # it may stand in what a search found and nobody asked about
-        may_be_found = _why_it_may_be_found(sample, passages) != ""
-        if lost == "not_retrieved" and may_be_found:
-            is_known, lost = False, None
-    return FactOnItsWay(number, lost, is_known, ranks_holding)
+        holders = [passage for passage in passages if passage.rank in ranks_of_holders]
+        fate = _fate_of_retrieved(holders, is_judged_on_all)
+        # "not retrieved" is unproven if a search found texts that nobody judged
+        may_be_in_unjudged = _why_it_may_be_found(sample, passages) != ""
+        if fate.lost == "not_retrieved" and may_be_in_unjudged:
+            fate = _UNKNOWN_FATE
+    return FactOnItsWay(number, fate.lost, fate.is_known, ranks_of_holders)
 
 
 def _why_facts_are_unknown(sample: Sample, passages: Sequence[Passage]) -> str:
@@ -455,17 +488,17 @@ def _why_it_may_be_found(sample: Sample, passages: Sequence[Passage]) -> str:
             "nobody asked whether a fact stood in what searches inside"
             f" {droppers[0]} found and it did not hand on"
         )
-    writers = _writers(sample)
-    if writers:
+    rewriters = _rewriters(sample)
+    if rewriters:
         return (
-            f"{writers[0]} gave documents in other words than those that it took, and"
+            f"{rewriters[0]} gave documents in other words than those that it took, and"
             " nobody asked which facts stand in either"
         )
     return ""
 
 
-def _writers(sample: Sample) -> list[str]:
-    """Names of steps that wrote documents anew, of which a passage may be one now."""
+def _rewriters(sample: Sample) -> list[str]:
+    """Names of steps that rewrote documents: a passage may be one of the new texts now."""
     names = [note.written_anew_by for note in _notes(sample)]
     return [name for name in dict.fromkeys(names) if name is not None]
 
@@ -479,40 +512,63 @@ def _droppers_inside(passages: Sequence[Passage]) -> list[str]:
     ]
 
 
-def _fate_in_contexts(
-    sample: Sample, is_held: bool, answered: bool
-) -> tuple[bool, Loss | None]:
-    """Whether it is known what became of a fact that was sought in the contexts, and its loss."""
-    if _why_not_seen(sample) or not (is_held or answered):
-        return False, None
-    return True, None if is_held else "missing"
+class _Fate(NamedTuple):
+    """What became of a fact.
+
+    Attributes:
+        is_known: Whether it is known.
+        lost: The stage that lost it; None if it was shown whole, or nothing is known.
+    """
+
+    is_known: bool
+    lost: Loss | None
 
 
-def _through_stages(
-    holders: Sequence[Passage], answered: bool
-) -> tuple[bool, Loss | None]:
-    """Whether it is known what became of a fact, and at which stage it was lost.
+_UNKNOWN_FATE = _Fate(is_known=False, lost=None)
+_SHOWN = _Fate(is_known=True, lost=None)
 
-    The most that any of the passages reached counts: one that was shown whole is
-    enough. The loss is None if the fact was shown whole, or nothing is known.
+
+def _fate_in_contexts(sample: Sample, is_held: bool, is_judged_on_all: bool) -> _Fate:
+    """Find out what became of a fact that was looked for in the contexts alone.
+
+    Args:
+        sample: The sample.
+        is_held: Whether any context holds the fact.
+        is_judged_on_all: Whether the judge said of each context if it holds the fact.
+    """
+    if _why_not_seen(sample):
+        return _UNKNOWN_FATE
+    if is_held:
+        return _SHOWN
+    if is_judged_on_all:
+        return _Fate(is_known=True, lost="missing")
+    return _UNKNOWN_FATE
+
+
+def _fate_of_retrieved(holders: Sequence[Passage], is_judged_on_all: bool) -> _Fate:
+    """Find out at which stage a fact was lost, by the passages that hold it.
+
+    The passage that came farthest decides: one that was shown whole is enough.
 
     Args:
         holders: The retrieved passages that hold the fact.
-        answered: Whether the judge said of each passage if it holds the fact. Else a
-            fact without a holder may be in a passage that was not judged.
+        is_judged_on_all: Whether the judge said of each passage if it holds the fact.
+            Else a fact without a holder may be in a passage that was not judged.
     """
     if not holders:
-        if answered:
-            return True, "not_retrieved"
-        return False, None
-    showings = {passage.shown for passage in holders}  # None: it is not known how
-    if "whole" in showings:
-        return True, None
-    may_reach_prompt = any(passage.kept is not False for passage in holders)
-    if None in showings and may_reach_prompt:
-        return False, None
-    if "cut" in showings:
-        return True, "cut"
-    if all(passage.kept is False for passage in holders):
-        return True, "not_kept"
-    return True, "not_shown"
+        if is_judged_on_all:
+            return _Fate(is_known=True, lost="not_retrieved")
+        return _UNKNOWN_FATE
+    # "whole", "cut" or "not shown"; None if it is not known what the model was shown
+    shown_of_holders = {passage.shown for passage in holders}
+    if "whole" in shown_of_holders:
+        return _SHOWN
+    # ``kept`` is True, or None if nobody recorded that a step dropped the passage
+    is_any_not_dropped = any(passage.kept is not False for passage in holders)
+    if None in shown_of_holders and is_any_not_dropped:
+        return _UNKNOWN_FATE
+    if "cut" in shown_of_holders:
+        return _Fate(is_known=True, lost="cut")
+    if not is_any_not_dropped:
+        return _Fate(is_known=True, lost="not_kept")
+    return _Fate(is_known=True, lost="not_shown")

@@ -66,7 +66,7 @@ def _range(low: float | None, high: float | None, digits: int) -> str:
 
 
 def _cells(numbers: MetricSummary) -> tuple[str, ...]:
-    """The cells of a metric's row in the table, in the order of the headings.
+    """Make the cells of a metric's row in the table, in the order of the headings.
 
     The last one counts the rows that are scored, undefined and failed.
     """
@@ -162,7 +162,7 @@ def _notes_on_failures(summary: Summary) -> Iterator[str]:
 
 
 def _notes_on_rows(summary: Summary) -> Iterator[str]:
-    """How many rows there are, how samples were captured, and what capturing doubts.
+    """Say how many rows there are, how samples were captured, and what is in doubt.
 
     Captured samples are those that were recorded while an application ran. Their grade
     says how surely it is known what contexts they had.
@@ -257,7 +257,7 @@ def markdown(
     decisions: Sequence[Decision] = (),
     exit_code: int | None = None,
 ) -> str:
-    """Gates, metrics, signs and footnotes as Markdown, for the summary of a CI job.
+    """Write gates, metrics, signs and footnotes as Markdown, for a CI job's summary.
 
     It holds no text of a sample.
 
@@ -310,7 +310,7 @@ def html_table(summary: Summary, run: RunFacts) -> str:
 def columns(
     results: Sequence[SampleResult], metrics: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """The results of a run as columns of a table, which pandas and CSV take.
+    """Lay out the results of a run as columns of a table, which pandas and CSV take.
 
     Each column has one cell for each row of the input, None where something is missing.
 

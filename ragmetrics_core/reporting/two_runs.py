@@ -137,7 +137,7 @@ def _lacking(report: Report, metrics: Sequence[str]) -> tuple[str, ...]:
 def _names_in_both(
     before: Report, after: Report, metrics: Sequence[str | Metric] | None
 ) -> list[str]:
-    """The full names of the metrics to compare, in the order asked for, each once.
+    """Return the full names of the metrics to compare, in the order asked for.
 
     Args:
         before: The first run.
