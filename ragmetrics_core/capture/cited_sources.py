@@ -1,6 +1,8 @@
 """Citations of structured answers: sources that are named by an id, or by a quote. Pure.
 
-Marks in the text of an answer are read by ``citations_of_marks``.
+The answer ``{"answer": "It fell.", "citations": [{"id": "b"}]}`` cites the context with
+the id "b", for all of its text. Marks in the text of an answer are read by
+``citations_of_marks``.
 """
 
 import re
@@ -24,21 +26,17 @@ def citations_of_sources(
 ) -> tuple[Citation, ...]:
     """Read the sources that a structured answer names as citations.
 
-    A number is looked up in the numbering first, then the id among those of the
-    contexts. Where several contexts have the id, the one that holds the quote counts,
-    else all of them. A quote alone names the context that holds it.
-
     Args:
         answer: The text of the answer.
         sources: What the answer names, in order.
         contexts: What the model was shown.
-        numbering: By number, or other label, the place of the context that the prompt
+        numbering: By number, or other label, the index of the context that the prompt
             showed under it.
 
     Returns:
-        A citation for each source; one that names nothing shown is dangling, with its
-        id or the beginning of its quote. Those of a statement that does not stand in
-        the answer count for all of the answer.
+        A citation for each source. A source that names nothing shown is dangling, with
+        its id or the beginning of its quote. A source is cited for its statement; if the
+        statement does not stand in the answer, it is cited for the whole answer.
 
     Examples:
         >>> shown = [Context(text="It is old.", id="a"), Context(text="It fell.", id="b")]
@@ -47,67 +45,94 @@ def citations_of_sources(
         [((1,), ()), ((), ('z',))]
     """
     text = answer or ""
-    holders = holders_of_quotes([source.quote for source in sources], contexts)
+    quotes = [source.quote for source in sources]
+    quoted_indexes = indexes_of_quoted_contexts(quotes, contexts)
     citations: list[Citation] = []
-    for source, holder in zip(sources, holders, strict=True):
+    for source, quoted_index in zip(sources, quoted_indexes, strict=True):
         start, end = span_of_source(source, text)
-        places = _places(source, holder, contexts, numbering or {})
-        label = str(source.id) if source.id is not None else source.quote or ""
+        indexes = _indexes_of_source(source, quoted_index, contexts, numbering or {})
+        dangling: tuple[str, ...] = ()
+        if not indexes:
+            name = str(source.id) if source.id is not None else source.quote or ""
+            dangling = (name[:_LONGEST_LABEL],)
         citations.append(
-            Citation(
-                start=start,
-                end=end,
-                contexts=places,
-                dangling=() if places else (label[:_LONGEST_LABEL],),
-            )
+            Citation(start=start, end=end, contexts=indexes, dangling=dangling)
         )
     return tuple(citations)
 
 
-def _places(
+def _indexes_of_source(
     source: CitedSource,
-    holder: int | None,
+    quoted_index: int | None,
     contexts: Sequence[Context],
     numbering: Numbering,
 ) -> tuple[int, ...]:
-    """Places of the contexts that a source names; () if it names none."""
+    """Find the contexts that a source names; () if it names none.
+
+    A source without an id is known by its quote alone.
+
+    Args:
+        source: The source.
+        quoted_index: The index of the context that holds the source's quote; None if no
+            context does.
+        contexts: What the model was shown.
+        numbering: By number, or other label, the index of the context that the prompt
+            showed under it.
+    """
     if source.id is None:
-        return () if holder is None else (holder,)
+        return () if quoted_index is None else (quoted_index,)
     name = str(source.id).strip()
     for label in (name, plain_label(name)):
         if label in numbering:
             return places_of(label, numbering)
-    places = tuple(place for place, one in enumerate(contexts) if one.id == name)
-    return (holder,) if holder is not None and holder in places else places
+    indexes = tuple(
+        index for index, context in enumerate(contexts) if context.id == name
+    )
+    # several contexts may have the id, as chunks of one file: the quote tells which
+    if quoted_index is not None and quoted_index in indexes:
+        return (quoted_index,)
+    return indexes
 
 
-def holders_of_quotes(
+def indexes_of_quoted_contexts(
     quotes: Sequence[str | None], contexts: Sequence[Context]
 ) -> list[int | None]:
-    """For each quote the first context that holds it; None for none."""
+    """Find for each quote the first context that holds it.
+
+    Args:
+        quotes: The quotes; None for a source without one.
+        contexts: The contexts.
+
+    Returns:
+        For each quote the index of the context; None if no context holds it.
+    """
     texts = [context.text for context in contexts]
-    holders: list[int | None] = []
+    indexes: list[int | None] = []
     for quote in quotes:
-        if not (quote or "").strip() or not texts:
-            holders.append(None)
+        if quote is None or not quote.strip() or not texts:
+            indexes.append(None)
             continue
-        (place,) = locate([quote or ""], texts).findings
-        is_there = place.outcome == "shown" and place.coverage >= _WHOLE
-        holders.append(place.message_index if is_there else _holder(quote or "", texts))
-    return holders
+        (finding,) = locate([quote], texts).findings
+        if finding.outcome == "shown" and finding.coverage >= _WHOLE:
+            indexes.append(finding.message_index)
+        else:
+            # a quote of a few words, such as "in 1874", is too short for ``locate``
+            indexes.append(_index_of_text_with_words(quote, texts))
+    return indexes
 
 
-def _holder(quote: str, texts: Sequence[str]) -> int | None:
-    """The first text that holds a few words as whole words: too short to be located."""
+def _index_of_text_with_words(quote: str, texts: Sequence[str]) -> int | None:
+    """Find the first text that holds a quote as whole words; None if none does."""
     words = r"\s+".join(map(re.escape, quote.split()))
     pattern = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
-    return next(
-        (place for place, text in enumerate(texts) if pattern.search(text)), None
-    )
+    for index, text in enumerate(texts):
+        if pattern.search(text):
+            return index
+    return None
 
 
 def span_of_source(source: CitedSource, answer: str) -> tuple[int, int]:
-    """The part of an answer that a source is named for; all of it if that is not known."""
+    """Find the part of an answer that a source is cited for; all of it if that is unknown."""
     if source.start is not None and source.end is not None:
         if 0 <= source.start <= source.end <= len(answer):
             return source.start, source.end

@@ -1,4 +1,9 @@
-"""Sources that a structured reply names beside its answer: by number, id or quote. Pure."""
+"""Sources that a structured reply names beside its answer: by number, id or quote. Pure.
+
+``{"answer": "It fell.", "citations": [2]}`` names a source by its number. A reply may
+also name sources for each statement: ``{"claims": [{"text": "It fell.", "sources":
+["a"]}]}``.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,8 +18,8 @@ _KEY_OF_SOURCES = re.compile(
     r"(?:_?(?:ids?|indices|indexes|numbers?)|s)|excerpts?|passages?)",
     re.IGNORECASE,
 )
-# Keys of what may be an explanation in the model's own words: only what names a
-# source by an id or number counts there.
+# Keys of a list of reasons. A reason may be in the model's own words, so that it counts
+# as a source only if it has an id or number.
 _KEY_OF_REASONS = re.compile(
     r"(?:.*_)?(?:annotations?|evidences?|justifications?)", re.IGNORECASE
 )
@@ -50,6 +55,9 @@ _XML_FIELD = re.compile(r"<(\w+)>\s*([^<>]*?)\s*</\1>")
 def sources_in(value: object) -> tuple[CitedSource, ...] | None:
     """Return the sources that a structured reply names.
 
+    They are looked for in lists of sources ("citations"), else in lists of reasons
+    ("evidence"), else in lists of statements that have sources of their own.
+
     Args:
         value: The reply as plain data, or its text where that is XML.
 
@@ -67,25 +75,37 @@ def sources_in(value: object) -> tuple[CitedSource, ...] | None:
         return _sources_of_xml(value)
     if not isinstance(value, Mapping):
         return None
-    listed = [
-        element for key, element in value.items() if _KEY_OF_SOURCES.fullmatch(str(key))
-    ]
-    if listed:
-        return _sources_of_lists(listed)
-    reasons = [
-        element for key, element in value.items() if _KEY_OF_REASONS.fullmatch(str(key))
-    ]
-    if reasons:
-        sources = _sources_of_lists(reasons) or ()
-        names_each = all(source.id not in (None, source.quote) for source in sources)
-        return sources if sources and names_each else None
-    statements = [
-        element
-        for elements in value.values()
-        if isinstance(elements, (list, tuple))
-        for element in elements
-    ]
+    lists_of_sources = _values_under(_KEY_OF_SOURCES, value)
+    if lists_of_sources:
+        return _sources_of_lists(lists_of_sources)
+    lists_of_reasons = _values_under(_KEY_OF_REASONS, value)
+    if lists_of_reasons:
+        return _sources_of_reasons(lists_of_reasons)
+    statements: list[object] = []
+    for elements in value.values():
+        if isinstance(elements, (list, tuple)):
+            statements += elements
     return _sources_of_statements(statements)
+
+
+def _values_under(keys: re.Pattern[str], value: Mapping[Any, Any]) -> list[object]:
+    """List the values under the keys of a mapping that have a certain form."""
+    return [element for key, element in value.items() if keys.fullmatch(str(key))]
+
+
+def _sources_of_reasons(
+    lists_of_reasons: Iterable[object],
+) -> tuple[CitedSource, ...] | None:
+    """Return the sources of lists of reasons; None unless each reason names one.
+
+    A reason with a text alone names no source: ``["It is well known."]``.
+    """
+    sources = _sources_of_lists(lists_of_reasons) or ()
+    for source in sources:
+        # the id of a short bare text is that text itself
+        if source.id is None or source.id == source.quote:
+            return None
+    return sources or None
 
 
 def has_unread_lists(value: object) -> bool:
@@ -98,7 +118,7 @@ def has_unread_lists(value: object) -> bool:
 
 
 def _sources_of_lists(listed: Iterable[object]) -> tuple[CitedSource, ...] | None:
-    """The sources of all lists of a reply; None if one of their elements is not known."""
+    """Return the sources of some lists; None if the form of one element is not known."""
     sources: list[CitedSource] = []
     for elements in listed:
         each = elements if isinstance(elements, (list, tuple)) else [elements]
@@ -121,7 +141,10 @@ def _is_no_source(element: object) -> bool:
 def _sources_of_statements(
     elements: Iterable[object],
 ) -> tuple[CitedSource, ...] | None:
-    """The sources of statements that have a list of their own; None if there is no such list."""
+    """Return the sources of statements that each have a list of sources.
+
+    None if there is no statement, or one without such a list.
+    """
     sources: list[CitedSource] = []
     has_list = False
     for element in elements:

@@ -1,0 +1,450 @@
+"""What the rules of the citations look at: an answer, its prompts and its contexts. Pure.
+
+A **label** is what a prompt shows above a text: "[1]", "Source 2:", "report.pdf". A
+**mark** is where an answer names a label, as in "It fell in 1874 [1]." An **index** is
+that of a context among the contexts, from 0. So with the prompt "[1] It is old. [2] It
+fell.", the mark "[2]" cites the context with the index 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ragmetrics_core.capture.answer import FoundAnswer
+from ragmetrics_core.capture.calls import Calls, Reply, end_of, texts_not_of_models
+from ragmetrics_core.capture.evidence import AnswerEvidence
+from ragmetrics_core.capture.plain_values import as_one_line
+from ragmetrics_core.capture.prompt_labels import Labels, labels_in
+from ragmetrics_core.capture.prompt_numbers import numbering_in
+from ragmetrics_core.capture.question import Turn
+from ragmetrics_core.capture.structured_sources import sources_in
+from ragmetrics_core.capture.tree import CitedSource, Node
+from ragmetrics_core.data.citations import places_of
+from ragmetrics_core.data.marks import marks_in
+
+_OPENING = 200  # signs of a text by which it is found in a prompt
+# Where the contexts come from one of these, nothing else was shown to the model.
+_ALL_THAT_WAS_SHOWN = ("prompt", "named", "none_found")
+# between the file, the page and the section in the name of a source
+PART_OF_NAME = re.compile(r"[,;|()#§]|\s[-–—]\s")
+# Keys of metadata whose values name a document.
+_KEY_OF_NAME = re.compile(
+    r"(?:(?:file|source|doc(?:ument)?|page|article)[ _-]?)?"
+    r"(?:name|path|file|source|url|uri|link|title|document)",
+    re.IGNORECASE,
+)
+# What stands in round brackets; the address of a link, "[words](address)", does not count.
+_IN_ROUND_BRACKETS = re.compile(r"(?<!\])\((?P<inside>[^()\n]{3,200})\)")
+_BEFORE_A_NAME = re.compile(
+    r"(?:(?:see|from|in|cf\.?|title|file|name|url|link|as in|according to)\b[ \t:]*)+",
+    re.IGNORECASE,
+)
+# "report.pdf", "https://example.org/1"
+_FILE_OR_ADDRESS = re.compile(r"\S+\.[A-Za-z][A-Za-z0-9]{1,4}|https?://\S+")
+# Several words of which the first begins with a capital: "Bridge book", no "May 1874".
+_TITLE = re.compile(r"[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[\s,'’&–-]+[^\W\d_]+)+")
+_AROUND_NAME = " \t\"'“”„‘’`*"
+
+# How a line that labels a text with a number begins: "[1]", "Source 1", "1.".
+_IN_BRACKETS = r"^[ \t#>*\-]*\[0*{}\]"
+_BEHIND_A_WORD = (
+    r"^[ \t#>*\-\[<(]*[A-Za-z]+[ \t]*(?:id|no\.?|number)?[ \t\"'#\[=:]*0*{}\b"
+)
+_IN_A_LIST = r"^[ \t#>*\-]*0*{}[.):]"
+FORMS_OF_NUMBERS = (_IN_BRACKETS, _BEHIND_A_WORD, _IN_A_LIST)
+
+
+@dataclass(frozen=True, eq=False)
+class CitationSearch:
+    """What the rules of the citations look at.
+
+    Attributes:
+        turn: The question, and the calls that were made for it.
+        found_answer: The answer, and the call that wrote it.
+        answer_evidence: What the answer could rest on.
+    """
+
+    turn: Turn
+    found_answer: FoundAnswer
+    answer_evidence: AnswerEvidence
+
+    # The answer
+
+    @property
+    def text(self) -> str:
+        """The answer."""
+        return self.found_answer.text or ""
+
+    @cached_property
+    def text_with_file_marks(self) -> str:
+        """The answer with square brackets around files that it names in round brackets.
+
+        "(see report.pdf, p. 2)" becomes "[    report.pdf, p. 2]", which is read as a
+        mark, if a context has this name. Each character keeps its place.
+        """
+        return _IN_ROUND_BRACKETS.sub(self._in_square_brackets, self.text)
+
+    def _in_square_brackets(self, found: re.Match[str]) -> str:
+        """Return a round bracket as a square one if it names the file of a context.
+
+        Any other round bracket is returned as it is.
+        """
+        inside = found["inside"]
+        before = _BEFORE_A_NAME.match(inside)
+        n_before = 0 if before is None else before.end()
+        words = inside[n_before:]
+        name = PART_OF_NAME.split(words)[0].strip(_AROUND_NAME)
+        if name not in self.numbering or not _FILE_OR_ADDRESS.fullmatch(name):
+            return found[0]
+        return "[" + " " * n_before + words + "]"
+
+    @cached_property
+    def model_text_with_file_marks(self) -> str:
+        """The same text, with blanks for what the application wrote beside the model.
+
+        Each character keeps its place.
+        """
+        pieces = []
+        end_of_last = 0
+        for start, end in sorted(self.spans_of_the_model or ()):
+            n_blanks = max(0, start - end_of_last)
+            piece = self.text_with_file_marks[max(start, end_of_last) : end]
+            pieces.append(" " * n_blanks + piece)
+            end_of_last = max(end, end_of_last)
+        return "".join(pieces)
+
+    @cached_property
+    def spans_of_the_model(self) -> list[tuple[int, int]] | None:
+        """The parts of the answer that the model wrote; None if its marks were changed.
+
+        It is all of the answer where the answer stands in the reply, or has the marks
+        of the reply.
+        """
+        all_of_it = [(0, len(self.text))]
+        if self.reply is None:
+            return all_of_it
+        line = as_one_line(self.text)
+        if line in self.reply.line or line in self.reply.fields:
+            return all_of_it
+        spans = self._spans_of_replies()
+        if spans:
+            return spans
+        return all_of_it if self._has_the_marks_of(self.reply) else None
+
+    def _spans_of_replies(self) -> list[tuple[int, int]]:
+        """Find where replies of models stand in the answer word for word.
+
+        The replies are those of the answering call, of the calls whose replies it was
+        shown, and those that the framework names. A synthesizer may join the replies
+        of several calls, and an application may add a list of sources behind a reply.
+        """
+        replies = list(self.found_answer.answer.replies)
+        if self.reply is not None:
+            replies.append(self.reply.text)
+        for call in self.answer_evidence.contributing_calls:
+            replies.append(self.calls.replies[call].text)
+        reply_texts = {reply.strip() for reply in replies} - {""}
+        spans = []
+        for reply_text in reply_texts:
+            for found in re.finditer(re.escape(reply_text), self.text):
+                spans.append(found.span())
+        return spans
+
+    def _has_the_marks_of(self, reply: Reply) -> bool:
+        """Whether the marks of the answer stand in a reply in this order, one behind the other."""
+        of_answer = [mark.labels for mark in marks_in(self.text)]
+        of_reply = [mark.labels for mark in marks_in(reply.text)]
+        starts = range(len(of_reply) - len(of_answer) + 1)
+        return any(
+            of_reply[start : start + len(of_answer)] == of_answer for start in starts
+        )
+
+    @property
+    def has_lost_its_marks(self) -> bool:
+        """Whether the model wrote marks, and the application took all of them out.
+
+        A structured reply has none: its brackets are lists.
+        """
+        if self.reply is None or self.reply.values:
+            return False
+        return bool(marks_in(self.reply.text)) and not marks_in(self.text)
+
+    @cached_property
+    def has_names_in_words(self) -> bool:
+        """Whether a round bracket names a document and may cite it, but is not read as a mark.
+
+        Round brackets that name the file of a context are read as marks. So what is
+        left are titles, names behind a word such as "see", and unknown files.
+        """
+        contexts_have_files = any(map(_FILE_OR_ADDRESS.fullmatch, self.numbering))
+        for found in _IN_ROUND_BRACKETS.finditer(self.text_with_file_marks):
+            inside = found["inside"].strip()
+            name = _BEFORE_A_NAME.sub("", found["inside"], count=1).strip(_AROUND_NAME)
+            if contexts_have_files and _FILE_OR_ADDRESS.fullmatch(name):
+                # "(other.pdf)": the contexts are files, and none is called so
+                return True
+            # "(see the bridge book)", or '("Bridge book")' in quotes
+            has_words_before = name != inside
+            may_be_title = _TITLE.fullmatch(name) is not None
+            if name not in self.names and not has_words_before and not may_be_title:
+                continue
+            indexes_named = set(places_of(name, self.numbering))
+            # in "(Bridge book) [1]" the mark already cites the book
+            is_marked_too = indexes_named & self._indexes_cited_beside(found.span())
+            if indexes_named and not is_marked_too:
+                return True
+        return False
+
+    def _indexes_cited_beside(self, span: tuple[int, int]) -> set[int]:
+        """Collect the contexts that marks next to a span of the answer cite.
+
+        Between the span and such a mark stands nothing but white space.
+        """
+        text = self.text_with_file_marks
+        start, end = span
+        indexes: set[int] = set()
+        for mark in marks_in(text, self.numbering):
+            is_before = mark.end <= start and not text[mark.end : start].strip()
+            is_behind = end <= mark.start and not text[end : mark.start].strip()
+            if is_before or is_behind:
+                for label in mark.labels:
+                    indexes.update(places_of(label, self.numbering))
+        return indexes
+
+    # The calls and the contexts
+
+    @property
+    def calls(self) -> Calls:
+        """The calls of the turn."""
+        return self.turn.calls
+
+    @cached_property
+    def reply(self) -> Reply | None:
+        """The reply of the answering call; None if no call is known."""
+        call = self.found_answer.writing_call
+        return None if call is None else self.calls.replies.get(call)
+
+    @cached_property
+    def context_texts(self) -> list[str]:
+        """The texts of the contexts."""
+        return [context.text for context in self.answer_evidence.contexts.items]
+
+    @cached_property
+    def prompts(self) -> list[str]:
+        """The messages that the answering call was shown, without those of models.
+
+        Those of the calls whose replies it was shown stand before them.
+        """
+        calls = list(self.answer_evidence.contributing_calls)
+        if self.found_answer.writing_call is not None:
+            calls.append(self.found_answer.writing_call)
+        texts: list[str] = []
+        for call in calls:
+            texts += texts_not_of_models(call)
+        return texts
+
+    @property
+    def knows_what_was_shown(self) -> bool:
+        """Whether the contexts are all that the model was shown, or it was shown nothing."""
+        return self.answer_evidence.contexts.evidence_from in _ALL_THAT_WAS_SHOWN
+
+    @cached_property
+    def annotator(self) -> Node | None:
+        """A later call that was shown the answer and names its sources; None if there is none.
+
+        langchain-ai/langchain, docs/docs/how_to/qa_citations.ipynb: a second call
+        annotates the answer of the first. Where the answer's own reply names sources,
+        no annotator is looked for.
+        """
+        call = self.found_answer.writing_call
+        has_own_sources = self.reply is not None and _sources_of(self.reply) is not None
+        if call is None or has_own_sources or not self.text.strip():
+            return None
+        for later in self.calls.models:
+            if later is call or later.began < end_of(call):
+                continue
+            names_sources = bool(_sources_of(self.calls.replies[later]))
+            if names_sources and self._was_shown_the_answer(later):
+                return later
+        return None
+
+    def _was_shown_the_answer(self, call: Node) -> bool:
+        """Whether the answer stands in the prompt of a call."""
+        line = as_one_line(self.text)
+        return any(line in as_one_line(message.text) for message in call.prompt)
+
+    @cached_property
+    def sources(self) -> tuple[CitedSource, ...] | None:
+        """The sources that the structured reply, or its annotator, names.
+
+        None if neither names any.
+        """
+        if self.annotator is not None:
+            return _sources_of(self.calls.replies[self.annotator])
+        return None if self.reply is None else _sources_of(self.reply)
+
+    # What labels mean
+
+    @cached_property
+    def numbering(self) -> dict[str, tuple[int, ...]]:
+        """By each label that the answer may name the indexes of its contexts.
+
+        The labels of the prompt go first, then the framework's numbers, then names of
+        documents.
+        """
+        return {
+            **self.names,
+            **self.framework_numbering,
+            **self.labels.indexes_by_label,
+        }
+
+    @cached_property
+    def names(self) -> dict[str, tuple[int, ...]]:
+        """By each file name, title or address in the answer the contexts that carry it.
+
+        The names come from the metadata of the contexts. Of a path the last part counts
+        as well. A title of one word is left out, since it may be any word of a
+        sentence.
+        """
+        indexes_by_name: dict[str, list[int]] = {}
+        for index, context in enumerate(self.answer_evidence.contexts.items):
+            for key, value in context.metadata.items():
+                if not isinstance(value, str) or not _KEY_OF_NAME.fullmatch(str(key)):
+                    continue
+                name = value.strip()
+                for form in {name, last_part(name)}:
+                    if _is_telling_name(form) and form in self.text:
+                        indexes_by_name.setdefault(form, []).append(index)
+        return {
+            name: tuple(dict.fromkeys(indexes))
+            for name, indexes in indexes_by_name.items()
+        }
+
+    @cached_property
+    def framework_numbering(self) -> dict[str, tuple[int, ...]]:
+        """The meaning of the answer's marks as the framework counted its documents.
+
+        deepset-ai/haystack, haystack/components/builders/answer_builder.py:
+        ``reference_pattern`` reads "[2]" as the second document that the builder was
+        given. This counts only where the prompt gives no numbers, and where each such
+        document stands at that place among the contexts. Else the mapping is empty.
+        """
+        if self.numbers or self.labels.ambiguous_numbers:
+            return {}  # the prompt's own numbers decide what a mark means
+        ids = [context.id for context in self.answer_evidence.contexts.items]
+        numbering: dict[str, tuple[int, ...]] = {}
+        for source in self.found_answer.answer.cited_sources or ():
+            indexes = [
+                index for index, context_id in enumerate(ids) if context_id == source.id
+            ]
+            if source.label is None or len(indexes) != 1:
+                return {}
+            if indexes[0] != int(source.label) - 1:
+                return {}
+            numbering[source.label] = tuple(indexes)
+        return numbering
+
+    @cached_property
+    def labels(self) -> Labels:
+        """What the prompts tell of the labels of contexts."""
+        return self.labels_of(self.prompts)
+
+    @cached_property
+    def numbers(self) -> list[str]:
+        """The numbers under which the prompts show contexts."""
+        return [label for label in self.labels.indexes_by_label if label.isdigit()]
+
+    @cached_property
+    def is_numbered(self) -> bool:
+        """Whether the prompts number the contexts as sources; numbers of a mere list do not."""
+        if not self.numbers:
+            return False
+        shown = "\n".join(self.prompts)
+        for form in (_IN_BRACKETS, _BEHIND_A_WORD):
+            if all(has_number(form, number, shown) for number in self.numbers):
+                return True
+        return False
+
+    def labels_of(self, prompts: Sequence[str]) -> Labels:
+        """Read from some prompts which labels stand above which contexts.
+
+        A number that also stands above a text of an earlier turn is ambiguous.
+        """
+        labels = self._labels_of_contexts(prompts)
+        earlier = labels_in(prompts, self._texts_of_earlier_turns(prompts))
+        earlier_numbers = set(_numbers_of(earlier)) | earlier.ambiguous_numbers
+        used_twice = earlier_numbers & labels.indexes_by_label.keys()
+        indexes_by_label = {
+            label: indexes
+            for label, indexes in labels.indexes_by_label.items()
+            if label not in used_twice
+        }
+        return Labels(indexes_by_label, labels.ambiguous_numbers | used_twice)
+
+    def _labels_of_contexts(self, prompts: Sequence[str]) -> Labels:
+        """Read the labels of the contexts from the lines around them.
+
+        If these give no numbers, a number directly before each text counts. "1." counts
+        only if the answer cites by numbers: it may be the number of a mere list.
+        """
+        labels = labels_in(prompts, self.context_texts)
+        if labels.ambiguous_numbers or any(_numbers_of(labels)):
+            return labels
+        cites_by_numbers = bool(marks_in(self.text) or self.sources)
+        index_by_number = numbering_in(
+            prompts, self.context_texts, lists=cites_by_numbers
+        )
+        if index_by_number is None:
+            return labels
+        indexes_by_number = {
+            number: (index,) for number, index in index_by_number.items()
+        }
+        return Labels({**labels.indexes_by_label, **indexes_by_number})
+
+    def _texts_of_earlier_turns(self, prompts: Sequence[str]) -> list[str]:
+        """List the texts that earlier turns found and that these prompts still show."""
+        texts: dict[str, None] = {}
+        for call in self.answer_evidence.earlier_calls:
+            for item in call.items:
+                if item.text not in self.context_texts:
+                    texts[item.text] = None
+        return [
+            text
+            for text in texts
+            if any(text[:_OPENING] in prompt for prompt in prompts)
+        ]
+
+
+def _numbers_of(labels: Labels) -> Iterator[str]:
+    """Yield those of some labels that are numbers."""
+    return (label for label in labels.indexes_by_label if label.isdigit())
+
+
+def _is_telling_name(name: str) -> bool:
+    """Whether a name of a document is a file, an address, or several words."""
+    has_letters = re.search(r"[^\W\d_]{2}", name) is not None
+    has_words = len(name.split()) > 1
+    return has_letters and (has_words or _FILE_OR_ADDRESS.fullmatch(name) is not None)
+
+
+def _sources_of(reply: Reply) -> tuple[CitedSource, ...] | None:
+    """The sources that a reply names in its structure, or in XML; None if it names none."""
+    for value in (*reply.values, reply.text):
+        sources = sources_in(value)
+        if sources is not None:
+            return sources
+    return None
+
+
+def last_part(path: str) -> str:
+    """What stands behind the last slash of a path or an address."""
+    return re.split(r"[/\\]", path)[-1]
+
+
+def has_number(form: str, number: str, text: str) -> bool:
+    """Whether a line of a text begins with a number in one of ``FORMS_OF_NUMBERS``."""
+    pattern = form.replace("{}", re.escape(number))
+    return re.search(pattern, text, re.MULTILINE | re.IGNORECASE) is not None
