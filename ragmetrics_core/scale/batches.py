@@ -583,7 +583,7 @@ class ParkingStore(SqliteStore):
             state["status"] = f"{status}, but its answers cannot be read yet"
             return
 
-        is_lost = False
+        is_lost = False  # whether all answers of requests that were paid for are lost
         if status == "completed" and n_entered == 0:
             is_lost = await self._is_lost(token)
         # requests that failed for a reason that may pass: the next run asks them again
@@ -598,8 +598,8 @@ class ParkingStore(SqliteStore):
             # the service refused the batch: requests without an answer were never asked
             n_to_ask_again = n_failed + n_unanswered
         else:
-            # requests without an answer are failed ones now; they are asked again if
-            # they have tries left, as those are that this counts
+            # requests without an answer have failed now; the new count holds those of
+            # them that have tries left
             n_to_ask_again = await self._run_and_commit(count_failed)
         summary = _summary(state, n_entered - n_failed, n_to_ask_again)
         if status in ("failed", "cancelled") or is_lost:
@@ -700,9 +700,13 @@ def _stands_in_a_batch(n_replies: int) -> ChatReply:
 
 
 def _is_final(reply: ChatReply, *, is_same_request: bool, tries: int) -> bool:
-    """Whether what a batch answered is taken, and not asked for once more.
+    """Whether the answer of a batch is taken; else the request is asked once more.
 
-    A failure is final if it will not pass and is one of this very request.
+    Args:
+        reply: The answer. A failure is final if it will not pass.
+        is_same_request: Whether the batch was asked what is asked now. The failure of
+            another request is not final.
+        tries: How often the request was asked. After the last try any answer is final.
     """
     if reply.choices or tries >= MAX_TRIES:
         return True

@@ -79,7 +79,7 @@ def _claim(decision: SequentialDecision, until: UntilDecided) -> str:
 
 
 def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str:
-    """The part of the sentence that says after how many rows it was decided.
+    """Word after how many rows a gate was decided, as a part of a sentence.
 
     For example: "decided after 40 of 100 rows (42 scored with those in flight, 120
     calls saved)".
@@ -97,11 +97,11 @@ def _rows_looked_at(decision: SequentialDecision, progress: GateProgress) -> str
 
 
 def _what_was_not_judged(decision: SequentialDecision, progress: GateProgress) -> str:
-    """What of both runs was not judged, each part with a comma before it.
+    """Word what was not judged, as parts of a sentence with a comma before each.
 
-    That is either the calls that stopping early has saved, or the rows that got no
-    result. A comparison also counts the rows of the earlier run that belong to none of
-    this one. "" if there is nothing of these.
+    The first part is how many calls stopping early has saved; if it saved none, how
+    many rows have no result. A comparison with an earlier run adds how many rows of
+    that run are not in this one. "" if there is nothing to say.
     """
     n_rows_left = 0
     if progress.n_rows is not None:

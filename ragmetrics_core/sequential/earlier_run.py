@@ -83,8 +83,9 @@ def _differing_settings(
 ) -> list[str]:
     """Say in words what the earlier run measured in another way than this one.
 
-    That is a metric with other settings, a judge that it did not have, or a judge that
-    was asked at another address. The list is empty if the runs can be compared.
+    There are three kinds of differences: a metric with other settings, a judge that the
+    earlier run did not have, and a judge that was asked at another address. The list is
+    empty if the runs can be compared.
 
     Args:
         earlier: The earlier run.

@@ -374,11 +374,11 @@ class Decider:
                 logger.info("%s", decision)
 
     def _reason_to_stop(self, row: SampleResult) -> str:
-        """The reason to take no more rows, this one included; "" if the row counts.
+        """Return the reason to take neither this row nor a later one; "" if it counts.
 
-        One reason is that a limit of the run cut off the row's results. The other is
-        that rows of an iterator share a cluster: they cannot be put into one unit. The
-        row's cluster is noted, so that a later row that shares it is found.
+        There are two reasons. A limit of the run may have cut off the row's results. Or
+        a row of an iterator shares its cluster with an earlier row, so that both should
+        have been judged together. For that the clusters of such rows are noted.
         """
         lacks_results = any(claim.metric not in row.results for claim in self._claims)
         if row.sample is not None and lacks_results:
@@ -466,7 +466,7 @@ class Decider:
         return self._latest_decisions
 
     def _decision(self, claim_index: int) -> SequentialDecision:
-        """What is decided about a claim so far, with a sentence that says it.
+        """Make the decision on a claim as it stands now, with a sentence that words it.
 
         A claim is that a metric's mean is reached, or that it is no worse than in an
         earlier run. The latter stays undecided if the runs turn out not to be

@@ -120,10 +120,10 @@ def choose_band(
 ) -> tuple[float, float]:
     """Choose the band of scores in which a judge is unsure.
 
-    A judge decides the rows whose scores lie outside the band. The band is chosen that
-    lets it decide most rows without being wrong on more than the limit; of bands that
-    decide as many, the widest. All bands with ends at hundredths below and above one
-    half are tried. If none keeps the limit, it is (0, 1), outside of which nothing lies.
+    A judge decides the rows whose scores lie outside the band. The best band lets it
+    decide most rows and keeps the limit of its errors; of equal bands it is the widest.
+    All bands are tried that begin at a hundredth up to one half and end at one from one
+    half on. If none keeps the limit, the band is (0, 1), outside of which nothing lies.
 
     Args:
         rows: Labelled rows of one or more sources.
