@@ -11,6 +11,7 @@ import re
 import threading
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -976,3 +977,25 @@ def test_a_result_that_lacks_a_field_says_which_and_no_text() -> None:
     assert failed.error.type == "MetricCrashed"
     assert "ValidationError (Undefined: metric: missing) in empty" in failed.reason
     assert "SECRET" not in failed.reason
+
+
+USUAL_FIELDS = {"question": "input", "answer": "output", "reference": "ground_truth"}
+
+
+@pytest.mark.parametrize(("field", "other_name"), USUAL_FIELDS.items())
+def test_score_takes_a_field_by_its_name_and_by_other_usual_names(field, other_name):
+    """An editor completes the field's own name; both names give one sample."""
+    seen = []
+
+    @metric
+    def field_of_sample(sample: Sample) -> bool:
+        seen.append(getattr(sample, field))
+        return True
+
+    assert field in signature(field_of_sample.score).parameters
+    field_of_sample.score(**{field: "Paris"})
+    field_of_sample.score(**{other_name: "Paris"})
+    asyncio.run(field_of_sample.ascore(**{field: "Paris"}))
+    field_of_sample.score(**{field: None, other_name: "Paris"})
+    assert seen[0]
+    assert seen == [seen[0]] * 4

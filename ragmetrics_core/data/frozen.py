@@ -153,6 +153,7 @@ class Settings(Frozen):
     A wrong setting raises a ``SettingError``, or the kind of it that a check raised.
     """
 
+    # The settings of a class are its fields, which type checkers list for each class.
     def __init__(self, **given: Any) -> None:
         try:
             super().__init__(**given)

@@ -159,6 +159,8 @@ class Metric(SilentData, Settings, ABC):
         cls.requires = _field_groups(cls.requires)
         _check_version(cls.version, of=cls.__name__)
 
+    # Each class has its own settings, the fields of its model. Editors and type checkers
+    # list them for the class instead of this signature, and so does ``__signature__``.
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.instructions()
@@ -324,7 +326,11 @@ class Metric(SilentData, Settings, ABC):
         sample: Sample | None = None,
         *,
         judge: Judge | str | None = None,
-        **fields: Any,
+        question: Any = None,
+        contexts: Any = None,
+        answer: Any = None,
+        reference: Any = None,
+        **further_fields: Any,
     ) -> Outcome:
         """Score one sample and wait for the result.
 
@@ -332,19 +338,24 @@ class Metric(SilentData, Settings, ABC):
             sample: The sample; or give its fields as keywords.
             judge: A judge or the name of a model; else ``model``, ``RAGMETRICS_JUDGE``,
                 the embedded judge.
-            **fields: Fields of the sample in any usual spelling, e.g. ``question`` or
-                ``input``.
+            question: What the user asked.
+            contexts: What the answer was to rest on, a list of texts in ranked order.
+            answer: What the application answered.
+            reference: What it should have answered, a text or several.
+            **further_fields: Further fields of a sample, or the four above under other
+                usual names, such as ``input``: whatever a row of a table may have.
 
         Returns:
             ``Scored``, ``Undefined`` with the reason, or ``Failed`` with the error.
 
         Raises:
-            SettingError: If a keyword is not known, or both a sample and keywords are
+            SettingError: If a keyword is not known, or both a sample and its fields are
                 given.
             RowError: If a field has a wrong type.
             JudgeUnavailable: If the judge cannot answer any question, e.g. for a wrong
                 key.
         """
+        fields = _fields_given(question, contexts, answer, reference, further_fields)
         scoring = import_deferred("score_one")(self, sample, fields, judge)
         return cast("Outcome", import_deferred("wait_on_loop")(scoring))
 
@@ -353,12 +364,35 @@ class Metric(SilentData, Settings, ABC):
         sample: Sample | None = None,
         *,
         judge: Judge | str | None = None,
-        **fields: Any,
+        question: Any = None,
+        contexts: Any = None,
+        answer: Any = None,
+        reference: Any = None,
+        **further_fields: Any,
     ) -> Outcome:
         """Score one sample without blocking the event loop; see ``score``."""
+        fields = _fields_given(question, contexts, answer, reference, further_fields)
         scoring = import_deferred("score_one")(self, sample, fields, judge)
         future = import_deferred("submit_to_loop")(scoring)
         return cast("Outcome", await asyncio.wrap_future(future))
+
+
+def _fields_given(
+    question: Any,
+    contexts: Any,
+    answer: Any,
+    reference: Any,
+    further_fields: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the fields of a sample that ``score`` was given, without those left out."""
+    usual_fields = {
+        "question": question,
+        "contexts": contexts,
+        "answer": answer,
+        "reference": reference,
+    }
+    fields = {name: value for name, value in usual_fields.items() if value is not None}
+    return {**fields, **further_fields}
 
 
 def _as_json(metric: Metric, field: str) -> Any:

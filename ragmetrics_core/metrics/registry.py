@@ -61,7 +61,8 @@ def metric_named(name: str, **settings: Any) -> Metric:
         name: Full or short name, e.g. ``context_adherence`` or ``adherence``; or
             ``module:name`` of one of your own, looked for as Python does, and in the
             working directory.
-        **settings: Settings of the metric, where it is a class.
+        **settings: Settings of the metric, where it is a class. Which ones there are
+            depends on the name.
 
     Returns:
         The metric.

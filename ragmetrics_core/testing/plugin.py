@@ -8,14 +8,39 @@ is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from typing import Literal, Protocol, Unpack
+
+    from ragmetrics_core.engine.arguments import EvaluateSettings
+    from ragmetrics_core.engine.resolve import JudgeLike
+    from ragmetrics_core.engine.run import Metrics
+    from ragmetrics_core.engine.sample_sources import Samples
+    from ragmetrics_core.reporting.report import Report
     from ragmetrics_core.reporting.run_facts import Decision
+
+    class MeasureSettings(EvaluateSettings, total=False):
+        """Arguments of ``evaluate``, and ``on``: what decides a gate."""
+
+        judge: JudgeLike
+        on: Literal["interval", "point"]
+
+    class Measure(Protocol):
+        """What the fixture ``ragmetrics`` gives to a test."""
+
+        def __call__(
+            self,
+            samples: Samples,
+            metrics: Metrics = None,
+            **arguments: Unpack[MeasureSettings],
+        ) -> Report:
+            """Evaluate samples, and fail the test unless its gates pass."""
+
 
 _MARKER = (
     "ragmetrics(*gates, **how): what the fixture of this name holds and gives to"
@@ -31,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(name="ragmetrics")
-def make_measure(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def make_measure(request: pytest.FixtureRequest) -> Measure:
     """A function that evaluates samples and fails the test unless its gates pass.
 
     It takes what ``evaluate`` takes and returns the report. Its arguments win, then
@@ -43,7 +68,11 @@ def make_measure(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """
     by_markers = _arguments_of_markers(request.node)
 
-    def measure(samples: Any, metrics: Any = None, **arguments: Any) -> Any:
+    def measure(
+        samples: Samples,
+        metrics: Metrics = None,
+        **arguments: Unpack[MeasureSettings],
+    ) -> Report:
         by_project = _arguments_of_project(request.node)
         all_arguments = {**by_project, **by_markers, **arguments}
         if metrics is not None:
@@ -78,7 +107,7 @@ def _arguments_of_project(test: pytest.Item) -> dict[str, Any]:
     return arguments
 
 
-def _measure(test: pytest.Item, samples: Any, arguments: dict[str, Any]) -> Any:
+def _measure(test: pytest.Item, samples: Samples, arguments: dict[str, Any]) -> Report:
     """Evaluate samples, and fail the test unless its gates pass; return the report.
 
     What was measured is kept for the summary at the end of the session.

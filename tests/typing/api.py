@@ -50,6 +50,10 @@ from ragmetrics_core.testing import assert_score
 R = TypeVar("R", bound=BaseModel)
 
 
+def one_turn_in_other_words() -> float | None:
+    return ContextUtilization().score(input="q", contexts=["a"], output="a").value
+
+
 def one_turn() -> float | None:
     result = ContextUtilization(k=5, judging="listwise").score(
         question="q", contexts=["a", "b"], answer="a"
