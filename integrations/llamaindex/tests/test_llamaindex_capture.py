@@ -32,7 +32,7 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.types import Thread
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.evaluation.ragmetrics import capture, samples_from, watch
-from llama_index.evaluation.ragmetrics.recording import recorder, snapshot
+from llama_index.evaluation.ragmetrics.recording import open_runs, recorder, snapshot
 from llama_index.evaluation.ragmetrics.recording.hooks import Spans
 from pydantic import BaseModel
 
@@ -599,7 +599,7 @@ def test_too_many_steps(
     async def run() -> None:
         await Loop().run(topic="much")
 
-    monkeypatch.setattr(recorder, "MOST_CALLS", 10)
+    monkeypatch.setattr(open_runs, "MOST_CALLS", 10)
     with capture() as captured:
         asyncio.run(run())
     (sample,) = captured.samples

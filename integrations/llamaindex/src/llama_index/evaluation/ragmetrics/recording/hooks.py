@@ -35,7 +35,7 @@ from llama_index_instrumentation.span.base import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 from pydantic import Field, PrivateAttr
 
-# called once with what was read, and what broke it off
+# Called with what was read, and what broke it off; only the first call has an effect.
 OnEnd = Callable[[str, BaseException | None], None]
 # a context around the fetching of each piece: a model may be called only then
 WhileFetching = Callable[[], AbstractContextManager[object]]
@@ -52,23 +52,23 @@ class Spans(BaseSpanHandler[BaseSpan]):
 
     def span_enter(self, *_: Any, **span: Any) -> None:
         """Hand on that a span began, and what its method was given."""
-        self._recorder.enter(
+        self._recorder.on_span_begin(
             span["id_"],
             span["bound_args"].arguments,
             span.get("instance"),
             span.get("parent_id"),
         )
-        self._recorder.follow(span["id_"], span["bound_args"])
+        self._recorder.watch_for_lost_end(span["id_"], span["bound_args"])
 
     def span_exit(self, *_: Any, **span: Any) -> None:
         """Hand on that a span ended with a result."""
-        self._recorder.leave(
+        self._recorder.on_span_end(
             span["id_"], span.get("instance"), span.get("result"), None
         )
 
     def span_drop(self, *_: Any, **span: Any) -> None:
         """Hand on that a span ended with an exception."""
-        self._recorder.leave(
+        self._recorder.on_span_end(
             span["id_"],
             span.get("instance"),
             None,
@@ -92,9 +92,9 @@ class Events(BaseEventHandler):
     def handle(self, event: BaseEvent, **_: Any) -> None:
         """Hand on a piece of a streamed answer, or a whole reply of a model."""
         if isinstance(event, StreamChatDeltaReceivedEvent):
-            self.recorder.hear(event.span_id, event.delta)
+            self.recorder.on_piece_written(event.span_id, event.delta)
         elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)):
-            self.recorder.said(event.span_id, event.response)
+            self.recorder.on_model_reply(event.span_id, event.response)
 
 
 def install(spans: Spans, events: Events) -> None:
@@ -212,7 +212,8 @@ def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) ->
 
     Args:
         response: The response.
-        on_end: Called with the text read, and with the error that ended the reading.
+        on_end: Called with the text read, and with the error that ended the reading. It
+            may be called again, and then does nothing.
         while_fetching: Makes the context in which each piece is fetched.
     """
     for name in ("response_gen", "chat_stream", "achat_stream"):
@@ -223,19 +224,20 @@ def observe(response: Streamed, on_end: OnEnd, while_fetching: WhileFetching) ->
         if isinstance(stream, AsyncGeneratorType):
             wrapper = _areading(stream, on_end, while_fetching)
         elif isinstance(stream, GeneratorType):
-            wrapper = _reading(stream, on_end, while_fetching)
+            wrapper = record_while_reading(stream, on_end, while_fetching)
         else:
             on_end("", GeneratorExit())
             continue
-        # a generator that is dropped before its first piece runs nothing of its own
+        # A generator that is dropped before its first piece runs none of its code. This
+        # calls on_end for it, and also, without effect, after a stream that was read.
         weakref.finalize(wrapper, on_end, "", GeneratorExit()).atexit = False
         setattr(response, name, wrapper)
 
 
-class _Untaken(deque[str]):
+class _UntakenPieces(deque[str]):
     """The pieces of a streamed answer that nobody has taken yet.
 
-    ``emptied`` is called with the last one gone.
+    ``emptied`` is called when the last one is taken.
     """
 
     def __init__(self, pieces: Iterable[str], emptied: Callable[[], object]) -> None:
@@ -253,7 +255,7 @@ class _AsyncPieces(asyncio.Queue[str]):
     """The framework's queue of pieces, which says when it is empty."""
 
     def __init__(self, emptied: Callable[[], object]) -> None:
-        self.untaken = _Untaken((), emptied)
+        self.untaken = _UntakenPieces((), emptied)
         super().__init__()
 
     def _init(self, maxsize: int) -> None:
@@ -261,7 +263,7 @@ class _AsyncPieces(asyncio.Queue[str]):
         self._queue = self.untaken
 
 
-def untaken_of(
+def untaken_pieces_of(
     response: StreamingAgentChatResponse, emptied: Callable[[], object]
 ) -> Collection[str]:
     """Return the pieces of a streamed chat answer that the application has not taken.
@@ -275,7 +277,7 @@ def untaken_of(
     """
     if response.achat_stream is None:
         with response.queue.mutex:
-            untaken = _Untaken(response.queue.queue, emptied)
+            untaken = _UntakenPieces(response.queue.queue, emptied)
             response.queue.queue = untaken
         return untaken
     pieces = _AsyncPieces(emptied)
@@ -295,7 +297,7 @@ def _calling_at_the_end(on_end: OnEnd, pieces_read: list[str]) -> ExitStack:
     return on_leaving
 
 
-def _reading(
+def record_while_reading(
     pieces: Generator[Any, Any, Any], on_end: OnEnd, while_fetching: WhileFetching
 ) -> Generator[Any, Any, Any]:
     """Hand on the pieces of a streamed answer, and tell at the end what was read.

@@ -1,0 +1,205 @@
+"""What is known of runs that go on: open runs, and a record of each span in them."""
+
+import itertools
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+from llama_index.evaluation.ragmetrics.recording.run import Kind, Run
+
+from ragmetrics_core.capture import Listener, Message, Node, words_of
+
+MOST_CALLS = 10_000  # of one run; a workflow that never ends must not fill the memory
+# gives the next moment, over all runs: whole numbers, without gaps
+tick = itertools.count().__next__
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class OpenRun:
+    """A run that goes on, with those who get it when it has ended.
+
+    Attributes:
+        run: The run.
+        listeners: Who gets it once it has ended.
+        needs_data: Whether its inputs and outputs are copied whole, because the user
+            names keys or paths in them.
+        spans: The ids of the spans that are recorded as calls of it.
+        written_answers: By the identity of a streamed chat's response: the answer that
+            was written, and the error that broke it off; None for no error.
+        awaited_response_id: The identity of the response whose answer the run waits
+            for; None if it waits for none.
+        untaken_pieces: Pieces of that answer that the application has not taken.
+        ended: Whether it was handed over.
+    """
+
+    run: Run
+    listeners: tuple[Listener, ...]
+    needs_data: bool
+    spans: list[str] = field(default_factory=list)
+    written_answers: dict[int, tuple[str, BaseException | None]] = field(
+        default_factory=dict
+    )
+    awaited_response_id: int | None = None
+    untaken_pieces: Collection[str] = ()
+    ended: bool = False
+
+    def is_streamed_to(self, listener: Listener) -> bool:
+        """Whether a listener waits for an answer that is read from a stream."""
+        return listener in self.listeners and self.run.streamed
+
+
+# a run, and the call in it below which further calls are put
+CallOfRun = tuple[OpenRun, Node]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanRecord:
+    """What is recorded of a **span**, which is the framework's own record of a method's call.
+
+    A span stands in one run, in several if a capture was opened within a run, or in
+    none.
+
+    Attributes:
+        calls_of_runs: The runs that it stands in, each with the innermost recorded call
+            in that run.
+        kind: What the span does, if it is recorded as a call; None for other spans.
+        kinds_of_path: Kinds of the recorded calls from the outermost one to this span.
+        event_of_step: What the step of a workflow was sent in which the span stands.
+        node: The innermost recorded call. It is missing in runs that have too many
+            calls.
+    """
+
+    calls_of_runs: tuple[CallOfRun, ...] = ()
+    kind: Kind | None = None
+    kinds_of_path: frozenset[Kind] = frozenset()
+    event_of_step: object = None
+    node: Node | None = None
+
+
+# of spans that stand in no run, and of spans of which nothing inside is recorded either
+NOT_RECORDED = SpanRecord()
+IGNORED = SpanRecord()
+# The record below which calls are put while the application reads a streamed answer: a
+# model may be called only then.
+record_while_reading: ContextVar[SpanRecord | None] = ContextVar(
+    "ragmetrics_reading", default=None
+)
+
+
+@contextmanager
+def marked_as_reading(open_run: OpenRun) -> Iterator[None]:
+    """Mark what is called inside as a part of a run whose streamed answer is read."""
+    before = record_while_reading.get()
+    record_while_reading.set(SpanRecord(((open_run, open_run.run.root),)))
+    try:
+        yield
+    finally:
+        # no token: a generator may go on in another context
+        record_while_reading.set(before)
+
+
+def with_runs_read_here(outer: SpanRecord | None) -> SpanRecord | None:
+    """Add the run whose streamed answer is read in this context to a record.
+
+    Args:
+        outer: The record of the span around; None if it has none.
+
+    Returns:
+        The record, with the run that is read. None if there is neither.
+    """
+    reading = record_while_reading.get()
+    if reading is None or outer is IGNORED:
+        return outer
+    if outer is None:
+        return reading
+    runs_around = [open_run for open_run, _ in outer.calls_of_runs]
+    calls_of_runs = list(outer.calls_of_runs)
+    for open_run, call in reading.calls_of_runs:
+        if open_run not in runs_around:
+            calls_of_runs.append((open_run, call))
+    return replace(outer, calls_of_runs=tuple(calls_of_runs))
+
+
+def is_no_call_of_its_own(kind: Kind, outer: SpanRecord) -> bool:
+    """Whether a span belongs to the call around it, so that no call is recorded of it.
+
+    Such spans are a tool that calls itself, a part of a synthesizer, and a prediction
+    inside a run.
+
+    Args:
+        kind: What the span does.
+        outer: The record of the span around it.
+    """
+    if kind == "tool":
+        return outer.kind == "tool"
+    if kind == "respond":
+        return "synth" in outer.kinds_of_path
+    return kind == "predict" and bool(outer.calls_of_runs)
+
+
+def add_call(node: Node, open_run: OpenRun, parent: Node) -> CallOfRun:
+    """Add a call to a run below another call.
+
+    If the run has too many calls already, the call is left out, and the run is marked
+    as cut.
+
+    Returns:
+        The run, with the call below which further calls are put: the new one, or
+        ``parent`` if the new one was left out.
+    """
+    if open_run.run.calls >= MOST_CALLS:
+        open_run.run.cut = True
+        return open_run, parent
+    open_run.run.calls += 1
+    # where several runs share these calls, an earlier one has put it there
+    is_there = bool(parent.children) and parent.children[-1] is node
+    if not is_there:
+        parent.children.append(node)
+    return open_run, node
+
+
+def call_of_same_model(outer: SpanRecord, prompt: tuple[Message, ...]) -> Node | None:
+    """Find the recorded call of a model to which another span of a model belongs.
+
+    The framework may make two spans of one call of a model. A span inside of the call
+    of a model always belongs to that call. Otherwise it belongs to the call just before
+    it, if that is of a model, has the same prompt and has no reply yet.
+
+    Args:
+        outer: The record of the span around it.
+        prompt: What the model is given.
+
+    Returns:
+        The call; None if the span is a call of its own.
+    """
+    node = outer.node
+    if node is not None and node.kind == "model" and node.prompt:
+        return node
+    if not outer.calls_of_runs:
+        return None
+    # A span may stand in several runs, which have the same calls here: one is enough.
+    _, parent = outer.calls_of_runs[0]
+    if not parent.children:
+        return None
+    last_call = parent.children[-1]
+    has_same_prompt = last_call.kind == "model" and last_call.prompt == prompt
+    return last_call if has_same_prompt and last_call.reply is None else None
+
+
+def note_end(node: Node, error: BaseException | None) -> None:
+    """Note in a call when it ended, and the error that it ended with."""
+    node.ended = tick()
+    # A step that waits for a person has not failed: it runs again.
+    if type(error).__name__ == "WaitingForEvent":
+        node.is_control = True
+        node.error = None
+    else:
+        node.error = error_in_words(error) or node.error
+
+
+def error_in_words(error: BaseException | None) -> str | None:
+    """An error's class and message; None for no error."""
+    if error is None:
+        return None
+    return words_of(error, lambda raised: f"{type(raised).__name__}: {raised}")
